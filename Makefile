@@ -1,0 +1,68 @@
+# Everything starts from Python and make: each target makes the virtual environment it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+# The four real data sets, where a copy lies beside the repository.
+ifneq ($(wildcard ../shared/data),)
+export FISHERLEAK_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test test-long test-oldest bench lint docs format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest -m long
+
+test-oldest: $(VENV)-oldest/.ready
+	$(VENV)-oldest/bin/python -m pytest
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/engine.py
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[frames,plot]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+$(VENV)/.lint: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
+	touch $@
+
+# The lower bounds of pyproject.toml, exactly.
+$(VENV)-oldest/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
+		array-api-compat==1.11.* numpy==2.0.* scikit-learn==1.5.* scipy==1.13.* \
+		numba==0.60.* pandas==2.2.2 matplotlib==3.9.0 array-api-strict==2.2 hypothesis==6.100.* pytest==8.2.*
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV)-oldest demo docs/_build docs/api/generated

@@ -1,0 +1,42 @@
+"""Measure, limit and equalise what a trained model reveals about the people in its training data."""
+
+from fisherleak import bounds
+from fisherleak.calibrate import calibrate
+from fisherleak.erm import Fit, minimise
+from fisherleak.errors import (
+    FisherleakError,
+    InvalidInputError,
+    NearSingularWarning,
+    NotConvergedError,
+    SeparableClassesError,
+    SingularHessianError,
+)
+from fisherleak.leakage import Leakage, compose, measure
+from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
+from fisherleak.noise import Gaussian, Noise
+from fisherleak.perturbation import Attribute
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LOSSES",
+    "Attribute",
+    "FisherleakError",
+    "Fit",
+    "Gaussian",
+    "InvalidInputError",
+    "Labels",
+    "Leakage",
+    "Loss",
+    "NearSingularWarning",
+    "Noise",
+    "NotConvergedError",
+    "SeparableClassesError",
+    "SingularHessianError",
+    "bounds",
+    "calibrate",
+    "compose",
+    "measure",
+    "minimise",
+    "pseudo_huber",
+]

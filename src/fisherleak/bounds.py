@@ -1,0 +1,133 @@
+r"""What an eta means to an adversary who estimates a value from the release.
+
+Each function takes eta as a number or array, for one scalar value or one unit combination of values, and says
+under which assumptions its bound holds. Only the last two bound *every* estimator.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fisherleak._array import Array, namespace
+from fisherleak._check import check_positive
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["biased_cramer_rao", "cramer_rao", "interval_minimax", "van_trees"]
+
+
+def _information(eta: Any) -> Any:
+    """eta^2, for eta zero or more."""
+    if isinstance(eta, (int, float)):
+        return check_positive(eta, "eta", zero=True) ** 2
+    xp = namespace(eta)
+    if not bool(xp.all((eta >= 0) & xp.isfinite(eta))):
+        raise InvalidInputError("eta must be finite and zero or more everywhere.")
+    return eta * eta
+
+
+def _inverse(information: Any) -> Any:
+    if isinstance(information, float):
+        return math.inf if information == 0 else 1.0 / information
+    xp = namespace(information)
+    zero = information == 0
+    return xp.where(zero, math.inf, 1.0 / xp.where(zero, 1.0, information))
+
+
+def cramer_rao(eta: float | Array) -> Any:
+    r"""Least variance of an unbiased estimator: :math:`1 / \eta^2`.
+
+    Assumptions: the estimator is unbiased for every value of the data; the noise density is smooth enough that the
+    score has mean zero (true for Gaussian noise). The attacker may know everything else. It does not bound biased
+    estimators, which can have a smaller mean squared error at some values, in one dimension too: shrinkage does.
+
+    Parameters
+    ----------
+    eta : float or array
+
+    Returns
+    -------
+    float or array
+        A variance; infinite where eta is zero.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.bounds.cramer_rao(0.5)
+    4.0
+    """
+    return _inverse(_information(eta))
+
+
+def biased_cramer_rao(eta: float | Array, bias: float, bias_slope: float) -> Any:
+    r"""Least mean squared error of an estimator of known bias: :math:`(1 + b')^2 / \eta^2 + b^2`.
+
+    Assumptions: as for :func:`cramer_rao`, with ``bias`` b and its derivative ``bias_slope`` b' by the value, at the
+    value in question. An estimator that ignores the release has b' = -1 and no variance to bound.
+
+    Parameters
+    ----------
+    eta : float or array
+    bias, bias_slope : float
+
+    Returns
+    -------
+    float or array
+        A mean squared error.
+    """
+    for name, value in (("bias", bias), ("bias_slope", bias_slope)):
+        if not math.isfinite(value):
+            raise InvalidInputError(f"{name} must be finite; got {value}.")
+    if bias_slope == -1:
+        return _information(eta) * 0.0 + bias**2
+    return (1.0 + bias_slope) ** 2 * _inverse(_information(eta)) + bias**2
+
+
+def van_trees(eta: float | Array, prior_sd: float) -> Any:
+    r"""Least Bayes risk of any estimator under a Gaussian prior: :math:`1 / (E[\eta^2] + 1 / \tau^2)`.
+
+    Assumptions: the value has a Gaussian prior of standard deviation tau, and ``eta`` is the root mean square of eta
+    over that prior (eta at the true value is that only where it hardly changes over the prior). Bounds every
+    estimator, biased or not, in squared error averaged over the prior.
+
+    Parameters
+    ----------
+    eta : float or array
+    prior_sd : float
+        tau, greater than zero.
+
+    Returns
+    -------
+    float or array
+        A mean squared error; never more than the prior's own variance.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.bounds.van_trees(0.0, prior_sd=2.0)
+    4.0
+    """
+    tau = check_positive(prior_sd, "prior_sd")
+    return 1.0 / (_information(eta) + tau**-2)
+
+
+def interval_minimax(eta: float | Array, half_width: float) -> Any:
+    r"""Least worst-case mean squared error of any estimator of a value in an interval: :math:`1 / (\sup \eta^2 + \pi^2 / B^2)`.
+
+    Assumptions: the value is known to lie in an interval of half-width B, and ``eta`` is the largest eta over that
+    interval. Bounds every estimator, biased or not, at the worst value of the interval. (Van Trees' inequality with the
+    least informative prior on the interval, a squared cosine, whose information is pi^2 / B^2.)
+
+    Parameters
+    ----------
+    eta : float or array
+    half_width : float
+        B, greater than zero.
+
+    Returns
+    -------
+    float or array
+        A mean squared error.
+    """
+    B = check_positive(half_width, "half_width")
+    return 1.0 / (_information(eta) + (math.pi / B) ** 2)

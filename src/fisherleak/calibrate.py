@@ -1,0 +1,90 @@
+r"""From a limit on eta to the noise that keeps it.
+
+eta is inversely proportional to the scale of the noise, so no search is needed:
+:math:`\sigma = \eta(1) / \eta_{target}`, enlarged by the rounding error of eta(1) so that the limit holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fisherleak._array import namespace
+from fisherleak._check import check_positive
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage import Leakage
+from fisherleak.noise import Noise
+
+__all__ = ["calibrate"]
+
+OVER = ("max", "mean", "group", "dataset")
+
+
+def calibrate(
+    leakage: Leakage,
+    eta: float,
+    over: str = "max",
+    *,
+    attributes: Sequence[str | int] | str | int | None = None,
+    label: bool | None = None,
+    groups: Any = None,
+) -> Noise:
+    """The least noise, of the same kind as the leakage's, that keeps eta at or below a limit.
+
+    Parameters
+    ----------
+    leakage : Leakage
+        Of one release; its noise gives the kind (and shape), not the scale.
+    eta : float
+        The limit, greater than zero.
+    over : {"max", "mean", "group", "dataset"}
+        What is limited: the largest per-example eta, the mean per-example eta, the largest eta of a group (with
+        ``groups``), or the eta of the whole data set.
+    attributes, label : optional
+        The values that count, as in :meth:`Leakage.per_example`. Not for ``over="group"``.
+    groups : array of shape (n,), optional
+        The group of each row, for ``over="group"``.
+
+    Returns
+    -------
+    Noise
+        On the safe side: with it, the measured eta is at or below the limit.
+
+    Notes
+    -----
+    The scale depends on the data, so publishing it reveals something too; this package does not account for that. The
+    limit holds for this data set, not for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> leak = fl.measure(fl.minimise(X, y), X, y)
+    >>> noise = fl.calibrate(leak, eta=0.1)
+    >>> bool(leak.with_noise(noise).per_example().max() <= 0.1)
+    True
+    """
+    target = check_positive(eta, "eta")
+    if over not in OVER:
+        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
+    if (groups is not None) != (over == "group"):
+        raise InvalidInputError("groups must be given with over='group', and only then.")
+    noise = leakage.noise
+    if over == "group":
+        if attributes is not None or label is not None:
+            raise InvalidInputError("attributes and label cannot be limited by group; leave them out.")
+        current = max(leakage.by_group(groups).values())
+    elif over == "dataset":
+        current = leakage.of(None, attributes, label)
+    else:
+        values = leakage.per_example(attributes, label)
+        xp = namespace(values)
+        current = float(xp.max(values) if over == "max" else xp.mean(values))
+    if current == 0:
+        raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
+    margin = np.finfo(float).eps * (64 + leakage.fits[0].condition)
+    return noise.rescaled(math.nextafter(noise.scale * current / target * (1.0 + margin), math.inf))

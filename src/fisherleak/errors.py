@@ -1,0 +1,39 @@
+"""The refusals and warnings that users see, by name.
+
+Every message is one sentence or two: the name, the value, the rule, the remedy.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FisherleakError",
+    "InvalidInputError",
+    "NearSingularWarning",
+    "NotConvergedError",
+    "SeparableClassesError",
+    "SingularHessianError",
+]
+
+
+class FisherleakError(Exception):
+    """Base class of everything this package refuses."""
+
+
+class InvalidInputError(FisherleakError, ValueError):
+    """An argument breaks a rule; the message names it, its value, the rule and the remedy."""
+
+
+class NotConvergedError(FisherleakError, RuntimeError):
+    """No minimum was reached, so the Jacobian of the minimiser does not exist here."""
+
+
+class SeparableClassesError(NotConvergedError):
+    """The classes are linearly separable and the loss has no finite minimiser without l2."""
+
+
+class SingularHessianError(FisherleakError, ValueError):
+    """The Hessian has no usable inverse: the parameters are not determined by the data."""
+
+
+class NearSingularWarning(UserWarning):
+    """The Hessian is so badly conditioned that few digits of eta can be trusted."""

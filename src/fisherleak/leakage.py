@@ -1,0 +1,369 @@
+r"""Fisher information loss of a noisy model about its training data, at every granularity.
+
+The Fisher information that released parameters :math:`w' = w^* + b` hold about any set S of data values is
+:math:`J_S^T I_b J_S`, and (paper, definition 1 and equation 13)
+
+.. math:: \eta(S) = \|J_S\|_2 / \sigma
+
+for Gaussian noise of scale sigma. 1 / eta(S) is the least standard deviation with which an unbiased
+attacker who knows everything outside S can recover a value (or any unit combination of values) in S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fisherleak._array import Array, as_array, host, like, namespace
+from fisherleak._check import check_data, check_labels, check_weights, column_names, nearest
+from fisherleak.erm import Fit, relative_gradient
+from fisherleak.errors import InvalidInputError
+from fisherleak.jacobian import Jacobian, jacobian_of
+from fisherleak.noise import Gaussian, Noise
+from fisherleak.norms import attribute_norms, cell_norms, example_norms, set_norm
+from fisherleak.perturbation import Attribute, as_attributes
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import pandas
+
+__all__ = ["Leakage", "compose", "measure"]
+
+SAME_DATA = 1e-6
+"""Relative gradient above which the data are not those of the fit."""
+LARGEST_FIM = 20_000
+"""Values past which a Fisher information matrix would not fit in ordinary memory."""
+
+
+def measure(
+    model: Fit,
+    X: Any,
+    y: Any,
+    noise: Noise | None = None,
+    sample_weight: Any = None,
+    attributes: Any = None,
+) -> Leakage:
+    """Measure what a model, released with noise on its parameters, reveals about its training data.
+
+    Parameters
+    ----------
+    model : Fit
+        From :func:`fisherleak.minimise`.
+    X : array of shape (n, d)
+        The rows the model was fitted on.
+    y : array of shape (n,)
+        Their labels.
+    noise : Noise, optional
+        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
+    sample_weight : array of shape (n,), optional
+        Taken from the fit if not given; refused if it differs from the fit's.
+    attributes : optional
+        Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
+        :class:`fisherleak.Attribute`. Columns left out are attributes of their own.
+
+    Returns
+    -------
+    Leakage
+
+    Notes
+    -----
+    **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
+    of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
+    as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
+    against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
+    >>> leak.per_example().round(3)
+    array([3.239, 5.122, 3.239])
+    """
+    if not isinstance(model, Fit):
+        raise InvalidInputError(f"model must be a fisherleak.Fit; got {type(model).__name__}. Use fisherleak.minimise.")
+    names = column_names(X)
+    index = _index_of(X)
+    X, y = check_data(X, y)
+    _check_same_data(model, X, y, sample_weight)
+    noise = Gaussian(1.0) if noise is None else noise
+    records = as_attributes(attributes, X.shape[1], names)
+    return Leakage((jacobian_of(model, X, y, noise, records),), noise, index)
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What one release, or several, reveal about the data. Made by :func:`measure` and :func:`compose`.
+
+    Every method returns eta (not its square): the square root of the largest eigenvalue of the Fisher information
+    matrix of the data values asked for, everything else taken as known to the attacker.
+    """
+
+    _parts: tuple[Jacobian, ...] = field(repr=False)
+    _noise: Noise | None
+    _index: Any = field(default=None, repr=False)
+
+    # what is measured
+
+    @property
+    def attributes(self) -> list[str]:
+        """Names of the attributes, in order; a one-hot encoded column is one attribute."""
+        return [attribute.name for attribute in self._parts[0].attributes]
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of the release."""
+        if self._noise is None:
+            raise InvalidInputError("A composition has a noise for each release; ask the releases for theirs.")
+        return self._noise
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return int(self._parts[0].X.shape[0])
+
+    @property
+    def fits(self) -> list[Fit]:
+        """The fits whose releases are measured."""
+        return [part.fit for part in self._parts]
+
+    def with_noise(self, noise: Noise) -> Leakage:
+        """The same model released with other noise."""
+        if self._noise is None:
+            raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
+        part = self._parts[0]
+        return replace(self, _parts=(jacobian_of(part.fit, part.X, part.y, noise, part.attributes),), _noise=noise)
+
+    # one number per example, cell, attribute, group
+
+    def per_example(
+        self, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> Array:
+        """Eta of each example, (n,), over all its values or over some attributes.
+
+        Parameters
+        ----------
+        attributes : names or numbers, optional
+            All attributes and the label if not given.
+        label : bool, optional
+            Whether the label counts. By default it does only when no attributes are named.
+        """
+        chosen, label = self._chosen(attributes, label)
+        return example_norms(self._parts, chosen, label) / self._scale
+
+    def per_cell(self) -> Array:
+        """Eta of every attribute of every example, (n, number of attributes)."""
+        return cell_norms(self._parts, self._parts[0].attributes) / self._scale
+
+    def per_label(self) -> Array:
+        """Eta of each example's label alone, (n,)."""
+        return example_norms(self._parts, (), True) / self._scale
+
+    def per_attribute(self) -> Array:
+        """Eta of each attribute over all examples jointly, (number of attributes,)."""
+        return attribute_norms(self._parts, self._parts[0].attributes) / self._scale
+
+    def of(
+        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> float:
+        """Eta of any rows x any attributes, taken jointly.
+
+        Parameters
+        ----------
+        rows : mask or positions, optional
+            All rows if not given.
+        attributes : names or numbers, optional
+            All attributes and the labels if not given.
+        label : bool, optional
+            Whether the labels count. By default they do only when no attributes are named.
+        """
+        chosen, label = self._chosen(attributes, label)
+        return set_norm(self._parts, chosen, label, self._rows(rows)) / self._scale
+
+    def by_group(self, labels: Any) -> dict[Any, float]:
+        """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.
+
+        Parameters
+        ----------
+        labels : array of shape (n,)
+            The group of each row, numbers or text.
+        """
+        groups = np.asarray(labels) if not hasattr(labels, "detach") else host(labels)
+        if groups.shape != (self.n,):
+            raise InvalidInputError(
+                f"labels must have one group for each of the {self.n} rows; got shape {groups.shape}."
+            )
+        values, members = np.unique(groups, return_inverse=True)
+        return {value.item(): self.of(np.nonzero(members == k)[0]) for k, value in enumerate(values)}
+
+    def dataset(self) -> float:
+        """Eta of everything: all attributes and labels of all rows."""
+        return self.of()
+
+    def fim(
+        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> Array:
+        """The Fisher information matrix of a few values.
+
+        Ordered row by row: for each row its attributes (in order; a block has a column per direction), then its label.
+        The matrix of more than d values is singular: the variance of any unbiased estimate of a unit combination of
+        the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
+        """
+        chosen, label = self._chosen(attributes, label)
+        xp = namespace(self._parts[0].B)
+        positions = self._rows(rows)
+        count = (self.n if positions is None else positions.shape[0]) * (sum(a.size for a in chosen) + int(label))
+        if count > LARGEST_FIM:
+            raise InvalidInputError(
+                f"The Fisher information matrix of {count} values has {count**2:.1e} entries; ask for fewer rows or "
+                "attributes (eta of any set is cheap: use of())."
+            )
+        total = 0.0
+        for part in self._parts:
+            arrays = [x if x is None or positions is None else xp.take(x, positions, axis=0) for x in part.arrays]
+            J = part.dense(arrays, part.map(chosen), label) / self._scale
+            flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
+            total = total + flat.T @ flat
+        return total
+
+    # for people
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table, one row per example: ``eta`` of the example, ``eta[name]`` of each attribute, ``eta_label``."""
+        from fisherleak.present import to_frame
+
+        return to_frame(self, self._index)
+
+    def summary(self) -> str:
+        """A printable digest, with the assumptions under which its numbers hold."""
+        from fisherleak.present import summary
+
+        return summary(self, self._index)
+
+    def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Histogram of per-example eta, by group where given, with dashed means; returns matplotlib axes."""
+        from fisherleak.present import plot
+
+        return plot(self, groups, ax)
+
+    # how arguments are read
+
+    @property
+    def _scale(self) -> float:
+        # a composition carries each release's scale in its Jacobian
+        return 1.0 if self._noise is None else float(self._noise.scale)
+
+    def _chosen(
+        self, attributes: Sequence[str | int] | str | int | None, label: bool | None
+    ) -> tuple[tuple[Attribute, ...], bool]:
+        everything = self._parts[0].attributes
+        if attributes is None:
+            return everything, True if label is None else bool(label)
+        items = [attributes] if isinstance(attributes, (str, int, np.integer)) else list(attributes)
+        names = self.attributes
+        positions = []
+        for item in items:
+            if isinstance(item, str):
+                if item not in names:
+                    raise InvalidInputError(f"There is no attribute '{item}'. {nearest(item, names)}")
+                positions.append(names.index(item))
+            elif (
+                isinstance(item, (int, np.integer)) and not isinstance(item, bool) and -len(names) <= item < len(names)
+            ):
+                positions.append(int(item) % len(names))
+            else:
+                raise InvalidInputError(
+                    f"attributes must be names or numbers from 0 to {len(names) - 1}; got {item!r}."
+                )
+        if not positions and not label:
+            raise InvalidInputError("attributes is empty and the label does not count: name at least one attribute.")
+        if len(set(positions)) != len(positions):
+            raise InvalidInputError(f"attributes must not repeat; got {items}.")
+        return tuple(everything[j] for j in positions), bool(label)
+
+    def _rows(self, rows: Any) -> Array | None:
+        if rows is None:
+            return None
+        positions = host(as_array(rows, "rows"))
+        if positions.ndim == 0:
+            positions = positions[None]
+        if positions.dtype == bool:
+            if positions.shape != (self.n,):
+                raise InvalidInputError(f"rows as a mask must have {self.n} values; got shape {positions.shape}.")
+            positions = np.nonzero(positions)[0]
+        if positions.ndim != 1 or positions.size == 0 or positions.dtype.kind not in "iu":
+            raise InvalidInputError("rows must be a mask or a list of row numbers with at least one row in it.")
+        outside = (positions < -self.n) | (positions >= self.n)
+        if outside.any():
+            raise InvalidInputError(f"rows must be from 0 to {self.n - 1}; got {positions[outside][0]}.")
+        positions = positions % self.n
+        if np.unique(positions).size != positions.size:
+            raise InvalidInputError("rows must not repeat: a row can be counted only once.")
+        return like(positions.astype(np.int64), self._parts[0].B, namespace(self._parts[0].B))
+
+
+def compose(*leakages: Leakage) -> Leakage:
+    """Leakage of several independent releases about the same data.
+
+    Fisher information adds up (paper, section 3.1), so the matrices are added before the norm is taken: never more,
+    and usually less, than the root of the sum of squares of the etas.
+
+    Parameters
+    ----------
+    *leakages : Leakage
+        Of the same rows, labels and attributes in the same order; models, losses, features and noise may differ.
+
+    Returns
+    -------
+    Leakage
+        With the same methods. Per-example etas of a composition cost O(n d^3): releases share no eigenbasis.
+
+    Notes
+    -----
+    Holds where the noise of the releases is independent, and each release's own assumptions hold.
+    """
+    if not leakages:
+        raise InvalidInputError("compose needs at least one leakage.")
+    first = leakages[0]
+    sizes = [(attribute.name, attribute.size) for attribute in first._parts[0].attributes]
+    for other in leakages[1:]:
+        if other.n != first.n or [(a.name, a.size) for a in other._parts[0].attributes] != sizes:
+            raise InvalidInputError(
+                f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are not "
+                f"{other.n} rows with attributes {other.attributes}."
+            )
+        xp = namespace(first._parts[0].y)
+        if not bool(xp.all(first._parts[0].y == other._parts[0].y)):
+            raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    parts = tuple(part.scaled(1.0 / leakage._scale) for leakage in leakages for part in leakage._parts)
+    return Leakage(parts, None, first._index)
+
+
+def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
+    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
+        raise InvalidInputError(
+            f"The model was fitted on {fit.n} rows and {fit.coef.shape[0]} columns; got {X.shape[0]} rows and "
+            f"{X.shape[1]} columns. Pass the training data."
+        )
+    weights = check_weights(sample_weight, X)
+    if weights is not None:
+        xp = namespace(X)
+        own = xp.ones_like(weights) if fit.sample_weight is None else fit.sample_weight
+        if not bool(xp.all(weights == own)):
+            raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
+    check_labels(y, fit.sample_weight, fit.loss)
+    away = relative_gradient(fit, X, y)
+    if not away <= SAME_DATA:
+        raise InvalidInputError(
+            f"The model is not at a minimum on this X and y (relative gradient {away:.1e}). Pass the rows, in the same "
+            "order, that it was fitted on."
+        )
+
+
+def _index_of(X: Any) -> Any:
+    index = getattr(X, "index", None)
+    return None if index is None or callable(index) else index

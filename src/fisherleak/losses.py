@@ -1,0 +1,212 @@
+r"""Losses of generalised linear models, one record each.
+
+A loss :math:`\ell(z, y)` of the linear predictor :math:`z = w \cdot x` and the label enters the
+Jacobian of the minimiser only through three derivatives (paper, section 4.1):
+
+.. math:: r = \ell'(z, y), \qquad a = \ell''(z, y), \qquad c = \partial \ell'(z, y) / \partial y.
+
+All functions take arrays of shape (n,) of any array library and return the same. Adding a loss is
+adding one record to ``LOSSES``; every property test runs on it at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fisherleak._array import Array, namespace
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber"]
+
+LARGEST_EXPONENT = 500.0
+"""exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels a loss accepts.
+
+    Parameters
+    ----------
+    rule : str
+        In words, for the refusal: "0 or 1".
+    accepts : callable
+        y -> boolean array, true where a label is allowed.
+    binary : bool
+        Whether exactly two classes are expected.
+    """
+
+    rule: str
+    accepts: Callable[[Array], Array]
+    binary: bool = False
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A convex, twice differentiable loss of (linear predictor, label).
+
+    Parameters
+    ----------
+    name : str
+        Its name in the registry.
+    value, r, a, c : callable
+        (z, y) -> array: the loss and the derivatives dl/dz, d2l/dz2, d2l/dzdy.
+    labels : Labels
+        The labels it accepts.
+    start : callable
+        mean label -> linear predictor that has this mean: where the search for an intercept starts.
+    quadratic : bool
+        Whether ``a`` is constant, so that one Newton step is exact.
+    """
+
+    name: str
+    value: Callable[[Array, Array], Array]
+    r: Callable[[Array, Array], Array]
+    a: Callable[[Array, Array], Array]
+    c: Callable[[Array, Array], Array]
+    labels: Labels
+    start: Callable[[float], float] = lambda mean: 0.0
+    quadratic: bool = False
+
+
+def _minus_one(z: Array, y: Array) -> Array:
+    return -namespace(z).ones_like(z)
+
+
+def _real(y: Array) -> Array:
+    return namespace(y).isfinite(y)
+
+
+# Half the squared error: l = (z - y)^2 / 2.
+
+_SQUARED = Loss(
+    name="squared",
+    value=lambda z, y: 0.5 * (z - y) ** 2,
+    r=lambda z, y: z - y,
+    a=lambda z, y: namespace(z).ones_like(z),
+    c=_minus_one,
+    labels=Labels("a finite number", _real),
+    start=lambda mean: mean,
+    quadratic=True,
+)
+
+
+# Logistic: l = log(1 + exp(z)) - y z, s(z) = 1 / (1 + exp(-z)).
+
+
+def _sigmoid(z: Array) -> Array:
+    xp = namespace(z)
+    e = xp.exp(-xp.abs(z))
+    return xp.where(z >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+def _logistic_value(z: Array, y: Array) -> Array:
+    # log(1 + e^z) - y z written as the loss of a label 1 and of a label 0, so that neither cancels.
+    xp = namespace(z)
+    tail = xp.log1p(xp.exp(-xp.abs(z)))
+    ramp = xp.where(z > 0, z, xp.zeros_like(z))
+    return tail + (1.0 - y) * ramp + y * (ramp - z)
+
+
+def _logistic_curvature(z: Array, y: Array) -> Array:
+    xp = namespace(z)
+    e = xp.exp(-xp.abs(z))
+    return e / (1.0 + e) ** 2
+
+
+_LOGISTIC = Loss(
+    name="logistic",
+    value=_logistic_value,
+    # s(z) - y without cancellation at either end
+    r=lambda z, y: (1.0 - y) * _sigmoid(z) - y * _sigmoid(-z),
+    a=_logistic_curvature,
+    c=_minus_one,
+    labels=Labels("0 or 1", lambda y: (y == 0) | (y == 1), binary=True),
+    start=lambda mean: math.log(mean / (1.0 - mean)),
+)
+
+
+# Poisson with log link: l = exp(z) - y z.
+
+
+def _exp(z: Array) -> Array:
+    xp = namespace(z)
+    return xp.exp(xp.clip(z, -LARGEST_EXPONENT, LARGEST_EXPONENT))
+
+
+_POISSON = Loss(
+    name="poisson",
+    value=lambda z, y: _exp(z) - y * z,
+    r=lambda z, y: _exp(z) - y,
+    a=lambda z, y: _exp(z),
+    c=_minus_one,
+    labels=Labels("a finite number, zero or more", lambda y: _real(y) & (y >= 0)),
+    start=lambda mean: math.log(mean),
+)
+
+
+# Gamma with log link: l = z + y exp(-z).
+
+_GAMMA = Loss(
+    name="gamma",
+    value=lambda z, y: z + y * _exp(-z),
+    r=lambda z, y: 1.0 - y * _exp(-z),
+    a=lambda z, y: y * _exp(-z),
+    c=lambda z, y: -_exp(-z),
+    labels=Labels("a finite number greater than zero", lambda y: _real(y) & (y > 0)),
+    start=lambda mean: math.log(mean),
+)
+
+
+def pseudo_huber(delta: float = 1.0) -> Loss:
+    r"""Smooth robust loss, squared near zero and linear in the tails.
+
+    .. math:: \ell = \delta^2 \left(\sqrt{1 + ((z - y) / \delta)^2} - 1\right)
+
+    Parameters
+    ----------
+    delta : float
+        The residual at which it turns from squared to linear, in the units of y; greater than zero.
+
+    Returns
+    -------
+    Loss
+        To be passed as ``loss=`` to :func:`fisherleak.minimise`.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.pseudo_huber(1.35).name
+    'pseudo_huber'
+    """
+    if not (delta > 0 and math.isfinite(delta)):
+        raise InvalidInputError(f"delta must be a finite number greater than zero; got {delta}.")
+
+    def root(z: Array, y: Array) -> Array:
+        return namespace(z).sqrt(1.0 + ((z - y) / delta) ** 2)
+
+    return Loss(
+        name="pseudo_huber",
+        # delta^2 (root - 1), written so that small residuals keep their digits
+        value=lambda z, y: (z - y) ** 2 / (root(z, y) + 1.0),
+        r=lambda z, y: (z - y) / root(z, y),
+        a=lambda z, y: root(z, y) ** -3.0,
+        c=lambda z, y: -(root(z, y) ** -3.0),
+        labels=Labels("a finite number", _real),
+        start=lambda mean: mean,
+    )
+
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (_SQUARED, _LOGISTIC, _POISSON, _GAMMA, pseudo_huber())}
+"""Every loss by name."""
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """The record of that name, or the record itself."""
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        raise InvalidInputError(f"loss must be one of {', '.join(LOSSES)} or a fisherleak.Loss record; got {loss!r}.")
+    return LOSSES[loss]

@@ -1,0 +1,298 @@
+r"""Norms of parts of the Jacobian: one example, one cell, one attribute, any set, in O(n d^2 + d^3).
+
+With e the unit vector along :math:`E^T w`, the data directions split into those orthogonal to e, along which
+an example's Jacobian is the fixed matrix :math:`r_i B E (I - e e^T)`, and two more, e and the label:
+
+.. math::
+
+    J_i J_i^T = r_i^2\, A' A'^T + j_1 j_1^T + j_2 j_2^T, \qquad A' = B E (I - e e^T),
+
+.. math:: j_1 = r_i B E e + a_i |E^T w|\, B x_i, \qquad j_2 = c_i B x_i .
+
+A sum of positive semidefinite terms: a fixed matrix, decomposed once, plus rank two per example. All
+functions here are for noise of scale 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fisherleak._array import Array, device, like, namespace
+from fisherleak._blocks import map_rows, sum_rows
+from fisherleak.jacobian import Jacobian
+from fisherleak.perturbation import Attribute
+from fisherleak.secular import top_eigenvalues
+
+__all__ = ["attribute_norms", "cell_norms", "example_norms", "set_norm"]
+
+CANCELLED = 1e-3
+"""A squared cell norm below this part of its terms is computed again without squares."""
+
+
+def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
+    """||J_i|| over the given attributes (and the label), for every example: (n,)."""
+    if len(parts) > 1:
+        return _composed_example_norms(parts, attributes, label)
+    (J,) = parts
+    xp = namespace(J.B)
+    E = J.map(attributes)
+    if E.width == 0:
+        return _label_norms(J)
+    w = E.pull(J.theta)
+    length = xp.linalg.vector_norm(w)
+    e = _unit(w, xp)
+    A = E.after(J.B)
+    v = A @ e
+    s, basis, plain = _eigenbasis(A, A - v[:, None] * e[None, :], xp)
+    v = basis.T @ v
+    if plain < v.shape[0]:
+        v = xp.concat([v[:plain], xp.zeros(1, dtype=v.dtype, device=device(v))])
+    into = J.B.T @ basis
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        rows = J.rows(X, y, weights)
+        U = rows.x @ into
+        if plain < U.shape[1]:
+            # beyond the range of A the diagonal and v vanish: only the length of u counts there
+            rest = xp.linalg.vector_norm(U[:, plain:], axis=1)
+            U = xp.concat([U[:, :plain], rest[:, None]], axis=1)
+        mu = top_eigenvalues(s, v, U, rows.r, length * rows.a, rows.c if label else None)
+        return xp.sqrt(mu)
+
+    return map_rows(block, *J.arrays)
+
+
+def _label_norms(J: Jacobian) -> Array:
+    """|c_i B x_i|: the label alone."""
+    xp = namespace(J.B)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        rows = J.rows(X, y, weights)
+        return xp.abs(rows.c) * xp.linalg.vector_norm(rows.x @ J.B.T, axis=1)
+
+    return map_rows(block, *J.arrays)
+
+
+def _unit(w: Array, xp: Any) -> Array:
+    """W / |w|, or any unit vector where w is zero."""
+    length = float(xp.linalg.vector_norm(w))
+    if length > 0:
+        return w / length
+    return xp.astype(xp.arange(w.shape[0], device=device(w)) == 0, w.dtype)
+
+
+def _eigenbasis(A: Array, reduced: Array, xp: Any) -> tuple[Array, Array, int]:
+    """Orthonormal basis (p, p) in which ``reduced reduced^T`` is diag(s).
+
+    Where A has few columns, the basis starts with ``plain`` vectors that span its range and s covers these and
+    one more pole at zero for all the rest.
+    """
+    p, m = A.shape
+    if 2 * m > p:
+        s, basis = xp.linalg.eigh(reduced @ reduced.T)
+        return xp.clip(s, 0.0, None), basis, p
+    frame, _ = xp.linalg.qr(A, mode="complete")
+    inner = frame[:, :m].T @ reduced
+    s, turn = xp.linalg.eigh(inner @ inner.T)
+    s = xp.concat([xp.clip(s, 0.0, None), xp.zeros(1, dtype=s.dtype, device=device(s))])
+    return s, xp.concat([frame[:, :m] @ turn, frame[:, m:]], axis=1), m
+
+
+def _composed_example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
+    """Releases share no eigenbasis: the smaller Gram matrix of the stacked Jacobians, by row blocks."""
+    maps = [J.map(attributes) for J in parts]
+    xp = namespace(parts[0].B)
+    width = maps[0].width + int(label)
+
+    def block(*arrays: Array | None) -> Array:
+        stacked = [J.dense(arrays[3 * k : 3 * k + 3], maps[k], label) for k, J in enumerate(parts)]
+        if width <= sum(J.B.shape[0] for J in parts):
+            products = [xp.matrix_transpose(part) @ part for part in stacked]
+            G = products[0]
+            for product in products[1:]:
+                G = G + product
+        else:
+            whole = xp.concat(stacked, axis=1)
+            G = whole @ xp.matrix_transpose(whole)
+        return xp.sqrt(xp.clip(xp.linalg.eigvalsh(G)[:, -1], 0.0, None))
+
+    small = max(1, 2**19 // (width * sum(J.B.shape[0] for J in parts)))
+    return map_rows(block, *(x for J in parts for x in J.arrays), most=small)
+
+
+def cell_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
+    """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
+    xp = namespace(parts[0].B)
+    plain = [attribute for attribute in attributes if attribute.size == 1]
+    columns: dict[str, Array] = {}
+    if plain:
+        squares = [_plain_cells(J, plain) for J in parts]
+        norms = xp.sqrt(sum(squares[1:], start=squares[0]))
+        columns = {attribute.name: norms[:, j : j + 1] for j, attribute in enumerate(plain)}
+    for attribute in attributes:
+        if attribute.size > 1:
+            columns[attribute.name] = example_norms(parts, [attribute], label=False)[:, None]
+    return xp.concat([columns[attribute.name] for attribute in attributes], axis=1)
+
+
+def _plain_cells(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
+    """Squares of |a w_j B x + r B E_j|, all one-dimensional attributes in one product."""
+    xp = namespace(J.B)
+    E = J.map(attributes)
+    A = E.after(J.B)
+    w = E.pull(J.theta)
+    lengths = xp.sum(A * A, axis=0)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        rows = J.rows(X, y, weights)
+        u = rows.x @ J.B.T
+        along = (rows.a**2 * xp.vecdot(u, u))[:, None] * (w * w)[None, :]
+        across = 2.0 * (rows.a * rows.r)[:, None] * (u @ A) * w[None, :]
+        fixed = (rows.r**2)[:, None] * lengths[None, :]
+        squares = along + across + fixed
+        i, j = xp.nonzero(squares < CANCELLED * (along + fixed))
+        if i.shape[0] == 0:
+            return squares
+        again = (xp.take(rows.a, i) * xp.take(w, j))[:, None] * xp.take(u, i, axis=0) + xp.take(rows.r, i)[
+            :, None
+        ] * xp.take(A, j, axis=1).T
+        return _replaced(squares, i, j, xp.vecdot(again, again), xp)
+
+    return map_rows(block, *J.arrays)
+
+
+def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Any) -> Array:
+    """Matrix with matrix[i, j] = values, where the (i, j) come in the order of ``nonzero``."""
+    flat = xp.reshape(matrix, (-1,))
+    position = i * matrix.shape[1] + j
+    order = xp.searchsorted(position, xp.arange(flat.shape[0], device=device(flat)))
+    order = xp.clip(order, 0, position.shape[0] - 1)
+    hit = xp.take(position, order) == xp.arange(flat.shape[0], device=device(flat))
+    return xp.reshape(xp.where(hit, xp.take(values, order), flat), matrix.shape)
+
+
+def set_norm(
+    parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None = None
+) -> float:
+    """||J_S|| of all the given attributes (and labels) of a set of examples, taken jointly.
+
+    For several releases their Jacobians are stacked, so the information adds up exactly.
+    """
+    xp = namespace(parts[0].B)
+    maps = [J.map(attributes) for J in parts]
+    pulled = [E.pull(J.theta) for J, E in zip(parts, maps, strict=True)]
+    # orthonormal directions that hold E^T w of every release
+    directions = _frame(pulled, xp)
+    count = directions.shape[1]
+    pushed = [[E.push(directions[:, k]) for k in range(count)] for E in maps]
+    weights = [[float(xp.sum(w * directions[:, k])) for k in range(count)] for w in pulled]
+
+    def block(*arrays: Array | None) -> tuple[Any, ...]:
+        blocks = [J.rows(*arrays[3 * k : 3 * k + 3]) for k, J in enumerate(parts)]
+        total = 0.0
+        for k in range(count):
+            moved = [
+                part.r[:, None] * push[k][None, :] + (weight[k] * part.a)[:, None] * part.x
+                for part, push, weight in zip(blocks, pushed, weights, strict=True)
+            ]
+            total = total + _self_product(moved, xp)
+        if label:
+            total = total + _self_product([part.c[:, None] * part.x for part in blocks], xp)
+        residuals = xp.stack([part.r for part in blocks], axis=1)
+        return total, residuals.T @ residuals
+
+    G, R = sum_rows(block, *(x for J in parts for x in J.arrays), rows=rows)
+    B = _block_diagonal([J.B for J in parts], xp)
+    M = B @ G @ B.T
+    reduced = []
+    for J, E in zip(parts, maps, strict=True):
+        A = E.after(J.B)
+        reduced.append(A - (A @ directions) @ directions.T)
+    outer = [[R[k, q] * (reduced[k] @ reduced[q].T) for q in range(len(parts))] for k in range(len(parts))]
+    M = M + xp.concat([xp.concat(line, axis=1) for line in outer], axis=0)
+    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
+
+
+def _frame(vectors: list[Array], xp: Any) -> Array:
+    """Orthonormal columns whose span holds the vectors (m,): (m, at most one per vector)."""
+    if vectors[0].shape[0] == 0:
+        return xp.zeros((0, 0), dtype=vectors[0].dtype, device=device(vectors[0]))
+    return xp.linalg.qr(xp.stack([_unit(vector, xp) for vector in vectors], axis=1))[0]
+
+
+def _self_product(blocks: list[Array], xp: Any) -> Array:
+    stacked = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
+    return stacked.T @ stacked
+
+
+def _block_diagonal(matrices: list[Array], xp: Any) -> Array:
+    if len(matrices) == 1:
+        return matrices[0]
+    lines = []
+    for k, matrix in enumerate(matrices):
+        line = [
+            matrix if q == k else xp.zeros((matrix.shape[0], other.shape[1]), dtype=matrix.dtype, device=device(matrix))
+            for q, other in enumerate(matrices)
+        ]
+        lines.append(xp.concat(line, axis=1))
+    return xp.concat(lines, axis=0)
+
+
+def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
+    r"""||J_j|| of each attribute over all examples at once: (number of attributes,).
+
+    With :math:`R = \sum r^2`, :math:`\bar x = \sum r a x / R` and
+    :math:`G = \sum (a x - r \bar x)(a x - r \bar x)^T`, an attribute with one direction has
+
+    .. math:: J_j J_j^T = w_j^2\, B G B^T + R\, t t^T, \qquad t = B (E_j + w_j \bar x),
+
+    so all of them share one eigenbasis, with rank one each.
+    """
+    xp = namespace(parts[0].B)
+    if len(parts) > 1:
+        return like([set_norm(parts, [attribute], False) for attribute in attributes], parts[0].B, xp)
+    (J,) = parts
+    R, mean, G = _centred(J)
+    base = J.B @ G @ J.B.T
+    values: dict[str, float] = {}
+    plain = [attribute for attribute in attributes if attribute.size == 1]
+    if plain:
+        E = J.map(plain)
+        w = E.pull(J.theta)
+        t = E.after(J.B) + (J.B @ mean)[:, None] * w[None, :]
+        s, basis = xp.linalg.eigh(base)
+        roots = xp.ones_like(w) * R**0.5
+        mu = top_eigenvalues(xp.clip(s, 0.0, None), xp.zeros_like(s), t.T @ basis, w, roots, None)
+        values = {attribute.name: float(xp.sqrt(mu[k])) for k, attribute in enumerate(plain)}
+    for attribute in attributes:
+        if attribute.size > 1:
+            E = J.map([attribute])
+            w = E.pull(J.theta)
+            A = E.after(J.B)
+            e = _unit(w, xp)
+            length = xp.sum(w * e)
+            shifted = A + (J.B @ mean * length)[:, None] * e[None, :]
+            top = xp.linalg.eigvalsh(length**2 * base + R * (shifted @ shifted.T))[-1]
+            values[attribute.name] = float(xp.sqrt(xp.clip(top, 0.0, None)))
+    return like([values[attribute.name] for attribute in attributes], J.B, xp)
+
+
+def _centred(J: Jacobian) -> tuple[float, Array, Array]:
+    """R, the mean x-bar and the Gram matrix G of the docstring above."""
+    xp = namespace(J.B)
+
+    def first(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        rows = J.rows(X, y, weights)
+        return xp.sum(rows.r**2), rows.x.T @ (rows.r * rows.a)
+
+    R, q = sum_rows(first, *J.arrays)
+    mean = q / R if float(R) > 0 else xp.zeros_like(q)
+
+    def second(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        rows = J.rows(X, y, weights)
+        centred = rows.a[:, None] * rows.x - rows.r[:, None] * mean[None, :]
+        return (centred.T @ centred,)
+
+    (G,) = sum_rows(second, *J.arrays)
+    return float(R), mean, G

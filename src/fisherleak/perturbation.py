@@ -1,0 +1,209 @@
+r"""Perturbation maps: which changes of the data count, as values.
+
+A change :math:`\delta \in R^m` of an example's attributes moves its features by
+:math:`\delta x = E\,\delta`, with E of shape (p, m) over the p parameters (the constant of an
+intercept never moves: it is not data). An :class:`Attribute` is one named set of columns of E; a
+:class:`PerturbationMap` is E for a list of attributes. Plain columns are kept as positions, so E is
+never formed where it is the identity or a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._array import Array, like, namespace
+from fisherleak._check import default_names
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "map_of"]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of the data: a name and the directions in which it moves the features.
+
+    Parameters
+    ----------
+    name : str
+    columns : sequence of int
+        Columns of X that it feeds: one for a number, several for a one-hot encoded category.
+    directions : array of shape (len(columns), m), optional
+        How a change of the attribute moves these columns, for linear preprocessing: features move by
+        ``directions @ change``. The identity if not given.
+
+    Examples
+    --------
+    A number that was standardised with a standard deviation of 12 years, so that eta is per year:
+
+    >>> import fisherleak as fl
+    >>> fl.Attribute("age", [0], [[1 / 12]]).size
+    1
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+
+    def __init__(self, name: str, columns: Sequence[int], directions: Any = None) -> None:
+        chosen = tuple(int(j) for j in columns)
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise InvalidInputError(
+                f"attribute '{name}' must have at least one column and each only once; got {list(chosen)}."
+            )
+        if directions is not None:
+            directions = np.array(directions, dtype=np.float64)
+            if directions.ndim != 2 or directions.shape[0] != len(chosen) or directions.shape[1] == 0:
+                raise InvalidInputError(
+                    f"directions of attribute '{name}' must have one row for each of its {len(chosen)} columns; "
+                    f"got shape {directions.shape}."
+                )
+            if not np.isfinite(directions).all():
+                raise InvalidInputError(f"directions of attribute '{name}' must be finite.")
+            directions.flags.writeable = False
+        object.__setattr__(self, "name", str(name))
+        object.__setattr__(self, "columns", chosen)
+        object.__setattr__(self, "directions", directions)
+
+    @classmethod
+    def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:
+        """A fully one-hot encoded category whose values always sum to one.
+
+        Only changes that keep the sum count: the tangent space, of dimension ``len(columns) - 1``,
+        with the Euclidean length of the columns. Use the plain block ``Attribute(name, columns)`` where
+        a level was dropped in the encoding.
+        """
+        k = len(tuple(columns))
+        if k < 2:
+            raise InvalidInputError(f"attribute '{name}' must have two columns or more for a one-hot tangent space.")
+        # Helmert's orthonormal basis of the vectors that sum to zero
+        basis = np.zeros((k, k - 1))
+        for j in range(1, k):
+            basis[:j, j - 1] = 1.0
+            basis[j, j - 1] = -j
+            basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
+        return cls(name, columns, basis)
+
+    @property
+    def size(self) -> int:
+        """Dimension of the changes that count."""
+        return len(self.columns) if self.directions is None else int(self.directions.shape[1])
+
+
+@dataclass(frozen=True)
+class PerturbationMap:
+    """E for a list of attributes, either as columns of the identity or as a dense matrix.
+
+    Parameters
+    ----------
+    size : int
+        p, the number of parameters.
+    columns : array of shape (m,) or None
+        Positions, where E is made of columns of the identity.
+    matrix : array of shape (p, m) or None
+        E itself otherwise.
+    """
+
+    size: int
+    columns: Array | None
+    matrix: Array | None
+
+    @property
+    def width(self) -> int:
+        """M."""
+        if self.columns is not None:
+            return int(self.columns.shape[0])
+        assert self.matrix is not None
+        return int(self.matrix.shape[1])
+
+    def after(self, B: Array) -> Array:
+        """B E, of shape (rows of B, m)."""
+        return namespace(B).take(B, self.columns, axis=1) if self.columns is not None else B @ self.matrix
+
+    def pull(self, theta: Array) -> Array:
+        """E^T theta, of shape (m,)."""
+        if self.columns is not None:
+            return namespace(theta).take(theta, self.columns)
+        assert self.matrix is not None
+        return self.matrix.T @ theta
+
+    def push(self, change: Array) -> Array:
+        """E change, of shape (p,)."""
+        if self.columns is None:
+            return self.matrix @ change
+        xp = namespace(change)
+        hits = xp.astype(xp.arange(self.size, device=change.device)[:, None] == self.columns[None, :], xp.float64)
+        return hits @ change
+
+
+def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> PerturbationMap:
+    """E for these attributes over ``size`` parameters, in the array library of ``reference``."""
+    xp = namespace(reference)
+    columns = np.array([j for attribute in attributes for j in attribute.columns], dtype=np.int64)
+    plain = all(attribute.directions is None for attribute in attributes)
+    if plain and np.unique(columns).size == columns.size:
+        return PerturbationMap(size, like(columns, reference, xp), None)
+    E = np.zeros((size, sum(attribute.size for attribute in attributes)))
+    start = 0
+    for attribute in attributes:
+        block = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
+        E[list(attribute.columns), start : start + attribute.size] = block
+        start += attribute.size
+    return PerturbationMap(size, None, like(E, reference, xp))
+
+
+def as_attributes(given: Any, d: int, names: Sequence[str] | None) -> tuple[Attribute, ...]:
+    """What users may pass as ``attributes=``, as records in order.
+
+    None (one attribute per column), a list of names or records, or a mapping from names to columns; columns that a
+    mapping or the records leave out remain attributes of their own, after the others.
+    """
+    names = list(names) if names is not None else default_names(d)
+    if given is None:
+        records = [Attribute(name, [j]) for j, name in enumerate(names)]
+    elif isinstance(given, Mapping):
+        records = [
+            value if isinstance(value, Attribute) else Attribute(str(key), _positions(value, names, str(key)))
+            for key, value in given.items()
+        ]
+    else:
+        items = list(given)
+        if items and all(isinstance(item, str) for item in items):
+            if len(items) != d:
+                raise InvalidInputError(f"attributes must name each of the {d} columns of X; got {len(items)} names.")
+            records = [Attribute(name, [j]) for j, name in enumerate(items)]
+        elif items and all(isinstance(item, Attribute) for item in items):
+            records = items
+        else:
+            raise InvalidInputError(
+                "attributes must be a list of names (one per column), a list of fisherleak.Attribute, or a mapping from "
+                f"names to columns; got {given!r}."
+            )
+    taken = {j for record in records for j in record.columns}
+    outside = sorted(j for j in taken if not 0 <= j < d)
+    if outside:
+        raise InvalidInputError(f"attributes name column {outside[0]}, but X has columns 0 to {d - 1}.")
+    records += [Attribute(names[j], [j]) for j in range(d) if j not in taken]
+    repeated = sorted({r.name for r in records if [q.name for q in records].count(r.name) > 1})
+    if repeated:
+        raise InvalidInputError(
+            f"attribute names must differ; '{repeated[0]}' appears more than once. Rename a column."
+        )
+    return tuple(records)
+
+
+def _positions(value: Any, names: Sequence[str], attribute: str) -> list[int]:
+    items = [value] if isinstance(value, (int, np.integer, str)) else list(value)
+    positions = []
+    for item in items:
+        if isinstance(item, str):
+            if item not in names:
+                raise InvalidInputError(f"attribute '{attribute}' names column '{item}', which X does not have.")
+            positions.append(list(names).index(item))
+        else:
+            positions.append(int(item))
+    return positions

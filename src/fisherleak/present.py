@@ -1,0 +1,96 @@
+"""A leakage for people: a table, a digest, a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fisherleak._array import host
+from fisherleak.errors import FisherleakError, InvalidInputError
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import pandas
+
+    from fisherleak.leakage import Leakage
+
+__all__ = ["plot", "summary", "to_frame"]
+
+MOST_SHOWN = 5
+
+
+def to_frame(leakage: Leakage, index: Any) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise FisherleakError("to_frame needs pandas: pip install 'fisherleak[frames]'.") from None
+    cells = host(leakage.per_cell())
+    columns = {"eta": host(leakage.per_example())}
+    columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
+    columns["eta_label"] = host(leakage.per_label())
+    return pandas.DataFrame(columns, index=index)
+
+
+def summary(leakage: Leakage, index: Any) -> str:
+    eta = host(leakage.per_example())
+    whole = host(leakage.per_attribute())
+    names = leakage.attributes
+    rows = np.argsort(-eta, kind="stable")[:MOST_SHOWN]
+    labels = [str(row if index is None else index[row]) for row in rows]
+    by_attribute = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
+    spread = f" ± {eta.std(ddof=1):.4g}" if eta.size > 1 else ""
+    lines = [
+        f"Fisher information loss of {_releases(leakage)} about {leakage.n} examples, {len(names)} attributes and the label",
+        f"  per example   mean {eta.mean():.4g}{spread}, least {eta.min():.4g}, median {np.median(eta):.4g}, largest {eta.max():.4g}",
+        f"  whole data    {leakage.dataset():.4g}",
+        "  most exposed  " + ", ".join(f"row {label}: {eta[row]:.4g}" for row, label in zip(rows, labels, strict=True)),
+        "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
+        f"  error bound   no unbiased attacker recovers a value of the most exposed row to better than ± {_reach(eta.max())}",
+    ]
+    for fit in leakage.fits:
+        lines.append(
+            f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, condition {fit.condition:.1e}"
+        )
+    lines.append(
+        "Holds for unbiased attackers who know all other data, with weights, l2 and preprocessing taken as public and fixed."
+    )
+    lines.append(
+        "It is not differential privacy and does not bound membership inference. This digest is derived from the data."
+    )
+    return "\n".join(lines)
+
+
+def _reach(eta: float) -> str:
+    return f"{1.0 / eta:.4g}" if eta > 0 else "any number"
+
+
+def _releases(leakage: Leakage) -> str:
+    count = len(leakage.fits)
+    return f"a release with noise {leakage.noise!r}" if count == 1 else f"{count} independent releases"
+
+
+def plot(leakage: Leakage, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FisherleakError("plot needs matplotlib: pip install 'fisherleak[plot]'.") from None
+    eta = host(leakage.per_example())
+    if ax is None:
+        ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
+    labels = np.zeros(eta.size, dtype=int) if groups is None else np.asarray(groups)
+    if labels.shape != eta.shape:
+        raise InvalidInputError(
+            f"groups must have one value for each of the {eta.size} rows; got shape {labels.shape}."
+        )
+    bins = np.histogram_bin_edges(eta, bins=min(80, max(10, int(np.sqrt(eta.size)))))
+    for k, group in enumerate(np.unique(labels)):
+        values = eta[labels == group]
+        name = None if groups is None else str(group)
+        ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
+        ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")
+    ax.set_xlabel("Fisher information loss η of an example (1/η: least standard deviation of an unbiased attacker)")
+    ax.set_ylabel("examples")
+    if groups is not None:
+        ax.legend()
+    return ax

@@ -1,0 +1,78 @@
+"""Each bound holds for estimators it covers, and is reached or beaten where it should be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fisherleak as fl
+from fisherleak import bounds
+
+SIGMA = 0.5
+ETA = 1 / SIGMA  # a value released with Gaussian noise of scale sigma
+
+
+def error(estimate: object, value: float, count: int = 400_000) -> float:
+    """Mean squared error of an estimator of a value from value + noise."""
+    release = value + SIGMA * np.random.default_rng(0).standard_normal(count)
+    return float(np.mean((estimate(release) - value) ** 2))  # type: ignore[operator]
+
+
+def test_cramer_rao_is_reached_by_the_release_itself() -> None:
+    assert bounds.cramer_rao(ETA) == pytest.approx(SIGMA**2)
+    assert error(lambda x: x, 1.3) == pytest.approx(bounds.cramer_rao(ETA), rel=0.01)
+
+
+def test_shrinkage_beats_it_in_one_dimension_but_not_its_biased_form() -> None:
+    value, shrink = 0.1, 0.5
+    attained = error(lambda x: shrink * x, value)
+    assert attained < 0.5 * bounds.cramer_rao(ETA)
+    bound = bounds.biased_cramer_rao(ETA, bias=(shrink - 1) * value, bias_slope=shrink - 1)
+    assert attained == pytest.approx(bound, rel=0.01)
+
+
+def test_van_trees_is_the_bayes_risk_for_a_gaussian() -> None:
+    tau = 0.8
+    rng = np.random.default_rng(1)
+    values = tau * rng.standard_normal(400_000)
+    release = values + SIGMA * rng.standard_normal(400_000)
+    posterior_mean = release * tau**2 / (tau**2 + SIGMA**2)
+    assert np.mean((posterior_mean - values) ** 2) == pytest.approx(bounds.van_trees(ETA, tau), rel=0.01)
+
+
+def test_interval_minimax_bounds_clipping_at_its_worst_value() -> None:
+    half = 0.6
+    worst = max(error(lambda x: np.clip(x, -half, half), value) for value in np.linspace(-half, half, 13))
+    assert bounds.interval_minimax(ETA, half) <= worst
+    assert bounds.interval_minimax(ETA, half) < bounds.cramer_rao(ETA)
+
+
+def test_limits() -> None:
+    assert bounds.cramer_rao(0.0) == math.inf
+    assert bounds.van_trees(0.0, 2.0) == 4.0
+    assert bounds.interval_minimax(0.0, math.pi) == pytest.approx(1.0)
+    assert bounds.van_trees(ETA, 1e9) == pytest.approx(bounds.cramer_rao(ETA))
+    assert bounds.biased_cramer_rao(ETA, 0.3, -1.0) == pytest.approx(0.09)
+    assert bounds.biased_cramer_rao(0.0, 0.3, -1.0) == pytest.approx(0.09)
+    assert bounds.biased_cramer_rao(ETA, 0.0, 0.0) == bounds.cramer_rao(ETA)
+
+
+def test_arrays_go_through() -> None:
+    eta = np.array([0.0, 1.0, 2.0])
+    np.testing.assert_allclose(bounds.cramer_rao(eta), [np.inf, 1.0, 0.25])
+    np.testing.assert_allclose(bounds.van_trees(eta, 1.0), [1.0, 0.5, 0.2])
+
+
+def test_refusals() -> None:
+    with pytest.raises(fl.InvalidInputError, match="eta must be a finite number, zero or more; got -1"):
+        bounds.cramer_rao(-1.0)
+    with pytest.raises(fl.InvalidInputError, match="finite and zero or more everywhere"):
+        bounds.cramer_rao(np.array([1.0, np.nan]))
+    with pytest.raises(fl.InvalidInputError, match="prior_sd must be a finite number, greater than zero"):
+        bounds.van_trees(1.0, 0.0)
+    with pytest.raises(fl.InvalidInputError, match="half_width must be"):
+        bounds.interval_minimax(1.0, -1.0)
+    with pytest.raises(fl.InvalidInputError, match="bias_slope must be finite"):
+        bounds.biased_cramer_rao(1.0, 0.0, math.nan)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import dense_jacobian, flat, make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fisherleak as fl
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    target=st.floats(1e-6, 1e6),
+    over=st.sampled_from(["max", "mean", "group", "dataset"]),
+    scale=st.sampled_from([1e-8, 1.0, 1e8]),
+)
+def test_the_limit_holds_and_is_nearly_reached(seed: int, target: float, over: str, scale: float) -> None:
+    leak = make("squared", seed, scale=scale).leak(fl.Gaussian(0.7))
+    groups = np.arange(leak.n) % 3 if over == "group" else None
+    noise = fl.calibrate(leak, target, over, groups=groups)
+    after = leak.with_noise(noise)
+    reached = {
+        "max": lambda: after.per_example().max(),
+        "mean": lambda: after.per_example().mean(),
+        "group": lambda: max(after.by_group(groups).values()),
+        "dataset": after.dataset,
+    }[over]()
+    assert reached <= target
+    assert reached >= target * (1 - 1e-9)
+
+
+def test_attributes_and_label_can_be_limited_alone() -> None:
+    leak = make("logistic", 1).leak()
+    noise = fl.calibrate(leak, 0.1, attributes=["x1"])
+    assert leak.with_noise(noise).per_example(["x1"]).max() <= 0.1
+    assert noise.scale < fl.calibrate(leak, 0.1).scale
+    assert noise.scale < fl.calibrate(leak, 0.1, attributes=["x1"], label=True).scale
+
+
+def test_the_shape_of_the_noise_is_kept() -> None:
+    leak = make("squared", 1).leak(fl.Gaussian(1.0, np.diag([1.0, 2.0, 3.0])))
+    noise = fl.calibrate(leak, 0.1)
+    assert isinstance(noise, fl.Gaussian)
+    np.testing.assert_array_equal(noise.shape, np.diag([1.0, 2.0, 3.0]))
+    assert leak.with_noise(noise).per_example().max() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"eta": 0.0}, "eta must be a finite number, greater than zero; got 0.0"),
+        ({"eta": float("nan")}, "eta must be a finite number"),
+        ({"eta": "0.1"}, "eta must be a number"),
+        ({"eta": 0.1, "over": "worst"}, "over must be one of max, mean, group, dataset"),
+        ({"eta": 0.1, "over": "group"}, "groups must be given with over='group'"),
+        ({"eta": 0.1, "groups": [0] * 40}, "groups must be given with over='group', and only then"),
+        ({"eta": 0.1, "over": "group", "groups": [0] * 40, "label": True}, "cannot be limited by group"),
+    ],
+)
+def test_refusals(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match=message):
+        fl.calibrate(make("squared").leak(), **arguments)
+
+
+def test_nothing_to_hide_needs_no_noise() -> None:
+    X = np.array([[1.0], [-1.0]])
+    leak = fl.measure(fl.minimise(X, np.zeros(2)), X, np.zeros(2))
+    with pytest.raises(fl.InvalidInputError, match="does not depend on these values"):
+        fl.calibrate(leak, 0.1, attributes=["x0"])
+
+
+# Composition
+
+
+def stacked(*pairs: tuple[Any, float]) -> Any:
+    return np.concatenate([dense_jacobian(case, case.fit()) / scale for case, scale in pairs], axis=1)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 4), weighted=st.booleans())
+def test_information_adds_up_exactly(seed: int, d: int, weighted: bool) -> None:
+    first = make("logistic", seed, d=d, weighted=weighted)
+    second = make("logistic", seed, d=d, intercept=True, l2=0.3)
+    J = stacked((first, 0.5), (second, 2.0))
+    leak = fl.compose(first.leak(fl.Gaussian(0.5)), second.leak(fl.Gaussian(2.0)))
+    np.testing.assert_allclose(leak.per_example(), np.linalg.svd(J, compute_uv=False)[:, 0], rtol=1e-11)
+    assert leak.dataset() == pytest.approx(np.linalg.norm(flat(J), 2), rel=1e-12)
+    np.testing.assert_allclose(leak.per_cell(), np.linalg.norm(J[:, :, :d], axis=1), rtol=1e-11)
+    np.testing.assert_allclose(leak.per_label(), np.linalg.norm(J[:, :, d], axis=1), rtol=1e-11)
+    np.testing.assert_allclose(leak.per_attribute(), [np.linalg.norm(J[:, :, j].T, 2) for j in range(d)], rtol=1e-11)
+    rows = [1, 4]
+    np.testing.assert_allclose(leak.fim(rows), flat(J[rows]).T @ flat(J[rows]), rtol=1e-9, atol=1e-14)
+
+
+def test_never_more_than_the_root_of_squares_and_often_less() -> None:
+    first, second = make("logistic", 5).leak(), make("logistic", 5, l2=3.0).leak()
+    together = np.asarray(fl.compose(first, second).per_example())
+    bound = np.sqrt(np.asarray(first.per_example()) ** 2 + np.asarray(second.per_example()) ** 2)
+    assert (together <= bound * (1 + 1e-12)).all()
+    assert (together < bound * (1 - 1e-6)).any()
+
+
+def test_the_same_model_twice_is_root_two() -> None:
+    leak = make("gamma", 5).leak()
+    twice = fl.compose(leak, leak)
+    np.testing.assert_allclose(twice.per_example(), math.sqrt(2) * leak.per_example(), rtol=1e-12)
+    assert twice.dataset() == pytest.approx(math.sqrt(2) * leak.dataset(), rel=1e-12)
+    np.testing.assert_allclose(fl.compose(twice, leak).per_attribute(), math.sqrt(3) * leak.per_attribute(), rtol=1e-12)
+    assert "2 independent releases" in twice.summary()
+
+
+def test_blocks_compose() -> None:
+    attributes = [fl.Attribute("v", [0, 2])]
+    first, second = make("squared", 5), make("squared", 5, l2=3.0)
+    leak = fl.compose(first.leak(attributes=attributes), second.leak(attributes=attributes))
+    J = stacked((first, 1.0), (second, 1.0))[:, :, [0, 2]]
+    np.testing.assert_allclose(leak.per_cell()[:, 0], np.linalg.svd(J, compute_uv=False)[:, 0], rtol=1e-11)
+    assert leak.of(attributes="v") == pytest.approx(np.linalg.norm(flat(J), 2), rel=1e-12)
+
+
+def test_what_cannot_be_composed() -> None:
+    leak = make("squared", 1).leak()
+    with pytest.raises(fl.InvalidInputError, match="at least one"):
+        fl.compose()
+    with pytest.raises(fl.InvalidInputError, match="same data: 40 rows .* are not 50 rows"):
+        fl.compose(leak, make("squared", 1, n=50).leak())
+    with pytest.raises(fl.InvalidInputError, match="labels y differ"):
+        fl.compose(leak, make("squared", 2).leak())
+    both = fl.compose(leak, leak)
+    with pytest.raises(fl.InvalidInputError, match="noise for each release"):
+        fl.calibrate(both, 0.1)
+    with pytest.raises(fl.InvalidInputError, match="no single noise"):
+        both.with_noise(fl.Gaussian(1.0))

@@ -1,0 +1,174 @@
+"""The public object: names, rows, noise, tables, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import make
+
+import fisherleak as fl
+
+CASE = make("squared", 0, 30, 4)
+BLOCKS = {"gene": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def leak() -> fl.Leakage:
+    return CASE.leak(fl.Gaussian(0.5), BLOCKS)
+
+
+def test_names_numbers_and_blocks(leak: fl.Leakage) -> None:
+    assert leak.attributes == ["gene", "x0", "x3"]
+    np.testing.assert_array_equal(leak.per_example(["gene"]), leak.per_example([0]))
+    np.testing.assert_array_equal(leak.per_example("gene"), leak.per_example(["gene"], label=False))
+    assert (leak.per_example("gene", label=True) >= leak.per_example("gene")).all()
+    assert leak.per_cell().shape == (30, 3)
+    assert leak.per_attribute().shape == (3,)
+    np.testing.assert_allclose(leak.per_cell()[:, 0], leak.per_example("gene"), rtol=1e-12)
+
+
+def test_rows_as_mask_positions_and_single_numbers(leak: fl.Leakage) -> None:
+    mask = np.zeros(30, dtype=bool)
+    mask[[4, 9]] = True
+    assert leak.of(mask) == leak.of([4, 9])
+    assert leak.of([9, 4]) == pytest.approx(leak.of([4, 9]), rel=1e-13)
+    assert leak.of(4) == pytest.approx(leak.per_example()[4], rel=1e-12)
+    assert leak.of(-1) == pytest.approx(leak.per_example()[29], rel=1e-12)
+    assert leak.of() == leak.dataset()
+
+
+def test_groups_by_text_and_number(leak: fl.Leakage) -> None:
+    groups = np.where(np.arange(30) < 10, "a", "b")
+    by_text = leak.by_group(groups)
+    assert list(by_text) == ["a", "b"]
+    assert by_text["a"] == leak.of(np.arange(10))
+    assert list(leak.by_group(np.arange(30) % 2)) == [0, 1]
+
+
+def test_noise_scales_everything(leak: fl.Leakage) -> None:
+    quieter = leak.with_noise(fl.Gaussian(0.25))
+    for method in ("per_example", "per_cell", "per_attribute", "per_label", "dataset"):
+        np.testing.assert_allclose(getattr(quieter, method)(), 2 * getattr(leak, method)(), rtol=1e-14)
+    np.testing.assert_allclose(quieter.fim([1, 2]), 4 * leak.fim([1, 2]), rtol=1e-13)
+
+
+def test_default_noise_is_scale_one() -> None:
+    assert CASE.leak().noise == fl.Gaussian(1.0)
+
+
+def test_fim_is_ordered_row_by_row(leak: fl.Leakage) -> None:
+    fim = leak.fim([3, 7])
+    assert fim.shape == (10, 10)
+    np.testing.assert_allclose(fim[:5, :5], leak.fim([3]), rtol=1e-12)
+    np.testing.assert_allclose(fim[5:, 5:], leak.fim([7]), rtol=1e-12)
+    assert np.sqrt(np.linalg.eigvalsh(fim)[-1]) == pytest.approx(leak.of([3, 7]), rel=1e-12)
+    assert np.sqrt(fim[4, 4]) == pytest.approx(leak.per_label()[3], rel=1e-12)
+    assert leak.fim([3], ["x3"]).shape == (1, 1)
+
+
+def test_weights_come_with_the_fit() -> None:
+    case = make("squared", 1, 30, 3, weighted=True)
+    fit = case.fit()
+    plain = fl.measure(fit, case.X, case.y)
+    np.testing.assert_array_equal(plain.per_example(), fl.measure(fit, case.X, case.y, sample_weight=case.weights).per_example())
+    with pytest.raises(fl.InvalidInputError, match="differs from the weights the model was fitted with"):
+        fl.measure(fit, case.X, case.y, sample_weight=np.ones(30))
+    with pytest.raises(fl.InvalidInputError, match="differs from the weights"):
+        fl.measure(CASE.fit(), CASE.X, CASE.y, sample_weight=np.arange(30) + 1.0)
+    fl.measure(CASE.fit(), CASE.X, CASE.y, sample_weight=np.ones(30))
+
+
+def test_tables_keep_names_and_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(CASE.X, columns=["age", "dose", "height", "weight"], index=[f"p{i}" for i in range(30)])
+    leak = fl.measure(fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y)
+    assert leak.attributes == list(table.columns)
+    frame = leak.to_frame()
+    assert list(frame.columns) == ["eta", "eta[age]", "eta[dose]", "eta[height]", "eta[weight]", "eta_label"]
+    assert list(frame.index) == list(table.index)
+    np.testing.assert_array_equal(frame["eta"], leak.per_example())
+    np.testing.assert_array_equal(frame["eta[dose]"], leak.per_cell()[:, 1])
+    worst = frame["eta"].idxmax()
+    assert f"row {worst}:" in leak.summary()
+    blocks = fl.measure(fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y, attributes={"body": ["height", "weight"]})
+    assert blocks.attributes == ["body", "age", "dose"]
+
+
+def test_summary_says_the_numbers_and_the_assumptions(leak: fl.Leakage) -> None:
+    text = leak.summary()
+    eta = np.asarray(leak.per_example())
+    for expected in (f"mean {eta.mean():.4g} ± {eta.std(ddof=1):.4g}", f"{leak.dataset():.4g}", f"± {1 / eta.max():.4g}"):
+        assert expected in text
+    for promise in ("unbiased attackers", "not differential privacy", "derived from the data", "Gaussian(scale=0.5)"):
+        assert promise in text
+
+
+def test_plot_draws_every_group_and_its_mean(leak: fl.Leakage) -> None:
+    pytest.importorskip("matplotlib")
+    ax = leak.plot(np.arange(30) % 2)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"]
+    assert len(ax.lines) == 2
+    assert sum(patch.get_height() for patch in ax.patches) == 30
+    assert leak.plot(ax=ax) is ax
+    with pytest.raises(fl.InvalidInputError, match="groups must have one value for each of the 30 rows"):
+        leak.plot([1, 2])
+
+
+MISUSE: list[tuple[str, str]] = [
+    ("leak.per_example(['gen'])", "no attribute 'gen'. Did you mean 'gene'"),
+    ("leak.per_example(['zebra'])", "There are: 'gene', 'x0', 'x3'"),
+    ("leak.per_example([3])", "names or numbers from 0 to 2; got 3"),
+    ("leak.per_example([True])", "got True"),
+    ("leak.per_example([1.5])", "got 1.5"),
+    ("leak.per_example([])", "attributes is empty"),
+    ("leak.per_example(['gene', 0])", "must not repeat"),
+    ("leak.of([30])", "rows must be from 0 to 29; got 30"),
+    ("leak.of([1, 1])", "must not repeat"),
+    ("leak.of([1, -29])", "must not repeat"),
+    ("leak.of([])", "at least one row"),
+    ("leak.of(np.zeros(30, dtype=bool))", "at least one row"),
+    ("leak.of(np.ones(3, dtype=bool))", "mask must have 30 values"),
+    ("leak.of([0.5])", "mask or a list of row numbers"),
+    ("leak.of('gene')", "rows must hold numbers"),
+    ("leak.by_group([1, 2])", "one group for each of the 30 rows"),
+    ("leak.with_noise(fl.Gaussian(1.0, np.eye(7)))", "cover the 4 released parameters; got 7"),
+    ("fl.measure(CASE.fit(), CASE.X[:9], CASE.y[:9])", "fitted on 30 rows and 4 columns; got 9 rows"),
+    ("fl.measure(CASE.fit(), CASE.X[:, :2], CASE.y)", "got 30 rows and 2 columns"),
+    ("fl.measure(CASE.fit(), CASE.X[::-1].copy(), CASE.y)", "not at a minimum on this X and y"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y[::-1].copy())", "not at a minimum"),
+    ("fl.measure(object(), CASE.X, CASE.y)", "model must be a fisherleak.Fit; got object"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes=['a'])", "name each of the 4 columns of X; got 1"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'a': [9]})", "name column 9, but X has columns 0 to 3"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'a': ['q']})", "names column 'q', which X does not have"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'x0': [1]})", "'x0' appears more than once"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes=[1, 2])", "attributes must be a list of names"),
+    ("fl.Attribute('a', [])", "at least one column"),
+    ("fl.Attribute('a', [1, 1])", "each only once"),
+    ("fl.Attribute('a', [1], np.ones((2, 1)))", "one row for each of its 1 columns"),
+    ("fl.Attribute('a', [1], [[np.nan]])", "must be finite"),
+    ("fl.Attribute.one_hot('a', [1])", "two columns or more"),
+    ("fl.Gaussian(0.0)", "greater than zero; got 0.0. A model released without noise"),
+    ("fl.Gaussian(float('nan'))", "finite number greater than zero"),
+    ("fl.Gaussian('1')", "scale must be a number; got str"),
+    ("fl.Gaussian(1.0, -np.eye(2))", "positive definite"),
+    ("fl.Gaussian(1.0, np.ones((2, 3)))", "square"),
+    ("fl.Gaussian(1.0, np.array([[1.0, 0.5], [0.0, 1.0]]))", "symmetric"),
+]
+
+
+@pytest.mark.parametrize(("expression", "message"), MISUSE, ids=[row[0] for row in MISUSE])
+def test_misuse_gets_one_clear_sentence(leak: fl.Leakage, expression: str, message: str) -> None:
+    names: dict[str, Any] = {"leak": leak, "fl": fl, "np": np, "CASE": CASE}
+    with pytest.raises(fl.InvalidInputError) as caught:
+        eval(expression, names)  # noqa: S307 - the expressions stand above
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_matrix_too_large_is_refused_before_it_is_made() -> None:
+    case = make("squared", 0, 6000, 4)
+    leak = case.leak()
+    with pytest.raises(fl.InvalidInputError, match=r"30000 values has 9.0e\+08 entries.*use of\(\)"):
+        leak.fim()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fisherleak as fl
+
+LABELS = {"squared": (-3.0, 4.0), "pseudo_huber": (-3.0, 4.0), "logistic": (0.0, 1.0), "poisson": (0.0, 7.0), "gamma": (0.1, 5.0)}
+EVERY_LOSS = sorted(fl.LOSSES)
+
+
+def test_every_loss_is_tested() -> None:
+    assert set(LABELS) == set(fl.LOSSES)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@given(z=st.floats(-6, 6), part=st.floats(0, 1))
+def test_derivatives_are_those_of_the_value(name: str, z: float, part: float) -> None:
+    loss = fl.LOSSES[name]
+    low, high = LABELS[name]
+    y = np.array([low + part * (high - low)])
+    h = 1e-5
+    at = [np.array([z + k * h]) for k in (-1, 0, 1)]
+    r = (loss.value(at[2], y) - loss.value(at[0], y)) / (2 * h)
+    a = (loss.r(at[2], y) - loss.r(at[0], y)) / (2 * h)
+    c = (loss.r(at[1], y + h) - loss.r(at[1], y - h)) / (2 * h)
+    size = 1.0 + float(np.abs(loss.value(at[1], y))[0])
+    np.testing.assert_allclose(loss.r(at[1], y), r, atol=1e-8 * size, rtol=1e-7)
+    np.testing.assert_allclose(loss.a(at[1], y), a, atol=1e-8 * size, rtol=1e-7)
+    np.testing.assert_allclose(loss.c(at[1], y), c, atol=1e-8 * size, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("z", [-1e4, -700.0, -30.0, 0.0, 30.0, 700.0, 1e4])
+def test_nothing_overflows_and_curvature_is_never_negative(name: str, z: float) -> None:
+    loss = fl.LOSSES[name]
+    y = np.array(LABELS[name])
+    at = np.full(2, z)
+    for function in (loss.value, loss.r, loss.a, loss.c):
+        assert np.isfinite(function(at, y)).all()
+    assert (loss.a(at, y) >= 0).all()
+
+
+def test_logistic_keeps_digits_where_a_difference_would_lose_them() -> None:
+    loss = fl.LOSSES["logistic"]
+    z = np.array([40.0])
+    np.testing.assert_allclose(loss.r(z, np.ones(1)), -np.exp(-40.0), rtol=1e-12)
+    np.testing.assert_allclose(loss.value(z, np.ones(1)), np.exp(-40.0), rtol=1e-12)
+
+
+def test_pseudo_huber_is_squared_near_zero_and_linear_far_out() -> None:
+    loss = fl.pseudo_huber(2.0)
+    zero = np.zeros(1)
+    np.testing.assert_allclose(loss.value(np.array([1e-6]), zero), 0.5e-12, rtol=1e-9)
+    np.testing.assert_allclose(loss.r(np.array([1e9]), zero), 2.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, float("nan"), float("inf")])
+def test_pseudo_huber_refuses_a_bad_delta(delta: float) -> None:
+    with pytest.raises(fl.InvalidInputError, match="delta must be a finite number greater than zero"):
+        fl.pseudo_huber(delta)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_an_accepted_mean_has_its_linear_predictor(name: str) -> None:
+    loss = fl.LOSSES[name]
+    mean = 0.5 * sum(LABELS[name])
+    # at the constant model r sums to zero over labels with that mean
+    z = np.full(2, loss.start(mean))
+    np.testing.assert_allclose(loss.r(z, np.full(2, mean)), 0.0, atol=1e-12)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+
+import fisherleak as fl
+
+NAMES = {
+    *("LOSSES", "Attribute", "FisherleakError", "Fit", "Gaussian", "InvalidInputError", "Labels", "Leakage", "Loss"),
+    *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
+    *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber"),
+}
+METHODS = {
+    *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),
+    *("per_example", "per_label", "plot", "summary", "to_frame", "with_noise"),
+}
+
+
+def test_public_names_are_frozen() -> None:
+    """A name goes in or out only on purpose, with a line in the changelog."""
+    assert set(fl.__all__) == NAMES
+    assert {name for name in dir(fl.Leakage) if not name.startswith("_")} == METHODS
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert fl.__version__ == importlib.metadata.version("fisherleak")
+
+
+def test_every_module_says_what_it_is() -> None:
+    for module in pkgutil.iter_modules(fl.__path__):
+        if module.name != "_compiled":
+            assert importlib.import_module(f"fisherleak.{module.name}").__doc__
