@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import make
 
 import fisherleak as fl
+from cases import make
 from fisherleak._array import host
 
-ATTRIBUTES = [fl.Attribute("block", [0, 1]), fl.Attribute.one_hot("levels", [1, 2, 3]), fl.Attribute("unit", [3], [[0.1]])]
+ATTRIBUTES = [
+    fl.Attribute("block", [0, 1]),
+    fl.Attribute.one_hot("levels", [1, 2, 3]),
+    fl.Attribute("unit", [3], [[0.1]]),
+]
 
 
 def close(actual: Any, desired: Any) -> None:

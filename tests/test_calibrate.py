@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import dense_jacobian, flat, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fisherleak as fl
+from cases import dense_jacobian, flat, make
 
 
 @settings(max_examples=60)
@@ -127,7 +127,7 @@ def test_what_cannot_be_composed() -> None:
     leak = make("squared", 1).leak()
     with pytest.raises(fl.InvalidInputError, match="at least one"):
         fl.compose()
-    with pytest.raises(fl.InvalidInputError, match="same data: 40 rows .* are not 50 rows"):
+    with pytest.raises(fl.InvalidInputError, match=r"same data: 40 rows .* are not 50 rows"):
         fl.compose(leak, make("squared", 1, n=50).leak())
     with pytest.raises(fl.InvalidInputError, match="labels y differ"):
         fl.compose(leak, make("squared", 2).leak())

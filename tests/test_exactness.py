@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, dense_jacobian, flat, make, moved, norms, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import fisherleak as fl
+from cases import Case, dense_jacobian, flat, make, moved, norms, parameters
 
 EVERY_LOSS = sorted(fl.LOSSES)
 Vector = NDArray[np.float64]
@@ -54,7 +54,10 @@ def test_blocks_and_preprocessing_maps(settings: dict[str, Any], label: bool, da
     maps = {
         "block": (fl.Attribute("v", [0, 2]), np.eye(p)[:, [0, 2]]),
         "tangent": (fl.Attribute.one_hot("v", [0, 1, 2]), None),
-        "linear": (fl.Attribute("v", range(d), matrix := rng.normal(size=(d, raw))), np.vstack([matrix, np.zeros((p - d, raw))])),
+        "linear": (
+            fl.Attribute("v", range(d), matrix := rng.normal(size=(d, raw))),
+            np.vstack([matrix, np.zeros((p - d, raw))]),
+        ),
     }
     attribute, E = maps[data.draw(st.sampled_from(sorted(maps)), label="map")]
     if E is None:
@@ -102,7 +105,9 @@ def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:
 def test_jacobian_is_the_derivative_of_refits(loss: str, weighted: bool, intercept: bool) -> None:
     case = make(loss, 4, 25, 3, weighted=weighted, intercept=intercept)
     fit = case.fit()
-    J = np.asarray(fl.measure(fit, case.X, case.y)._parts[0].dense((case.X, case.y, case.weights), _everything(case), True))
+    J = np.asarray(
+        fl.measure(fit, case.X, case.y)._parts[0].dense((case.X, case.y, case.weights), _everything(case), True)
+    )
     np.testing.assert_allclose(J, dense_jacobian(case, fit), rtol=1e-11, atol=1e-14)
     step = 1e-4
     for row in (0, 3, 12, 24):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import make
 
 import fisherleak as fl
+from cases import make
 
 CASE = make("squared", 0, 30, 4)
 BLOCKS = {"gene": [1, 2]}
@@ -72,7 +72,9 @@ def test_weights_come_with_the_fit() -> None:
     case = make("squared", 1, 30, 3, weighted=True)
     fit = case.fit()
     plain = fl.measure(fit, case.X, case.y)
-    np.testing.assert_array_equal(plain.per_example(), fl.measure(fit, case.X, case.y, sample_weight=case.weights).per_example())
+    np.testing.assert_array_equal(
+        plain.per_example(), fl.measure(fit, case.X, case.y, sample_weight=case.weights).per_example()
+    )
     with pytest.raises(fl.InvalidInputError, match="differs from the weights the model was fitted with"):
         fl.measure(fit, case.X, case.y, sample_weight=np.ones(30))
     with pytest.raises(fl.InvalidInputError, match="differs from the weights"):
@@ -92,14 +94,20 @@ def test_tables_keep_names_and_index() -> None:
     np.testing.assert_array_equal(frame["eta[dose]"], leak.per_cell()[:, 1])
     worst = frame["eta"].idxmax()
     assert f"row {worst}:" in leak.summary()
-    blocks = fl.measure(fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y, attributes={"body": ["height", "weight"]})
+    blocks = fl.measure(
+        fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y, attributes={"body": ["height", "weight"]}
+    )
     assert blocks.attributes == ["body", "age", "dose"]
 
 
 def test_summary_says_the_numbers_and_the_assumptions(leak: fl.Leakage) -> None:
     text = leak.summary()
     eta = np.asarray(leak.per_example())
-    for expected in (f"mean {eta.mean():.4g} ± {eta.std(ddof=1):.4g}", f"{leak.dataset():.4g}", f"± {1 / eta.max():.4g}"):
+    for expected in (
+        f"mean {eta.mean():.4g} ± {eta.std(ddof=1):.4g}",
+        f"{leak.dataset():.4g}",
+        f"± {1 / eta.max():.4g}",
+    ):
         assert expected in text
     for promise in ("unbiased attackers", "not differential privacy", "derived from the data", "Gaussian(scale=0.5)"):
         assert promise in text

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 import fisherleak as fl
 
-LABELS = {"squared": (-3.0, 4.0), "pseudo_huber": (-3.0, 4.0), "logistic": (0.0, 1.0), "poisson": (0.0, 7.0), "gamma": (0.1, 5.0)}
+LABELS = {
+    "squared": (-3.0, 4.0),
+    "pseudo_huber": (-3.0, 4.0),
+    "logistic": (0.0, 1.0),
+    "poisson": (0.0, 7.0),
+    "gamma": (0.1, 5.0),
+}
 EVERY_LOSS = sorted(fl.LOSSES)
 
 

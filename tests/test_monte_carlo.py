@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import make
 from numpy.typing import NDArray
 
 import fisherleak as fl
+from cases import make
 
 DRAWS = 200_000
 

@@ -57,7 +57,7 @@ def dense(problem: Problem) -> Vector:
 
 def assert_exact(mu: Vector, problem: Problem) -> None:
     """To rounding of the terms of j1 = r v + h u, which no solver sees past."""
-    s, v, U, r, h, c = problem
+    _, v, U, r, h, _ = problem
     terms = np.abs(r) * np.linalg.norm(v) + np.abs(h) * np.linalg.norm(U, axis=1)
     excess = np.abs(np.sqrt(mu) - dense(problem)) - 1e-13 * dense(problem) - 4e-16 * terms
     assert (excess <= 0).all(), excess.max()

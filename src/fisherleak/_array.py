@@ -37,7 +37,7 @@ def as_array(x: Any, name: str) -> Array:
     """Give back an array as it is and turn sequences and tables into NumPy; refuse what has no numbers."""
     if hasattr(x, "toarray"):
         raise InvalidInputError(
-            f"{name} is a sparse {type(x).__name__}, which is not supported; pass {name}.toarray() if it fits in memory."
+            f"{name} is a sparse {type(x).__name__}, which is not supported; pass {name}.toarray() if it fits."
         )
     if not array_api_compat.is_array_api_obj(x):
         try:

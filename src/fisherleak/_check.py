@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._array import Array, as_array, device, host, namespace
-from fisherleak._blocks import sum_rows
+from fisherleak._blocks import map_rows, sum_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.losses import Loss
 
@@ -57,9 +57,9 @@ def check_data(X: Any, y: Any) -> tuple[Array, Array]:
         raise InvalidInputError(f"X must have at least one row and one column; got {n} rows and {d} columns.")
     y = _vector(y, "y", n, X)
     xp = namespace(X)
-    (bad,) = sum_rows(lambda block: (xp.sum(xp.astype(~_finite(block, xp), xp.int64)),), X)
-    if int(bad) > 0:
-        raise InvalidInputError(_where_not_finite(X, int(bad)))
+    (bad_blocks,) = sum_rows(lambda block: (int(not bool(xp.all(_finite(block, xp)))),), X)
+    if bad_blocks:
+        raise InvalidInputError(_where_not_finite(X))
     wrong = ~_finite(y, xp)
     if bool(xp.any(wrong)):
         row = int(xp.argmax(xp.astype(wrong, xp.int64)))
@@ -100,7 +100,7 @@ def check_labels(y: Array, weights: Array | None, loss: Loss) -> None:
         if not bool(xp.any((y == 1) & counts)) or not bool(xp.any((y == 0) & counts)):
             only = 1 if bool(xp.any((y == 1) & counts)) else 0
             raise InvalidInputError(
-                f"y has one class only ({only}); the {loss.name} loss needs rows of both classes with a weight above zero."
+                f"y has one class only ({only}); the {loss.name} loss needs rows of both, with a weight above zero."
             )
 
 
@@ -135,15 +135,14 @@ def _finite(x: Array, xp: Any) -> Array:
     return xp.ones_like(x, dtype=xp.bool)
 
 
-def _where_not_finite(X: Array, count: int) -> str:
+def _where_not_finite(X: Array) -> str:
     xp = namespace(X)
-    for row in range(X.shape[0]):
-        values = host(xp.astype(X[row, :], xp.float64))
-        wrong = np.nonzero(~np.isfinite(values))[0]
-        if wrong.size:
-            column = int(wrong[0])
-            return (
-                f"X must be finite; row {row}, column {column} is {values[column]} ({count} such value"
-                f"{'s' if count > 1 else ''} in all). Drop or fill them first."
-            )
-    raise AssertionError("unreachable")
+    (count,) = sum_rows(lambda block: (xp.sum(xp.astype(~_finite(block, xp), xp.int64)),), X)
+    by_row = map_rows(lambda block: xp.any(~_finite(block, xp), axis=1), X)
+    row = int(xp.argmax(xp.astype(by_row, xp.int64)))
+    values = host(xp.astype(X[row, :], xp.float64))
+    column = int(np.argmax(~np.isfinite(values)))
+    return (
+        f"X must be finite; row {row}, column {column} is {values[column]} ({int(count)} such value"
+        f"{'s' if int(count) > 1 else ''} in all). Drop or fill them first."
+    )

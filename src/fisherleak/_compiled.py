@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -20,7 +21,13 @@ Vector = NDArray[np.float64]
 
 
 def top_eigenvalues_compiled(
-    s: Vector, v: Vector, U: Vector, r: Vector, h: Vector, c: Vector | None, limits: tuple[float, float, float, int, int]
+    s: Vector,
+    v: Vector,
+    U: Vector,
+    r: Vector,
+    h: Vector,
+    c: Vector | None,
+    limits: tuple[float, float, float, int, int],
 ) -> Vector:
     """As :func:`fisherleak.secular.top_eigenvalues`; ``limits`` are its constants."""
     mu = np.empty(U.shape[0])
@@ -31,7 +38,7 @@ def top_eigenvalues_compiled(
     edges = [U.shape[0] * t // threads for t in range(threads + 1)]
     # Threads of our own, because numba's default threading layer may not be entered from two threads.
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(_kernel, a, b, *arguments) for a, b in zip(edges, edges[1:], strict=False)]:
+        for done in [pool.submit(_kernel, a, b, *arguments) for a, b in pairwise(edges)]:
             done.result()
     return mu
 
@@ -134,5 +141,5 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 
 
 _top_of_two = _compile(_top_of_two, inline="always")
-# Sums may be reordered so that they vectorise; infinities and NaN keep their meaning.
-_kernel = _compile(_solve_rows, fastmath={"reassoc", "contract", "arcp"}, nogil=True)
+# Sums may be reordered and no division is checked, so that the inner loops vectorise.
+_kernel = _compile(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)

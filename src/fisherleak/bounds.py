@@ -112,7 +112,9 @@ def van_trees(eta: float | Array, prior_sd: float) -> Any:
 
 
 def interval_minimax(eta: float | Array, half_width: float) -> Any:
-    r"""Least worst-case mean squared error of any estimator of a value in an interval: :math:`1 / (\sup \eta^2 + \pi^2 / B^2)`.
+    r"""Least worst-case squared error of any estimator of a value in an interval.
+
+    .. math:: \mathrm{MSE} \ge 1 / (\sup \eta^2 + \pi^2 / B^2)
 
     Assumptions: the value is known to lie in an interval of half-width B, and ``eta`` is the largest eta over that
     interval. Bounds every estimator, biased or not, at the worst value of the interval. (Van Trees' inequality with the

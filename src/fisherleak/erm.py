@@ -351,5 +351,6 @@ def _not_converged(risk: _Risk, at: _Point) -> NotConvergedError:
     causes = "the minimiser may lie at infinity (classes separable but for ties, or a group whose labels are all zero)"
     remedy = "Pass l2 > 0." if risk.l2 == 0 else "Pass a larger l2, or rescale the columns."
     return NotConvergedError(
-        f"The {risk.loss.name} fit did not converge: relative gradient {at.relative:.1e}, wanted {GOAL:.0e}; {causes}. {remedy}"
+        f"The {risk.loss.name} fit did not converge (relative gradient {at.relative:.1e}, wanted {GOAL:.0e}): "
+        f"{causes}. {remedy}"
     )

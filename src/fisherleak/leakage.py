@@ -233,7 +233,7 @@ class Leakage:
     # for people
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table, one row per example: ``eta`` of the example, ``eta[name]`` of each attribute, ``eta_label``."""
+        """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
         from fisherleak.present import to_frame
 
         return to_frame(self, self._index)
@@ -333,8 +333,8 @@ def compose(*leakages: Leakage) -> Leakage:
     for other in leakages[1:]:
         if other.n != first.n or [(a.name, a.size) for a in other._parts[0].attributes] != sizes:
             raise InvalidInputError(
-                f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are not "
-                f"{other.n} rows with attributes {other.attributes}."
+                f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
+                f"not {other.n} rows with attributes {other.attributes}."
             )
         xp = namespace(first._parts[0].y)
         if not bool(xp.all(first._parts[0].y == other._parts[0].y)):

@@ -180,9 +180,52 @@ def set_norm(
     For several releases their Jacobians are stacked, so the information adds up exactly.
     """
     xp = namespace(parts[0].B)
+    M = _set_product(parts[0], attributes, label, rows) if len(parts) == 1 else _stacked(parts, attributes, label, rows)
+    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
+
+
+def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+    r"""J_S J_S^T of one release, with one product over the rows.
+
+    Turning (j_1, j_2) of each example by the angle between :math:`a |E^T w|` and c makes one of them parallel to the
+    fixed vector :math:`f = B E e`:
+
+    .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + \frac{r^2 c^2}{\kappa} f f^T, \qquad
+              k = \sqrt\kappa\, B x + \frac{a |E^T w| r}{\sqrt\kappa} f, \qquad \kappa = a^2 |E^T w|^2 + c^2 .
+    """
+    xp = namespace(J.B)
+    E = J.map(attributes)
+    w = E.pull(J.theta)
+    e = _unit(w, xp)
+    pushed = E.push(e)
+    length = xp.linalg.vector_norm(w)
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        part = J.rows(X, y, weights)
+        h = length * part.a
+        c = part.c if label else xp.zeros_like(h)
+        root = xp.hypot(h, c)
+        safe = xp.where(root > 0, root, 1.0)
+        moved = root[:, None] * part.x
+        moved += (h / safe * part.r)[:, None] * pushed[None, :]
+        rest = xp.where(root > 0, c / safe, 1.0) * part.r
+        return moved.T @ moved, xp.sum(part.r * part.r), xp.sum(rest * rest)
+
+    G, total, along = sum_rows(block, *J.arrays, rows=rows)
+    A = E.after(J.B)
+    f = A @ e
+    reduced = A - f[:, None] * e[None, :]
+    return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
+
+
+def _stacked(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+    """J_S J_S^T of several releases, their parameters stacked.
+
+    Orthonormal directions e_k that hold E^T w of every release take the place of e.
+    """
+    xp = namespace(parts[0].B)
     maps = [J.map(attributes) for J in parts]
     pulled = [E.pull(J.theta) for J, E in zip(parts, maps, strict=True)]
-    # orthonormal directions that hold E^T w of every release
     directions = _frame(pulled, xp)
     count = directions.shape[1]
     pushed = [[E.push(directions[:, k]) for k in range(count)] for E in maps]
@@ -204,14 +247,12 @@ def set_norm(
 
     G, R = sum_rows(block, *(x for J in parts for x in J.arrays), rows=rows)
     B = _block_diagonal([J.B for J in parts], xp)
-    M = B @ G @ B.T
     reduced = []
     for J, E in zip(parts, maps, strict=True):
         A = E.after(J.B)
         reduced.append(A - (A @ directions) @ directions.T)
     outer = [[R[k, q] * (reduced[k] @ reduced[q].T) for q in range(len(parts))] for k in range(len(parts))]
-    M = M + xp.concat([xp.concat(line, axis=1) for line in outer], axis=0)
-    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
+    return B @ G @ B.T + xp.concat([xp.concat(line, axis=1) for line in outer], axis=0)
 
 
 def _frame(vectors: list[Array], xp: Any) -> Array:
@@ -222,13 +263,11 @@ def _frame(vectors: list[Array], xp: Any) -> Array:
 
 
 def _self_product(blocks: list[Array], xp: Any) -> Array:
-    stacked = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
+    stacked = xp.concat(blocks, axis=1)
     return stacked.T @ stacked
 
 
 def _block_diagonal(matrices: list[Array], xp: Any) -> Array:
-    if len(matrices) == 1:
-        return matrices[0]
     lines = []
     for k, matrix in enumerate(matrices):
         line = [

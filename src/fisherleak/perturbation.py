@@ -159,8 +159,8 @@ def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> Pert
 def as_attributes(given: Any, d: int, names: Sequence[str] | None) -> tuple[Attribute, ...]:
     """What users may pass as ``attributes=``, as records in order.
 
-    None (one attribute per column), a list of names or records, or a mapping from names to columns; columns that a
-    mapping or the records leave out remain attributes of their own, after the others.
+    None (one attribute per column), a list of names or records, or a mapping from names to columns; columns
+    that a mapping or the records leave out remain attributes of their own, after the others.
     """
     names = list(names) if names is not None else default_names(d)
     if given is None:
@@ -180,8 +180,8 @@ def as_attributes(given: Any, d: int, names: Sequence[str] | None) -> tuple[Attr
             records = items
         else:
             raise InvalidInputError(
-                "attributes must be a list of names (one per column), a list of fisherleak.Attribute, or a mapping from "
-                f"names to columns; got {given!r}."
+                "attributes must be a list of names (one per column), a list of fisherleak.Attribute, or a mapping "
+                f"from names to columns; got {given!r}."
             )
     taken = {j for record in records for j in record.columns}
     outside = sorted(j for j in taken if not 0 <= j < d)

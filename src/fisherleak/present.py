@@ -41,23 +41,23 @@ def summary(leakage: Leakage, index: Any) -> str:
     by_attribute = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
     spread = f" ± {eta.std(ddof=1):.4g}" if eta.size > 1 else ""
     lines = [
-        f"Fisher information loss of {_releases(leakage)} about {leakage.n} examples, {len(names)} attributes and the label",
-        f"  per example   mean {eta.mean():.4g}{spread}, least {eta.min():.4g}, median {np.median(eta):.4g}, largest {eta.max():.4g}",
+        f"Fisher information loss of {_releases(leakage)}",
+        f"  about         {leakage.n} examples, {len(names)} attributes and the label",
+        f"  per example   mean {eta.mean():.4g}{spread}, {eta.min():.4g} to {eta.max():.4g}",
         f"  whole data    {leakage.dataset():.4g}",
         "  most exposed  " + ", ".join(f"row {label}: {eta[row]:.4g}" for row, label in zip(rows, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
-        f"  error bound   no unbiased attacker recovers a value of the most exposed row to better than ± {_reach(eta.max())}",
+        f"  error bound   ± {_reach(eta.max())}: least standard deviation of an unbiased attacker on the worst row",
     ]
-    for fit in leakage.fits:
-        lines.append(
-            f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, condition {fit.condition:.1e}"
-        )
-    lines.append(
-        "Holds for unbiased attackers who know all other data, with weights, l2 and preprocessing taken as public and fixed."
-    )
-    lines.append(
-        "It is not differential privacy and does not bound membership inference. This digest is derived from the data."
-    )
+    lines += [
+        f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
+        f"condition {fit.condition:.1e}"
+        for fit in leakage.fits
+    ]
+    lines += [
+        "Holds for unbiased attackers who know all other data, with weights, l2 and preprocessing public and fixed.",
+        "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",
+    ]
     return "\n".join(lines)
 
 
@@ -89,7 +89,7 @@ def plot(leakage: Leakage, groups: Any, ax: matplotlib.axes.Axes | None) -> matp
         name = None if groups is None else str(group)
         ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
         ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")
-    ax.set_xlabel("Fisher information loss η of an example (1/η: least standard deviation of an unbiased attacker)")
+    ax.set_xlabel("Fisher information loss η of an example")
     ax.set_ylabel("examples")
     if groups is not None:
         ax.legend()

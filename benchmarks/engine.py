@@ -1,0 +1,157 @@
+"""What exact leakage costs, as ratios against a floor measured in the same run.
+
+Floor: forming the Hessian, its eigendecomposition and one n x d x d product; nobody gets eigenvalues of
+n matrices of size d for less. ``python benchmarks/engine.py [--quick]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fisherleak as fl
+
+Vector = NDArray[np.float64]
+SIZES = [(12_665, 20), (30_162, 86), (10_000, 784), (10_000, 3_072)]
+GROWTH_N = [(n, 50) for n in (10_000, 20_000, 40_000, 80_000, 160_000)]
+GROWTH_D = [(10_000, d) for d in (25, 50, 100, 200, 400, 800)]
+
+
+def seconds(function: Callable[[], Any], repeats: int) -> float:
+    """Median time of a call, after one that warms caches and compiled code."""
+    function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def problem(n: int, d: int, loss: str) -> tuple[Vector, Vector]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    X *= np.geomspace(1.0, 0.1, d)
+    z = X @ rng.standard_normal(d) / np.sqrt(d) + 0.5 * rng.standard_normal(n)
+    return X, (z > 0) * 1.0 if loss == "logistic" else z
+
+
+def floor(X: Vector) -> None:
+    H = X.T @ X
+    _, Q = np.linalg.eigh(H)
+    X @ Q
+
+
+def dense(fit: fl.Fit, X: Vector, y: Vector, rows: NDArray[np.int64]) -> Vector:
+    """Etas of some rows from the materialised n x d x (d + 1) Jacobian and a singular value decomposition each."""
+    z = X @ fit.coef
+    a, r, c = fit.loss.a(z, y), fit.loss.r(z, y), fit.loss.c(z, y)
+    n, d = X.shape
+    H = (X * a[:, None]).T @ X + n * fit.l2 * np.eye(d)
+    inverse = np.linalg.inv(H)
+    etas = np.empty(rows.size)
+    for start in range(0, rows.size, max(1, 10**7 // d**2)):
+        part = rows[start : start + max(1, 10**7 // d**2)]
+        x = X[part]
+        J = a[part, None, None] * x[:, :, None] * fit.coef[None, None, :] + r[part, None, None] * np.eye(d)[None]
+        J = inverse @ np.concatenate([J, (c[part, None] * x)[:, :, None]], axis=2)
+        etas[start : start + part.size] = np.linalg.svd(J, compute_uv=False)[:, 0]
+    return etas
+
+
+def measure_size(n: int, d: int, loss: str) -> None:
+    repeats = 7 if d < 200 else 3 if d < 1000 else 1
+    X, y = problem(n, d, loss)
+    l2 = 1e-3
+    fit = fl.minimise(X, y, loss, l2)
+    leak = fl.measure(fit, X, y)
+    base = seconds(lambda: floor(X), repeats)
+    fitting = seconds(lambda: fl.minimise(X, y, loss, l2), repeats)
+    rows = seconds(lambda: etas(fit, X, y), repeats)
+    whole = seconds(lambda: fl.measure(fit, X, y).dataset(), repeats)
+    some = np.random.default_rng(1).choice(n, size=min(n, max(4, 4_000_000 // d**2)), replace=False)
+    error = float(np.max(np.abs(leak.per_example()[some] / dense(fit, X, y, some) - 1)))
+    print(
+        f"{n:>9,} x {d:<6,}{loss:<10}{base:>9.4f} s{fitting / base:>9.2f}{rows / base:>13.2f}{whole / base:>12.2f}"
+        f"{error:>14.1e} ({some.size} rows)",
+        flush=True,
+    )
+
+
+def against_dense(n: int, d: int) -> None:
+    X, y = problem(n, d, "squared")
+    fit = fl.minimise(X, y)
+    ours = seconds(lambda: etas(fit, X, y), 7)
+    every = np.arange(n)
+    start = time.perf_counter()
+    dense(fit, X, y, every)
+    theirs = time.perf_counter() - start
+    print(f"\nAll per-example etas at {n:,} x {d}: dense batched SVD {theirs:.3f} s, ours {ours:.4f} s:", end=" ")
+    print(f"{theirs / ours:.0f} x faster")
+
+
+def etas(fit: fl.Fit, X: Vector, y: Vector) -> Any:
+    return fl.measure(fit, X, y).per_example()
+
+
+def growth(title: str, sizes: list[tuple[int, int]]) -> None:
+    print(f"\nGrowth with {title} (all per-example etas, squared loss)")
+    previous: float | None = None
+    for n, d in sizes:
+        X, y = problem(n, d, "squared")
+        fit = fl.minimise(X, y, l2=1e-3)
+        took = seconds(partial(etas, fit, X, y), 3)
+        step = "" if previous is None else f"   {took / previous:.2f} x the line above"
+        print(f"{n:>9,} x {d:<6,}{took:>9.4f} s{step}", flush=True)
+        previous = took
+
+
+def kernels() -> None:
+    """The compiled secular solver against the portable one: where it pays."""
+    from fisherleak import secular
+    from fisherleak._compiled import top_eigenvalues_compiled
+
+    print("\nSecular equation, compiled against portable")
+    rng = np.random.default_rng(0)
+    for n, k in [(100, 20), (1_000, 20), (6_000, 20), (6_000, 86), (1_024, 784)]:
+        s = np.sort(rng.gamma(1.0, 1.0, k) ** 4)
+        arguments: Any = (
+            s,
+            rng.normal(size=k),
+            rng.normal(size=(n, k)) * np.sqrt(s + 0.01),
+            *rng.normal(size=(3, n)),
+            secular.LIMITS,
+        )
+        portable = seconds(partial(secular.top_eigenvalues_portable, *arguments[:-1]), 5)
+        compiled = seconds(partial(top_eigenvalues_compiled, *arguments), 5)
+        print(f"{n:>9,} x {k:<6}{portable:>9.4f} s portable, {compiled:.4f} s compiled:", end=" ")
+        print(f"{portable / compiled:.1f} x faster")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out the widest size and the growth tables")
+    quick = parser.parse_args().quick
+    print("Times as multiples of the floor, which is given in seconds")
+    print(
+        f"{'size':<19}{'loss':<10}{'floor':>10}{'fit':>10}{'per example':>13}{'whole data':>12}{'error vs dense':>16}"
+    )
+    for n, d in SIZES[:-1] if quick else SIZES:
+        for loss in ("squared", "logistic") if d < 1000 else ("squared",):
+            measure_size(n, d, loss)
+    against_dense(12_665, 20)
+    kernels()
+    if not quick:
+        growth("n", GROWTH_N)
+        growth("d", GROWTH_D)
+
+
+if __name__ == "__main__":
+    main()
