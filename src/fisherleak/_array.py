@@ -80,7 +80,7 @@ def host(x: Array) -> np.ndarray:
         return np.asarray(x.detach().cpu().numpy())
     if array_api_compat.is_cupy_array(x):
         return np.asarray(x.get())
-    return np.asarray(x)
+    return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else np.from_dlpack(x)
 
 
 def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
