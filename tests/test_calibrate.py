@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fisherleak as fl
-from cases import dense_jacobian, flat, make
+from cases import Case, dense_jacobian, flat, make
 
 
 @settings(max_examples=60)
@@ -121,6 +121,19 @@ def test_blocks_compose() -> None:
     J = stacked((first, 1.0), (second, 1.0))[:, :, [0, 2]]
     np.testing.assert_allclose(leak.per_cell()[:, 0], np.linalg.svd(J, compute_uv=False)[:, 0], rtol=1e-11)
     assert leak.of(attributes="v") == pytest.approx(np.linalg.norm(flat(J), 2), rel=1e-12)
+
+
+def test_releases_may_see_the_same_attributes_through_other_features() -> None:
+    """One model on the columns, one on a linear map of them; attributes are the columns of both."""
+    first = make("squared", 5)
+    mix = np.random.default_rng(0).normal(size=(2, 3))
+    X = first.X @ mix.T
+    raw = [fl.Attribute(f"x{j}", [0, 1], mix[:, j : j + 1]) for j in range(3)]
+    leak = fl.compose(first.leak(), fl.measure(fl.minimise(X, first.y, l2=0.1), X, first.y, attributes=raw))
+    mixed = Case(X, first.y, "squared", 0.1, None, False)
+    J = np.concatenate([dense_jacobian(first, first.fit()), dense_jacobian(mixed, mixed.fit(), mix)], axis=1)
+    np.testing.assert_allclose(leak.per_example(), np.linalg.svd(J, compute_uv=False)[:, 0], rtol=1e-11)
+    assert leak.dataset() == pytest.approx(np.linalg.norm(flat(J), 2), rel=1e-12)
 
 
 def test_what_cannot_be_composed() -> None:

@@ -105,9 +105,8 @@ def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:
 def test_jacobian_is_the_derivative_of_refits(loss: str, weighted: bool, intercept: bool) -> None:
     case = make(loss, 4, 25, 3, weighted=weighted, intercept=intercept)
     fit = case.fit()
-    J = np.asarray(
-        fl.measure(fit, case.X, case.y)._parts[0].dense((case.X, case.y, case.weights), _everything(case), True)
-    )
+    part = fl.measure(fit, case.X, case.y)._parts[0]
+    J = np.asarray(part.dense(part.attributes, True)(case.X, case.y, case.weights))
     np.testing.assert_allclose(J, dense_jacobian(case, fit), rtol=1e-11, atol=1e-14)
     step = 1e-4
     for row in (0, 3, 12, 24):
@@ -120,10 +119,6 @@ def test_jacobian_is_the_derivative_of_refits(loss: str, weighted: bool, interce
             numeric = (above - below) / (2 * step)
             exact = J[row, :, 3 if column is None else column]
             assert np.linalg.norm(numeric - exact) <= 1e-6 * np.linalg.norm(J[row])
-
-
-def _everything(case: Case) -> Any:
-    return case.leak()._parts[0].map()
 
 
 def test_logistic_jacobian_by_the_label_with_fractional_labels() -> None:
@@ -286,3 +281,29 @@ def test_order_between_granularities(loss: str) -> None:
     assert leak.dataset() >= np.asarray(leak.per_attribute()).max() * (1 - 1e-12)
     assert leak.dataset() <= np.sqrt((rows**2).sum()) * (1 + 1e-12)
     np.testing.assert_allclose(rows, leak.with_noise(fl.Gaussian(0.1)).per_example() * 0.1, rtol=1e-14)
+
+
+@settings(max_examples=60)
+@given(settings=drawn, label=st.booleans())
+def test_maps_of_their_own_for_every_row(settings: dict[str, Any], label: bool) -> None:
+    """Preprocessing that is not affine: the derivative differs from row to row."""
+    settings["d"] = max(settings["d"], 3)
+    case = make(**settings)
+    n, d = case.X.shape
+    p = d + int(case.intercept)
+    local = np.random.default_rng(1).normal(size=(n, 2, 1))
+    attributes = [fl.Attribute("bent", [0, 2], local), fl.Attribute("plain", [1])]
+    leak = case.leak(attributes=attributes)
+    J = dense_jacobian(case, case.fit(), np.eye(p)[:, :d], label)
+    bent = np.einsum("ipk,ikm->ipm", J[:, :, [0, 2]], local)
+    everything = np.concatenate([bent, J[:, :, 1:2], J[:, :, 3:]], axis=2)
+    assert_relative(leak.per_example(label=label), norms(everything), 1e-11)
+    assert_relative(leak.per_example("bent"), norms(bent), 1e-11)
+    assert_relative(leak.per_example("plain"), norms(J[:, :, 1:2]), 1e-11)
+    assert_relative(leak.per_cell()[:, 0], norms(bent), 1e-11)
+    assert_relative(leak.per_attribute()[0], np.linalg.norm(flat(bent), 2), 1e-12)
+    assert_relative(leak.of(label=label), np.linalg.norm(flat(everything), 2), 1e-12)
+    rows = [3, 1, 8]
+    assert_relative(leak.of(rows, "bent"), np.linalg.norm(flat(bent[rows]), 2), 1e-12)
+    F = flat(bent[rows])
+    np.testing.assert_allclose(leak.fim(rows, "bent"), F.T @ F, rtol=1e-10, atol=1e-13 * np.linalg.norm(F, 2) ** 2)

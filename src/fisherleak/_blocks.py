@@ -51,14 +51,17 @@ def map_rows(function: Callable[..., Array], *arrays: Array | None, most: int | 
 
 
 def sum_rows(
-    function: Callable[..., tuple[Any, ...]], *arrays: Array | None, rows: Array | None = None
+    function: Callable[..., tuple[Any, ...]],
+    *arrays: Array | None,
+    rows: Array | None = None,
+    most: int | None = None,
 ) -> tuple[Any, ...]:
     """``function(block of each array) -> tuple of small arrays``, added up over all blocks.
 
     ``rows`` (integer positions) restricts the sum to a subset, gathered block by block.
     """
     total: tuple[Any, ...] | None = None
-    for block in _slices(arrays, rows):
+    for block in _slices(arrays, rows, most):
         part = function(*block)
         total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
     assert total is not None

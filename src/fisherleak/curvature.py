@@ -1,8 +1,8 @@
 r"""The Hessian of the regularised empirical risk: formed from row blocks, factored once, used often.
 
-.. math:: H = \sum_i \omega_i a_i \tilde x_i \tilde x_i^T + n\lambda\, \mathrm{diag}(1, \ldots, 1, 0)
+.. math:: H = \sum_i \omega_i a_i \tilde x_i \tilde x_i^T + n\, \mathrm{diag}(\lambda, \ldots, \lambda, \lambda_0)
 
-with :math:`\tilde x = (x, 1)` and a last zero on the diagonal where there is an intercept. H is
+with :math:`\tilde x = (x, 1)` and a last entry on the diagonal, mostly zero, where there is an intercept. H is
 scaled to unit diagonal before it is factored, so the units of the columns do not matter and
 ``condition`` speaks of collinearity alone.
 """
@@ -18,10 +18,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, cholesky_inverse, host, like, namespace
+from fisherleak._array import Array, cholesky_inverse, host, namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
-__all__ = ["Factor", "factorise", "gram", "penalty", "warn_if_near_singular"]
+__all__ = ["Factor", "factorise", "gram", "warn_if_near_singular"]
 
 REFUSE_ABOVE = 1e12
 """Condition number past which fewer than about four digits of the inverse are left."""
@@ -123,11 +123,3 @@ def _diagnosis(scaled: NDArray[np.float64], names: Sequence[str]) -> str:
         if 1 < len(culprits) <= 12:
             message += f" Collinear: {_listed(culprits, most=12)}."
     return message + " Drop a column or pass l2 > 0."
-
-
-def penalty(size: int, strength: float, intercept: bool, reference: Array) -> Array:
-    """Diagonal of the penalty's Hessian, (p,): ``strength`` on coefficients, zero on the intercept."""
-    values = np.full(size, strength, dtype=np.float64)
-    if intercept:
-        values[-1] = 0.0
-    return like(values, reference, namespace(reference))

@@ -10,8 +10,9 @@ refinement) for the squared loss.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fisherleak._array import Array, as_real, device, like, namespace
@@ -24,11 +25,11 @@ from fisherleak._check import (
     column_names,
     default_names,
 )
-from fisherleak.curvature import Factor, factorise, gram, penalty, warn_if_near_singular
+from fisherleak.curvature import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.errors import NotConvergedError, SeparableClassesError, SingularHessianError
 from fisherleak.losses import Loss, get_loss
 
-__all__ = ["Fit", "minimise", "relative_gradient", "with_constant"]
+__all__ = ["Fit", "Risk", "distance", "fit_at", "minimise", "with_constant"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -42,7 +43,7 @@ ARMIJO = 1e-4
 
 @dataclass(frozen=True)
 class Fit:
-    """An exact minimiser with what the Jacobian needs.
+    r"""A minimiser with what the Jacobian needs.
 
     Attributes
     ----------
@@ -61,10 +62,15 @@ class Fit:
         The factored Hessian at the minimum.
     gradient : float
         Largest component of the gradient, relative to the sum of the sizes of its terms.
+    distance : float
+        Distance from the minimum: the Newton decrement, relative to the size of the model in the same metric,
+        :math:`(g^T H^{-1} g / (w^T H w + \sum \omega r^2))^{1/2}`. About the relative error of eta.
     steps : int
         Newton steps taken.
     objective : float
-        The minimum.
+        The risk at these parameters.
+    intercept_l2 : float
+        lambda on the intercept; zero but for models that penalise it.
     """
 
     coef: Array
@@ -75,8 +81,10 @@ class Fit:
     sample_weight: Array | None = field(repr=False)
     factor: Factor = field(repr=False)
     gradient: float
+    distance: float
     steps: int
     objective: float
+    intercept_l2: float = 0.0
 
     @property
     def condition(self) -> float:
@@ -145,28 +153,44 @@ def minimise(
     l2 = check_positive(l2, "l2", zero=True)
     _check_rank_possible(X, weights, l2, intercept)
     names = (names or default_names(X.shape[1])) + ["intercept"]
-    risk = _Risk(X, y, weights, loss, l2, intercept, tuple(names))
-    theta, at, factor, steps = _newton(risk)
+    risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
+    return _fit(risk, *_newton(risk, risk.start()))
+
+
+def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
+    """A fit with given parameters and its distance from the minimum; moved there if ``polish``.
+
+    A polished fit keeps the distance that was bridged.
+    """
+    at = risk.at(theta, curvature=True)
+    assert at.hessian is not None
+    given = _fit(risk, theta, at, factorise(at.hessian, risk.names), 0)
+    return replace(_fit(risk, *_newton(risk, theta)), distance=given.distance) if polish else given
+
+
+def distance(fit: Fit, X: Array, y: Array) -> float:
+    """Distance of a fit from the minimum on these data: see :class:`Fit`."""
+    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
+    return risk.at(fit.theta, curvature=False).distance(fit.factor)
+
+
+def _fit(risk: Risk, theta: Array, at: _Point, factor: Factor, steps: int) -> Fit:
     warn_if_near_singular(factor)
-    split = theta.shape[0] - 1 if intercept else theta.shape[0]
+    split = risk.X.shape[1]
     return Fit(
         coef=theta[:split],
-        intercept=float(theta[split]) if intercept else None,
-        loss=loss,
-        l2=l2,
-        n=X.shape[0],
-        sample_weight=weights,
+        intercept=float(theta[split]) if risk.intercept else None,
+        loss=risk.loss,
+        l2=risk.l2,
+        n=risk.X.shape[0],
+        sample_weight=risk.weights,
         factor=factor,
         gradient=at.relative,
+        distance=at.distance(factor),
         steps=steps,
         objective=at.value,
+        intercept_l2=risk.intercept_l2,
     )
-
-
-def relative_gradient(fit: Fit, X: Array, y: Array) -> float:
-    """How far from zero the gradient of a fit is on these data, relative to the sizes of its terms."""
-    risk = _Risk(X, y, fit.sample_weight, fit.loss, fit.l2, fit.intercept is not None)
-    return risk.at(fit.theta, curvature=False).relative
 
 
 def with_constant(block: Array, intercept: bool, xp: Any) -> Array:
@@ -184,12 +208,18 @@ class _Point:
     value: float
     gradient: Array
     relative: float
+    size: float
     misclassified: int
     hessian: Array | None
 
+    def distance(self, factor: Factor) -> float:
+        """Newton decrement relative to the size of the model: see :class:`Fit`."""
+        decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
+        return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
+
 
 @dataclass(frozen=True)
-class _Risk:
+class Risk:
     """The regularised empirical risk as a function of theta, one pass over the rows each."""
 
     X: Array
@@ -198,6 +228,7 @@ class _Risk:
     loss: Loss
     l2: float
     intercept: bool
+    intercept_l2: float = 0.0
     names: tuple[str, ...] = ()
 
     @property
@@ -206,7 +237,10 @@ class _Risk:
 
     @property
     def penalty(self) -> Array:
-        return penalty(self.size, self.X.shape[0] * self.l2, self.intercept, self.X)
+        """Diagonal of the penalty's Hessian, (p,)."""
+        n, d = self.X.shape
+        values = [n * self.l2] * d + [n * self.intercept_l2] * int(self.intercept)
+        return like(values, self.X, namespace(self.X))
 
     def start(self) -> Array:
         """Zero, with the intercept that has the mean label where the loss knows one."""
@@ -236,17 +270,24 @@ class _Risk:
 
     def at(self, theta: Array, curvature: bool) -> _Point:
         xp = namespace(theta)
-        value, gradient, size, misclassified, *hessian = sum_rows(
+        value, gradient, terms, size, misclassified, *hessian = sum_rows(
             self._terms(theta, curvature), self.X, self.y, self.weights
         )
         diagonal = self.penalty
         gradient = gradient + diagonal * theta
-        size = size + diagonal * xp.abs(theta)
-        relative = xp.max(xp.where(size > 0, xp.abs(gradient) / xp.where(size > 0, size, 1.0), 0.0))
+        terms = terms + diagonal * xp.abs(theta)
+        relative = xp.max(xp.where(terms > 0, xp.abs(gradient) / xp.where(terms > 0, terms, 1.0), 0.0))
         H = None
         if hessian:
             H = hessian[0] + xp.eye(theta.shape[0], dtype=theta.dtype, device=device(theta)) * diagonal[None, :]
-        return _Point(float(value) + self._penalty_value(theta), gradient, float(relative), int(misclassified), H)
+        return _Point(
+            value=float(value) + self._penalty_value(theta),
+            gradient=gradient,
+            relative=float(relative),
+            size=float(size) + 2.0 * self._penalty_value(theta),
+            misclassified=int(misclassified),
+            hessian=H,
+        )
 
     def _penalty_value(self, theta: Array) -> float:
         return 0.5 * float(namespace(theta).sum(self.penalty * theta * theta))
@@ -259,16 +300,19 @@ class _Risk:
             rows = with_constant(X, self.intercept, xp)
             z = rows @ theta
             omega = xp.ones_like(z) if weights is None else weights
-            r = omega * loss.r(z, y)
+            plain = loss.r(z, y)
+            r = omega * plain
+            a = omega * loss.a(z, y)
             at_zero = omega * loss.r(xp.zeros_like(z), y)
             wrong = (omega > 0) & ((2.0 * y - 1.0) * z <= 0) if binary else omega > 0
             terms = (
                 xp.sum(omega * loss.value(z, y)),
                 rows.T @ r,
                 xp.abs(rows).T @ (xp.abs(r) + xp.abs(at_zero)),
+                xp.sum(r * plain + a * z * z),
                 xp.sum(xp.astype(wrong, xp.int64)),
             )
-            return (*terms, gram(rows, omega * loss.a(z, y), xp)) if curvature else terms
+            return (*terms, gram(rows, a, xp)) if curvature else terms
 
         return block
 
@@ -284,9 +328,8 @@ def _check_rank_possible(X: Array, weights: Array | None, l2: float, intercept: 
         )
 
 
-def _newton(risk: _Risk) -> tuple[Array, _Point, Factor, int]:
+def _newton(risk: Risk, theta: Array) -> tuple[Array, _Point, Factor, int]:
     quadratic = risk.loss.quadratic
-    theta = risk.start()
     at = risk.at(theta, curvature=True)
     assert at.hessian is not None
     factor = factorise(at.hessian, risk.names)
@@ -313,7 +356,7 @@ def _is_small(step: Array, theta: Array, factor: Factor) -> bool:
     return bool(xp.max(xp.abs(step / factor.scale)) <= SMALL_STEP * size + 1e-300) or float(size) == 0.0
 
 
-def _descend(risk: _Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, _Point]:
+def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, _Point]:
     """The full Newton step, shortened until the risk falls; rounding in the risk is forgiven."""
     xp = namespace(theta)
     curvature = not risk.loss.quadratic
@@ -332,7 +375,7 @@ def _descend(risk: _Risk, theta: Array, at: _Point, step: Array) -> tuple[Array,
     raise _not_converged(risk, at)
 
 
-def _refactorise(hessian: Array, risk: _Risk, at: _Point) -> Factor:
+def _refactorise(hessian: Array, risk: Risk, at: _Point) -> Factor:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
         return factorise(hessian, risk.names)
@@ -340,14 +383,14 @@ def _refactorise(hessian: Array, risk: _Risk, at: _Point) -> Factor:
         raise _not_converged(risk, at) from None
 
 
-def _refuse_separable(risk: _Risk, at: _Point) -> None:
+def _refuse_separable(risk: Risk, at: _Point) -> None:
     if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
         raise SeparableClassesError(
             f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Pass l2 > 0."
         )
 
 
-def _not_converged(risk: _Risk, at: _Point) -> NotConvergedError:
+def _not_converged(risk: Risk, at: _Point) -> NotConvergedError:
     causes = "the minimiser may lie at infinity (classes separable but for ties, or a group whose labels are all zero)"
     remedy = "Pass l2 > 0." if risk.l2 == 0 else "Pass a larger l2, or rescale the columns."
     return NotConvergedError(

@@ -12,14 +12,14 @@ is appended to x and is not data. The sign does not matter to any norm and is ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._array import Array, like, namespace
 from fisherleak.erm import Fit, with_constant
 from fisherleak.noise import Noise
-from fisherleak.perturbation import Attribute, PerturbationMap, map_of
+from fisherleak.perturbation import Attribute, PerturbationMap, local_maps, map_of
 
 __all__ = ["Jacobian", "Rows", "jacobian_of"]
 
@@ -70,17 +70,37 @@ class Jacobian:
     def scaled(self, factor: float) -> Jacobian:
         return replace(self, B=self.B * factor)
 
-    def dense(self, block: Sequence[Array | None], E: PerturbationMap, label: bool) -> Array:
-        """J_i of a few examples, (b, p, m + label): for ``fim`` and for compositions only."""
+    def named(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The release's own records of attributes of these names: releases may encode them differently."""
+        own = {attribute.name: attribute for attribute in self.attributes}
+        return tuple(own[attribute.name] for attribute in attributes)
+
+    def arrays_for(self, attributes: Sequence[Attribute]) -> tuple[Array | None, ...]:
+        """The row arrays, and the directions of the attributes whose map differs from row to row."""
         xp = namespace(self.B)
-        part = self.rows(*block)
-        u = part.x @ self.B.T
-        A = E.after(self.B)
-        w = E.pull(self.theta)
-        J = (part.a[:, None] * u)[:, :, None] * w[None, None, :] + part.r[:, None, None] * A[None, :, :]
-        if label:
-            J = xp.concat([J, (part.c[:, None] * u)[:, :, None]], axis=2)
-        return -J
+        local = (like(attribute.directions, self.B, xp) for attribute in attributes if attribute.local)
+        return (*self.arrays, *local)
+
+    def dense(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
+        """A function from a block of ``arrays_for(attributes)`` to its J_i, (b, p, m + label)."""
+        xp = namespace(self.B)
+        fixed = not any(attribute.local for attribute in attributes)
+        E = self.map(attributes) if fixed else None
+
+        def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
+            part = self.rows(X, y, weights)
+            u = part.x @ self.B.T
+            if E is not None:
+                A, w = E.after(self.B)[None, :, :], E.pull(self.theta)[None, :]
+            else:
+                maps = local_maps(attributes, self.theta.shape[0], local, self.B)
+                A, w = self.B @ maps, xp.matrix_transpose(maps) @ self.theta
+            J = (part.a[:, None] * u)[:, :, None] * w[:, None, :] + part.r[:, None, None] * A
+            if label:
+                J = xp.concat([J, (part.c[:, None] * u)[:, :, None]], axis=2)
+            return -J
+
+        return block
 
 
 def jacobian_of(fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]) -> Jacobian:

@@ -19,7 +19,7 @@ import numpy as np
 
 from fisherleak._array import Array, as_array, host, like, namespace
 from fisherleak._check import check_data, check_labels, check_weights, column_names, nearest
-from fisherleak.erm import Fit, relative_gradient
+from fisherleak.erm import Fit, distance
 from fisherleak.errors import InvalidInputError
 from fisherleak.jacobian import Jacobian, jacobian_of
 from fisherleak.noise import Gaussian, Noise
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Leakage", "compose", "measure"]
 
 SAME_DATA = 1e-6
-"""Relative gradient above which the data are not those of the fit."""
+"""Distance from the minimum above which the data are not those of an exact fit."""
 LARGEST_FIM = 20_000
 """Values past which a Fisher information matrix would not fit in ordinary memory."""
 
@@ -91,7 +91,7 @@ def measure(
     X, y = check_data(X, y)
     _check_same_data(model, X, y, sample_weight)
     noise = Gaussian(1.0) if noise is None else noise
-    records = as_attributes(attributes, X.shape[1], names)
+    records = as_attributes(attributes, X.shape, names)
     return Leakage((jacobian_of(model, X, y, noise, records),), noise, index)
 
 
@@ -224,8 +224,10 @@ class Leakage:
             )
         total = 0.0
         for part in self._parts:
-            arrays = [x if x is None or positions is None else xp.take(x, positions, axis=0) for x in part.arrays]
-            J = part.dense(arrays, part.map(chosen), label) / self._scale
+            own = part.named(chosen)
+            rows_of = part.arrays_for(own)
+            arrays = [x if x is None or positions is None else xp.take(x, positions, axis=0) for x in rows_of]
+            J = part.dense(own, label)(*arrays) / self._scale
             flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
             total = total + flat.T @ flat
         return total
@@ -356,10 +358,10 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
         if not bool(xp.all(weights == own)):
             raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
     check_labels(y, fit.sample_weight, fit.loss)
-    away = relative_gradient(fit, X, y)
+    away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
-            f"The model is not at a minimum on this X and y (relative gradient {away:.1e}). Pass the rows, in the same "
+            f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
             "order, that it was fitted on."
         )
 

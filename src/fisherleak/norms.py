@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fisherleak import stacked
 from fisherleak._array import Array, device, like, namespace
 from fisherleak._blocks import map_rows, sum_rows
 from fisherleak.jacobian import Jacobian
@@ -32,8 +33,8 @@ CANCELLED = 1e-3
 
 def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
     """||J_i|| over the given attributes (and the label), for every example: (n,)."""
-    if len(parts) > 1:
-        return _composed_example_norms(parts, attributes, label)
+    if stacked.needed(parts, attributes):
+        return stacked.example_norms(parts, attributes, label)
     (J,) = parts
     xp = namespace(J.B)
     E = J.map(attributes)
@@ -99,39 +100,17 @@ def _eigenbasis(A: Array, reduced: Array, xp: Any) -> tuple[Array, Array, int]:
     return s, xp.concat([frame[:, :m] @ turn, frame[:, m:]], axis=1), m
 
 
-def _composed_example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
-    """Releases share no eigenbasis: the smaller Gram matrix of the stacked Jacobians, by row blocks."""
-    maps = [J.map(attributes) for J in parts]
-    xp = namespace(parts[0].B)
-    width = maps[0].width + int(label)
-
-    def block(*arrays: Array | None) -> Array:
-        stacked = [J.dense(arrays[3 * k : 3 * k + 3], maps[k], label) for k, J in enumerate(parts)]
-        if width <= sum(J.B.shape[0] for J in parts):
-            products = [xp.matrix_transpose(part) @ part for part in stacked]
-            G = products[0]
-            for product in products[1:]:
-                G = G + product
-        else:
-            whole = xp.concat(stacked, axis=1)
-            G = whole @ xp.matrix_transpose(whole)
-        return xp.sqrt(xp.clip(xp.linalg.eigvalsh(G)[:, -1], 0.0, None))
-
-    small = max(1, 2**19 // (width * sum(J.B.shape[0] for J in parts)))
-    return map_rows(block, *(x for J in parts for x in J.arrays), most=small)
-
-
 def cell_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
     """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
     xp = namespace(parts[0].B)
-    plain = [attribute for attribute in attributes if attribute.size == 1]
+    plain = [attribute for attribute in attributes if attribute.size == 1 and not attribute.local]
     columns: dict[str, Array] = {}
     if plain:
         squares = [_plain_cells(J, plain) for J in parts]
         norms = xp.sqrt(sum(squares[1:], start=squares[0]))
         columns = {attribute.name: norms[:, j : j + 1] for j, attribute in enumerate(plain)}
     for attribute in attributes:
-        if attribute.size > 1:
+        if attribute.name not in columns:
             columns[attribute.name] = example_norms(parts, [attribute], label=False)[:, None]
     return xp.concat([columns[attribute.name] for attribute in attributes], axis=1)
 
@@ -180,7 +159,10 @@ def set_norm(
     For several releases their Jacobians are stacked, so the information adds up exactly.
     """
     xp = namespace(parts[0].B)
-    M = _set_product(parts[0], attributes, label, rows) if len(parts) == 1 else _stacked(parts, attributes, label, rows)
+    if stacked.needed(parts, attributes):
+        M = stacked.set_product(parts, attributes, label, rows)
+    else:
+        M = _set_product(parts[0], attributes, label, rows)
     return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
 
 
@@ -218,66 +200,6 @@ def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool, rows
     return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
 
 
-def _stacked(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-    """J_S J_S^T of several releases, their parameters stacked.
-
-    Orthonormal directions e_k that hold E^T w of every release take the place of e.
-    """
-    xp = namespace(parts[0].B)
-    maps = [J.map(attributes) for J in parts]
-    pulled = [E.pull(J.theta) for J, E in zip(parts, maps, strict=True)]
-    directions = _frame(pulled, xp)
-    count = directions.shape[1]
-    pushed = [[E.push(directions[:, k]) for k in range(count)] for E in maps]
-    weights = [[float(xp.sum(w * directions[:, k])) for k in range(count)] for w in pulled]
-
-    def block(*arrays: Array | None) -> tuple[Any, ...]:
-        blocks = [J.rows(*arrays[3 * k : 3 * k + 3]) for k, J in enumerate(parts)]
-        total = 0.0
-        for k in range(count):
-            moved = [
-                part.r[:, None] * push[k][None, :] + (weight[k] * part.a)[:, None] * part.x
-                for part, push, weight in zip(blocks, pushed, weights, strict=True)
-            ]
-            total = total + _self_product(moved, xp)
-        if label:
-            total = total + _self_product([part.c[:, None] * part.x for part in blocks], xp)
-        residuals = xp.stack([part.r for part in blocks], axis=1)
-        return total, residuals.T @ residuals
-
-    G, R = sum_rows(block, *(x for J in parts for x in J.arrays), rows=rows)
-    B = _block_diagonal([J.B for J in parts], xp)
-    reduced = []
-    for J, E in zip(parts, maps, strict=True):
-        A = E.after(J.B)
-        reduced.append(A - (A @ directions) @ directions.T)
-    outer = [[R[k, q] * (reduced[k] @ reduced[q].T) for q in range(len(parts))] for k in range(len(parts))]
-    return B @ G @ B.T + xp.concat([xp.concat(line, axis=1) for line in outer], axis=0)
-
-
-def _frame(vectors: list[Array], xp: Any) -> Array:
-    """Orthonormal columns whose span holds the vectors (m,): (m, at most one per vector)."""
-    if vectors[0].shape[0] == 0:
-        return xp.zeros((0, 0), dtype=vectors[0].dtype, device=device(vectors[0]))
-    return xp.linalg.qr(xp.stack([_unit(vector, xp) for vector in vectors], axis=1))[0]
-
-
-def _self_product(blocks: list[Array], xp: Any) -> Array:
-    stacked = xp.concat(blocks, axis=1)
-    return stacked.T @ stacked
-
-
-def _block_diagonal(matrices: list[Array], xp: Any) -> Array:
-    lines = []
-    for k, matrix in enumerate(matrices):
-        line = [
-            matrix if q == k else xp.zeros((matrix.shape[0], other.shape[1]), dtype=matrix.dtype, device=device(matrix))
-            for q, other in enumerate(matrices)
-        ]
-        lines.append(xp.concat(line, axis=1))
-    return xp.concat(lines, axis=0)
-
-
 def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
     r"""||J_j|| of each attribute over all examples at once: (number of attributes,).
 
@@ -289,7 +211,7 @@ def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) 
     so all of them share one eigenbasis, with rank one each.
     """
     xp = namespace(parts[0].B)
-    if len(parts) > 1:
+    if stacked.needed(parts, attributes):
         return like([set_norm(parts, [attribute], False) for attribute in attributes], parts[0].B, xp)
     (J,) = parts
     R, mean, G = _centred(J)

@@ -20,7 +20,7 @@ from fisherleak._array import Array, like, namespace
 from fisherleak._check import default_names
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Attribute", "PerturbationMap", "as_attributes", "map_of"]
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,10 @@ class Attribute:
     name : str
     columns : sequence of int
         Columns of X that it feeds: one for a number, several for a one-hot encoded category.
-    directions : array of shape (len(columns), m), optional
-        How a change of the attribute moves these columns, for linear preprocessing: features move by
-        ``directions @ change``. The identity if not given.
+    directions : array of shape (len(columns), m) or (n, len(columns), m), optional
+        How a change of the attribute moves these columns, for preprocessing: features move by ``directions @ change``.
+        Three dimensions for preprocessing that is not affine: a derivative of its own for every row. The identity if
+        not given.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class Attribute:
             )
         if directions is not None:
             directions = np.array(directions, dtype=np.float64)
-            if directions.ndim != 2 or directions.shape[0] != len(chosen) or directions.shape[1] == 0:
+            if directions.ndim not in (2, 3) or directions.shape[-2] != len(chosen) or directions.shape[-1] == 0:
                 raise InvalidInputError(
                     f"directions of attribute '{name}' must have one row for each of its {len(chosen)} columns; "
                     f"got shape {directions.shape}."
@@ -91,7 +92,12 @@ class Attribute:
     @property
     def size(self) -> int:
         """Dimension of the changes that count."""
-        return len(self.columns) if self.directions is None else int(self.directions.shape[1])
+        return len(self.columns) if self.directions is None else int(self.directions.shape[-1])
+
+    @property
+    def local(self) -> bool:
+        """Whether the directions differ from row to row."""
+        return self.directions is not None and self.directions.ndim == 3
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,22 @@ class PerturbationMap:
         return hits @ change
 
 
+def local_maps(attributes: Sequence[Attribute], size: int, blocks: Sequence[Array], reference: Array) -> Array:
+    """E of every row in a block, (b, p, m): ``blocks`` holds the directions of the local attributes there, in order."""
+    xp = namespace(reference)
+    given = iter(blocks)
+    rows = blocks[0].shape[0]
+    parts = []
+    for attribute in attributes:
+        hits = like(np.eye(size)[:, list(attribute.columns)], reference, xp)
+        if attribute.local:
+            parts.append(hits[None, :, :] @ next(given))
+        else:
+            fixed = hits if attribute.directions is None else hits @ like(attribute.directions, reference, xp)
+            parts.append(xp.broadcast_to(fixed[None, :, :], (rows, size, attribute.size)))
+    return xp.concat(parts, axis=2)
+
+
 def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> PerturbationMap:
     """E for these attributes over ``size`` parameters, in the array library of ``reference``."""
     xp = namespace(reference)
@@ -156,12 +178,13 @@ def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> Pert
     return PerturbationMap(size, None, like(E, reference, xp))
 
 
-def as_attributes(given: Any, d: int, names: Sequence[str] | None) -> tuple[Attribute, ...]:
+def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | None) -> tuple[Attribute, ...]:
     """What users may pass as ``attributes=``, as records in order.
 
     None (one attribute per column), a list of names or records, or a mapping from names to columns; columns
     that a mapping or the records leave out remain attributes of their own, after the others.
     """
+    n, d = shape
     names = list(names) if names is not None else default_names(d)
     if given is None:
         records = [Attribute(name, [j]) for j, name in enumerate(names)]
@@ -182,6 +205,11 @@ def as_attributes(given: Any, d: int, names: Sequence[str] | None) -> tuple[Attr
             raise InvalidInputError(
                 "attributes must be a list of names (one per column), a list of fisherleak.Attribute, or a mapping "
                 f"from names to columns; got {given!r}."
+            )
+    for record in records:
+        if record.directions is not None and record.local and record.directions.shape[0] != n:
+            raise InvalidInputError(
+                f"directions of attribute '{record.name}' cover {record.directions.shape[0]} rows, X has {n}."
             )
     taken = {j for record in records for j in record.columns}
     outside = sorted(j for j in taken if not 0 <= j < d)
