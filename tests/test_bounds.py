@@ -59,6 +59,14 @@ def test_limits() -> None:
     assert bounds.biased_cramer_rao(ETA, 0.0, 0.0) == bounds.cramer_rao(ETA)
 
 
+def test_extreme_arguments_have_their_limits() -> None:
+    assert bounds.cramer_rao(1e200) == 0.0
+    assert bounds.van_trees(0.0, 1e200) == math.inf
+    assert bounds.van_trees(0.0, 1e-200) == 0.0
+    assert bounds.interval_minimax(0.0, 1e200) == math.inf
+    np.testing.assert_allclose(bounds.cramer_rao([1.0, 2.0]), [1.0, 0.25])
+
+
 def test_arrays_go_through() -> None:
     eta = np.array([0.0, 1.0, 2.0])
     np.testing.assert_allclose(bounds.cramer_rao(eta), [np.inf, 1.0, 0.25])

@@ -54,6 +54,13 @@ def test_noise_scales_everything(leak: fl.Leakage) -> None:
     np.testing.assert_allclose(quieter.fim([1, 2]), 4 * leak.fim([1, 2]), rtol=1e-13)
 
 
+def test_noise_is_compared_by_value() -> None:
+    assert fl.Gaussian(1.0, np.eye(2)) == fl.Gaussian(1.0, np.eye(2))
+    assert fl.Gaussian(1.0, np.eye(2)) != fl.Gaussian(1.0)
+    assert fl.Gaussian(1.0) != fl.Gaussian(2.0)
+    assert len({fl.Gaussian(1.0), fl.Gaussian(1.0), fl.Gaussian(1.0, np.eye(2))}) == 2
+
+
 def test_default_noise_is_scale_one() -> None:
     assert CASE.leak().noise == fl.Gaussian(1.0)
 
@@ -120,8 +127,34 @@ def test_plot_draws_every_group_and_its_mean(leak: fl.Leakage) -> None:
     assert len(ax.lines) == 2
     assert sum(patch.get_height() for patch in ax.patches) == 30
     assert leak.plot(ax=ax) is ax
-    with pytest.raises(fl.InvalidInputError, match="groups must have one value for each of the 30 rows"):
+    with pytest.raises(fl.InvalidInputError, match="groups must have one label for each of the 30 rows"):
         leak.plot([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups"),
+    [
+        (["a", None] * 15, ["a", None]),
+        ([1, "a"] * 15, [1, "a"]),
+        (np.array([1.0, np.nan] * 15), [1.0, None]),
+        (np.array([True, False] * 15), [False, True]),
+        (np.array(["b", "a"] * 15, dtype=object), ["a", "b"]),
+    ],
+)
+def test_groups_of_every_kind(leak: fl.Leakage, labels: Any, groups: list[Any]) -> None:
+    assert list(leak.by_group(labels)) == groups
+
+
+def test_groups_from_tables(leak: fl.Leakage) -> None:
+    pandas = pytest.importorskip("pandas")
+    for kind in ("object", "category", "string"):
+        assert list(leak.by_group(pandas.Series(["b", "a"] * 15, dtype=kind))) == ["a", "b"]
+
+
+def test_rows_of_every_kind(leak: fl.Leakage) -> None:
+    expected = leak.of([1, 2])
+    for rows in (slice(1, 3), {1, 2}, (1, 2), np.array([1, 2], dtype=np.uint8), range(1, 3)):
+        assert leak.of(rows) == expected
 
 
 MISUSE: list[tuple[str, str]] = [
@@ -140,13 +173,21 @@ MISUSE: list[tuple[str, str]] = [
     ("leak.of(np.ones(3, dtype=bool))", "mask must have 30 values"),
     ("leak.of([0.5])", "mask or a list of row numbers"),
     ("leak.of('gene')", "rows must hold numbers"),
-    ("leak.by_group([1, 2])", "one group for each of the 30 rows"),
+    ("leak.per_example(1.0)", "got 1.0"),
+    ("leak.per_example(fl.Attribute('x0', [0]))", "attributes must be names or numbers"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, 0.1)", "noise must be a noise such as fisherleak.Gaussian(0.1); got 0.1"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes='abc')", "attributes must be a list of names"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'q': [0.7]})", "must be whole numbers; got [0.7]"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'q': None})", "must be whole numbers; got [None]"),
+    ("fl.measure(CASE.fit(), np.ma.masked_array(CASE.X), CASE.y)", "X is a masked array"),
+    ("fl.Attribute('q', '01')", "must be whole numbers; got '01'"),
+    ("fl.Gaussian(1.0, 'abc')", "shape must hold numbers"),
+    ("leak.by_group([1, 2])", "one label for each of the 30 rows; got 2"),
     ("leak.with_noise(fl.Gaussian(1.0, np.eye(7)))", "cover the 4 released parameters; got 7"),
     ("fl.measure(CASE.fit(), CASE.X[:9], CASE.y[:9])", "fitted on 30 rows and 4 columns; got 9 rows"),
     ("fl.measure(CASE.fit(), CASE.X[:, :2], CASE.y)", "got 30 rows and 2 columns"),
     ("fl.measure(CASE.fit(), CASE.X[::-1].copy(), CASE.y)", "not at a minimum on this X and y"),
     ("fl.measure(CASE.fit(), CASE.X, CASE.y[::-1].copy())", "not at a minimum"),
-    ("fl.measure(object(), CASE.X, CASE.y)", "model must be a fisherleak.Fit; got object"),
     ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes=['a'])", "name each of the 4 columns of X; got 1"),
     ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'a': [9]})", "name column 9, but X has columns 0 to 3"),
     ("fl.measure(CASE.fit(), CASE.X, CASE.y, attributes={'a': ['q']})", "names column 'q', which X does not have"),

@@ -74,5 +74,5 @@ def test_an_accepted_mean_has_its_linear_predictor(name: str) -> None:
     loss = fl.LOSSES[name]
     mean = 0.5 * sum(LABELS[name])
     # at the constant model r sums to zero over labels with that mean
-    z = np.full(2, loss.start(mean))
+    z = np.full(2, loss.start(np.full(2, mean), np.ones(2)))
     np.testing.assert_allclose(loss.r(z, np.full(2, mean)), 0.0, atol=1e-12)

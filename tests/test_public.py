@@ -8,6 +8,7 @@ import fisherleak as fl
 
 NAMES = {
     *("LOSSES", "Attribute", "FisherleakError", "Fit", "Gaussian", "InvalidInputError", "Labels", "Leakage", "Loss"),
+    *("LooseFitWarning", "NotAtMinimumError", "UnsupportedModelError"),
     *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber"),
 }

@@ -111,3 +111,15 @@ def test_a_kink_next_to_the_top_pole_is_climbed_quickly(monkeypatch: pytest.Monk
     problem = (s, np.zeros(4), U, ones, ones, None)
     np.testing.assert_allclose(np.sqrt(secular.top_eigenvalues_portable(*problem)), dense(problem), rtol=1e-14)
     assert len(passes) <= 25
+
+
+def test_two_branches_that_cross_just_before_the_root() -> None:
+    """The top two eigenvalues nearly coincide and hardly couple: the branch in front is not the one with the root."""
+    s = np.array([0.7294965609839984, 1.0, 0.5436249914654229, 0.9350724237877682])
+    v = np.array([0.834268198709379, 0.01271111516844661, 0.0, 0.0])
+    U = np.array([[0.0, 0.0, 0.8716638489288124, 0.13022701777491794]])
+    problem = (s, v, U, np.ones(1), np.zeros(1), np.array([1.0565168519434625]))
+    np.testing.assert_allclose(np.sqrt(secular.top_eigenvalues_portable(*problem)), dense(problem), rtol=1e-14)
+    compiled = pytest.importorskip("fisherleak._compiled")
+    mu = compiled.top_eigenvalues_compiled(*problem, secular.LIMITS)
+    np.testing.assert_allclose(np.sqrt(mu), dense(problem), rtol=1e-14)

@@ -6,10 +6,13 @@ from fisherleak.erm import Fit, minimise
 from fisherleak.errors import (
     FisherleakError,
     InvalidInputError,
+    LooseFitWarning,
     NearSingularWarning,
+    NotAtMinimumError,
     NotConvergedError,
     SeparableClassesError,
     SingularHessianError,
+    UnsupportedModelError,
 )
 from fisherleak.leakage import Leakage, compose, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
@@ -27,12 +30,15 @@ __all__ = [
     "InvalidInputError",
     "Labels",
     "Leakage",
+    "LooseFitWarning",
     "Loss",
     "NearSingularWarning",
     "Noise",
+    "NotAtMinimumError",
     "NotConvergedError",
     "SeparableClassesError",
     "SingularHessianError",
+    "UnsupportedModelError",
     "bounds",
     "calibrate",
     "compose",

@@ -39,7 +39,11 @@ def as_array(x: Any, name: str) -> Array:
         raise InvalidInputError(
             f"{name} is a sparse {type(x).__name__}, which is not supported; pass {name}.toarray() if it fits."
         )
-    if not array_api_compat.is_array_api_obj(x):
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidInputError(f"{name} is a masked array, which is not supported; drop the masked rows first.")
+    if array_api_compat.is_torch_array(x):
+        return x.detach()
+    if isinstance(x, np.ndarray) or not array_api_compat.is_array_api_obj(x):
         try:
             x = np.asarray(x)
         except (TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._array import Array, as_array, device, host, namespace
 from fisherleak._blocks import map_rows, sum_rows
@@ -22,6 +23,7 @@ __all__ = [
     "column_names",
     "default_names",
     "nearest",
+    "rows_by_group",
 ]
 
 
@@ -111,6 +113,23 @@ def nearest(name: str, names: Sequence[str]) -> str:
         return f"Did you mean '{close[0]}'?"
     shown = ", ".join(f"'{other}'" for other in names[:8])
     return f"There are: {shown}{', …' if len(names) > 8 else ''}."
+
+
+def rows_by_group(labels: Any, n: int) -> dict[Any, NDArray[np.int64]]:
+    """Row numbers of each group, groups in order where they have one; missing labels are the group None."""
+    values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    if len(values) != n or any(isinstance(value, list) for value in values[:1]):
+        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {len(values)}.")
+    members: dict[Any, list[int]] = {}
+    for row, value in enumerate(values):
+        missing = value is None or bool(value != value)
+        members.setdefault(None if missing else value, []).append(row)
+    known = [group for group in members if group is not None]
+    try:
+        order = sorted(known)
+    except TypeError:
+        order = sorted(known, key=str)
+    return {group: np.array(members[group]) for group in order + [None] * (None in members)}
 
 
 def _vector(x: Array, name: str, n: int, X: Array) -> Array:

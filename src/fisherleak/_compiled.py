@@ -43,14 +43,15 @@ def top_eigenvalues_compiled(
     return mu
 
 
-def _top_of_two(g11: float, g12: float, g22: float) -> tuple[float, float, float]:
+def _top_of_two(g11: float, g12: float, g22: float) -> tuple[float, float, float, float]:
     half = 0.5 * (g11 - g22)
     radius = math.hypot(half, g12)
     if radius == 0.0:
-        return g11, 1.0, 0.0
+        return g11, g11, 1.0, 0.0
     tilt = min(max(half / radius, -1.0), 1.0)
     sin = math.copysign(math.sqrt(0.5 * (1.0 - tilt)), g12)
-    return 0.5 * (g11 + g22) + radius, math.sqrt(0.5 * (1.0 + tilt)), sin
+    middle = 0.5 * (g11 + g22)
+    return middle + radius, middle - radius, math.sqrt(0.5 * (1.0 + tilt)), sin
 
 
 def _solve_rows(
@@ -88,7 +89,7 @@ def _solve_rows(
         unit = 1.0 / math.sqrt(trace)
         ri, hi, ci = ri * unit, hi * unit, ci * unit
         rr = ri * ri
-        upper, cos, sin = _top_of_two(g11 / trace, g12 / trace, g22 / trace)
+        upper, _, cos, sin = _top_of_two(g11 / trace, g12 / trace, g22 / trace)
         rv, hu = cos * ri, cos * hi + sin * ci
         below = 0.0
         for j in range(k):
@@ -115,7 +116,7 @@ def _solve_rows(
                 d11 += t1 * t1
                 d12 += t1 * t2
                 d22 += t2 * t2
-            g, cos, sin = _top_of_two(g11, g12, g22)
+            g, second, cos, sin = _top_of_two(g11, g12, g22)
             slope = cos * cos * d11 + 2.0 * cos * sin * d12 + sin * sin * d22
             if g >= 1.0:
                 lower = delta
@@ -123,8 +124,8 @@ def _solve_rows(
                 upper = delta
             step = g * (g - 1.0) / slope if slope > 0.0 else 0.0
             proposal = delta + step
-            settled = abs(step) <= near * delta and step * step <= accuracy * delta
-            if settled or upper - lower <= accuracy:
+            settled = (g >= 1.0 and second < 1.0 and step * step <= accuracy * delta) or abs(step) <= accuracy
+            if (settled and abs(step) <= near * delta) or upper - lower <= accuracy:
                 delta = min(max(proposal, lower), upper)
                 break
             if proposal <= lower or proposal >= upper or (count >= kink_after and step > delta):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fisherleak._array import Array, namespace
+from fisherleak._array import Array, as_array, namespace
 from fisherleak._check import check_positive
 from fisherleak.errors import InvalidInputError
 
@@ -19,7 +19,9 @@ __all__ = ["biased_cramer_rao", "cramer_rao", "interval_minimax", "van_trees"]
 def _information(eta: Any) -> Any:
     """eta^2, for eta zero or more."""
     if isinstance(eta, (int, float)):
-        return check_positive(eta, "eta", zero=True) ** 2
+        value = check_positive(eta, "eta", zero=True)
+        return value * value
+    eta = as_array(eta, "eta")
     xp = namespace(eta)
     if not bool(xp.all((eta >= 0) & xp.isfinite(eta))):
         raise InvalidInputError("eta must be finite and zero or more everywhere.")
@@ -108,7 +110,7 @@ def van_trees(eta: float | Array, prior_sd: float) -> Any:
     4.0
     """
     tau = check_positive(prior_sd, "prior_sd")
-    return 1.0 / (_information(eta) + tau**-2)
+    return _inverse(_information(eta) + _inverse(tau * tau))
 
 
 def interval_minimax(eta: float | Array, half_width: float) -> Any:
@@ -132,4 +134,4 @@ def interval_minimax(eta: float | Array, half_width: float) -> Any:
         A mean squared error.
     """
     B = check_positive(half_width, "half_width")
-    return 1.0 / (_information(eta) + (math.pi / B) ** 2)
+    return _inverse(_information(eta) + _inverse(B * B / math.pi**2))

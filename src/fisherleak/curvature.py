@@ -70,7 +70,7 @@ def factorise(hessian: Array, names: Sequence[str]) -> Factor:
         zero = [names[j] for j, value in enumerate(host(diagonal).tolist()) if not value > 0]
         raise SingularHessianError(
             f"The Hessian is singular: {_listed(zero)} {'has' if len(zero) == 1 else 'have'} no influence on the loss "
-            "(all zero, or zero weight). Drop it, or pass l2 > 0."
+            "(all zero, constant beside an intercept, or without weight). Drop it, or pass l2 > 0."
         )
     scale = 1.0 / xp.sqrt(diagonal)
     scaled = scale[:, None] * hessian * scale[None, :]

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from fisherleak._array import Array, as_real, device, like, namespace
-from fisherleak._blocks import sum_rows
+from fisherleak._array import Array, as_real, device, host, like, namespace
+from fisherleak._blocks import map_rows, sum_rows
 from fisherleak._check import (
     check_data,
     check_labels,
@@ -33,10 +34,10 @@ __all__ = ["Fit", "Risk", "distance", "fit_at", "minimise", "with_constant"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
-FINEST = 1e-14
-"""Relative gradient past which another step is pointless."""
+ROUNDING = 1e-5
+"""Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
 SMALL_STEP = 1e-6
-"""A fit is at a minimum only if the Newton step is also this small beside the parameters."""
+"""A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
 MOST_STEPS = 200
 ARMIJO = 1e-4
 
@@ -71,6 +72,11 @@ class Fit:
         The risk at these parameters.
     intercept_l2 : float
         lambda on the intercept; zero but for models that penalise it.
+    centre : array of shape (d,) or None
+        Weighted column means: with a free intercept, rows are taken less these, so that columns far from zero cost no digits.
+        ``factor`` is that of the Hessian for such rows.
+    level : float or None
+        The intercept for such rows.
     """
 
     coef: Array
@@ -85,6 +91,8 @@ class Fit:
     steps: int
     objective: float
     intercept_l2: float = 0.0
+    centre: Array | None = field(default=None, repr=False)
+    level: float | None = field(default=None, repr=False)
 
     @property
     def condition(self) -> float:
@@ -94,10 +102,24 @@ class Fit:
     @property
     def theta(self) -> Array:
         """All released parameters (p,): the coefficients, then the intercept if there is one."""
-        if self.intercept is None:
-            return self.coef
+        return self.coef if self.intercept is None else self._with(self.intercept)
+
+    @property
+    def centred_theta(self) -> Array:
+        """The same parameters for rows less ``centre``: their last is the level there."""
+        return self.coef if self.level is None else self._with(self.level)
+
+    def _with(self, last: float) -> Array:
         xp = namespace(self.coef)
-        return xp.concat([self.coef, like([self.intercept], self.coef, xp)])
+        return xp.concat([self.coef, like([last], self.coef, xp)])
+
+    def uncentred(self, matrix: Array) -> Array:
+        """Rows for the centred parameters (p, k) turned into rows for the released ones: b = level - coef . centre."""
+        if self.centre is None:
+            return matrix
+        xp = namespace(matrix)
+        last = matrix[-1:, :] - self.centre[None, :] @ matrix[:-1, :]
+        return xp.concat([matrix[:-1, :], last], axis=0)
 
 
 def minimise(
@@ -162,6 +184,7 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
 
     A polished fit keeps the distance that was bridged.
     """
+    theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     assert at.hessian is not None
     given = _fit(risk, theta, at, factorise(at.hessian, risk.names), 0)
@@ -171,15 +194,19 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
 def distance(fit: Fit, X: Array, y: Array) -> float:
     """Distance of a fit from the minimum on these data: see :class:`Fit`."""
     risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
-    return risk.at(fit.theta, curvature=False).distance(fit.factor)
+    return risk.at(fit.centred_theta, curvature=False).distance(fit.factor)
 
 
 def _fit(risk: Risk, theta: Array, at: _Point, factor: Factor, steps: int) -> Fit:
     warn_if_near_singular(factor)
     split = risk.X.shape[1]
+    coef, level = theta[:split], float(theta[split]) if risk.intercept else None
+    intercept = level
+    if level is not None and risk.centre is not None:
+        intercept = level - float(namespace(coef).sum(risk.centre * coef))
     return Fit(
-        coef=theta[:split],
-        intercept=float(theta[split]) if risk.intercept else None,
+        coef=coef,
+        intercept=intercept,
         loss=risk.loss,
         l2=risk.l2,
         n=risk.X.shape[0],
@@ -190,12 +217,17 @@ def _fit(risk: Risk, theta: Array, at: _Point, factor: Factor, steps: int) -> Fi
         steps=steps,
         objective=at.value,
         intercept_l2=risk.intercept_l2,
+        centre=risk.centre,
+        level=level,
     )
 
 
-def with_constant(block: Array, intercept: bool, xp: Any) -> Array:
-    """A block of rows in float64, with a last column of ones where there is an intercept."""
+def with_constant(block: Array, intercept: bool, centre: Array | None) -> Array:
+    """A block of rows in float64, less the centre, with a last column of ones where there is an intercept."""
+    xp = namespace(block)
     block = as_real(block, xp)
+    if centre is not None:
+        block = block - centre[None, :]
     if not intercept:
         return block
     return xp.concat([block, xp.ones((block.shape[0], 1), dtype=block.dtype, device=device(block))], axis=1)
@@ -209,6 +241,7 @@ class _Point:
     gradient: Array
     relative: float
     size: float
+    rounding: float
     misclassified: int
     hessian: Array | None
 
@@ -231,6 +264,20 @@ class Risk:
     intercept_l2: float = 0.0
     names: tuple[str, ...] = ()
 
+    @cached_property
+    def centre(self) -> Array | None:
+        """Weighted column means, where there is a free intercept to take them up: see :class:`Fit`."""
+        if not self.intercept or self.intercept_l2 > 0:
+            return None
+        xp = namespace(self.X)
+
+        def block(X: Array, weights: Array | None) -> tuple[Any, ...]:
+            omega = xp.ones(X.shape[0], dtype=xp.float64, device=device(X)) if weights is None else weights
+            return as_real(X, xp).T @ omega, xp.sum(omega)
+
+        total, count = sum_rows(block, self.X, self.weights)
+        return total / count
+
     @property
     def size(self) -> int:
         return int(self.X.shape[1]) + int(self.intercept)
@@ -242,27 +289,43 @@ class Risk:
         values = [n * self.l2] * d + [n * self.intercept_l2] * int(self.intercept)
         return like(values, self.X, namespace(self.X))
 
+    def centred(self, theta: Array) -> Array:
+        """Parameters of the model as they are for rows less the centre."""
+        if self.centre is None:
+            return theta
+        xp = namespace(theta)
+        level = theta[-1:] + xp.sum(self.centre * theta[:-1])
+        return xp.concat([theta[:-1], level])
+
+    def largest_move(self, step: Array) -> float:
+        """Largest change of a linear predictor by a step, over the rows that count."""
+        xp = namespace(self.X)
+
+        def block(X: Array, weights: Array | None) -> Array:
+            moves = xp.abs(with_constant(X, self.intercept, self.centre) @ step)
+            return moves if weights is None else xp.where(weights > 0, moves, 0.0)
+
+        return float(xp.max(map_rows(block, self.X, self.weights)))
+
     def start(self) -> Array:
         """Zero, with the intercept that has the mean label where the loss knows one."""
         xp = namespace(self.X)
         theta = xp.zeros(self.size, dtype=xp.float64, device=device(self.X))
         if not self.intercept:
             return theta
-        weights = xp.ones_like(self.y) if self.weights is None else self.weights
-        mean = float(xp.sum(weights * self.y) / xp.sum(weights))
         try:
-            level = self.loss.start(mean)
+            level = self.loss.start(self.y, xp.ones_like(self.y) if self.weights is None else self.weights)
         except ValueError:
             raise NotConvergedError(
-                f"The {self.loss.name} loss has no finite minimiser: the mean label is {mean:g}, which no intercept "
-                "reaches. Leave out the intercept and pass l2 > 0, or choose another loss."
+                f"The {self.loss.name} loss has no finite minimiser: no intercept reaches the mean label. Leave out the "
+                "intercept and pass l2 > 0, or choose another loss."
             ) from None
         return xp.concat([theta[:-1], like([level], self.X, xp)])
 
     def value(self, theta: Array) -> float:
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
             xp = namespace(X)
-            losses = self.loss.value(with_constant(X, self.intercept, xp) @ theta, y)
+            losses = self.loss.value(with_constant(X, self.intercept, self.centre) @ theta, y)
             return (xp.sum(losses if weights is None else weights * losses),)
 
         (total,) = sum_rows(block, self.X, self.y, self.weights)
@@ -270,7 +333,7 @@ class Risk:
 
     def at(self, theta: Array, curvature: bool) -> _Point:
         xp = namespace(theta)
-        value, gradient, terms, size, misclassified, *hessian = sum_rows(
+        value, gradient, terms, sums, misclassified, *hessian = sum_rows(
             self._terms(theta, curvature), self.X, self.y, self.weights
         )
         diagonal = self.penalty
@@ -284,10 +347,18 @@ class Risk:
             value=float(value) + self._penalty_value(theta),
             gradient=gradient,
             relative=float(relative),
-            size=float(size) + 2.0 * self._penalty_value(theta),
+            size=self._size(sums, theta),
+            rounding=float(sums[4]),
             misclassified=int(misclassified),
             hessian=H,
         )
+
+    def _size(self, sums: Array, theta: Array) -> float:
+        """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""
+        residual, square, linear, curvature, _ = (float(x) for x in host(sums))
+        if self.centre is not None and curvature > 0:
+            square = max(square - linear**2 / curvature, 0.0)
+        return residual + square + 2.0 * self._penalty_value(theta)
 
     def _penalty_value(self, theta: Array) -> float:
         return 0.5 * float(namespace(theta).sum(self.penalty * theta * theta))
@@ -297,19 +368,22 @@ class Risk:
 
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
             xp = namespace(X)
-            rows = with_constant(X, self.intercept, xp)
+            rows = with_constant(X, self.intercept, self.centre)
             z = rows @ theta
             omega = xp.ones_like(z) if weights is None else weights
             plain = loss.r(z, y)
             r = omega * plain
             a = omega * loss.a(z, y)
-            at_zero = omega * loss.r(xp.zeros_like(z), y)
+            by_label = omega * xp.abs(loss.c(z, y) * y)
+            # what one unit of rounding in z and y does to r, and to the loss
+            in_r = a * xp.abs(z) + by_label
+            in_loss = xp.abs(z) + xp.minimum(xp.abs(y), by_label / xp.where(a > 0, a, 1.0))
             wrong = (omega > 0) & ((2.0 * y - 1.0) * z <= 0) if binary else omega > 0
             terms = (
                 xp.sum(omega * loss.value(z, y)),
                 rows.T @ r,
-                xp.abs(rows).T @ (xp.abs(r) + xp.abs(at_zero)),
-                xp.sum(r * plain + a * z * z),
+                xp.abs(rows).T @ (xp.abs(r) + ROUNDING * in_r),
+                xp.stack([xp.sum(x) for x in (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)]),
                 xp.sum(xp.astype(wrong, xp.int64)),
             )
             return (*terms, gram(rows, a, xp)) if curvature else terms
@@ -329,39 +403,41 @@ def _check_rank_possible(X: Array, weights: Array | None, l2: float, intercept: 
 
 
 def _newton(risk: Risk, theta: Array) -> tuple[Array, _Point, Factor, int]:
-    quadratic = risk.loss.quadratic
+    """Newton's method until rounding stops it; then the point must be a minimum."""
     at = risk.at(theta, curvature=True)
     assert at.hessian is not None
     factor = factorise(at.hessian, risk.names)
-    step = -factor.solve(at.gradient)
     for count in range(MOST_STEPS):
-        if at.relative <= FINEST and _is_small(step, theta, factor):
-            return theta, at, factor, count
-        moved, there = _descend(risk, theta, at, step)
-        _refuse_separable(risk, there)
-        if at.relative <= GOAL and not there.relative < 0.25 * at.relative and _is_small(step, theta, factor):
-            return theta, at, factor, count
-        theta, at = moved, there
-        if not quadratic:
-            assert at.hessian is not None
-            factor = _refactorise(at.hessian, risk, at)
         step = -factor.solve(at.gradient)
-    raise _not_converged(risk, at)
+        moved, there = _descend(risk, theta, at, step)
+        if there is None:
+            break
+        _refuse_separable(risk, there)
+        then = factor if there.hessian is None else _refactorise(there.hessian, risk, there)
+        still = not there.distance(then) < 0.25 * at.distance(factor)
+        if still and _is_minimum(risk, theta, at, step):
+            return theta, at, factor, count
+        theta, at, factor = moved, there, then
+    else:
+        raise _not_converged(risk, at)
+    if not _is_minimum(risk, theta, at, step):
+        raise _not_converged(risk, at)
+    return theta, at, factor, count
 
 
-def _is_small(step: Array, theta: Array, factor: Factor) -> bool:
-    """Newton step beside the parameters, both in units of the curvature."""
-    xp = namespace(step)
-    size = xp.max(xp.abs(theta / factor.scale))
-    return bool(xp.max(xp.abs(step / factor.scale)) <= SMALL_STEP * size + 1e-300) or float(size) == 0.0
+def _is_minimum(risk: Risk, theta: Array, at: _Point, step: Array) -> bool:
+    """A small gradient, and a Newton step that moves no prediction: at infinity gradients vanish, steps do not."""
+    if not at.relative <= GOAL:
+        return False
+    return risk.largest_move(step) <= SMALL_STEP * max(risk.largest_move(theta), 1.0)
 
 
-def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, _Point]:
-    """The full Newton step, shortened until the risk falls; rounding in the risk is forgiven."""
+def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, _Point | None]:
+    """The full Newton step, shortened until the risk falls (rounding is forgiven); None where it never does."""
     xp = namespace(theta)
     curvature = not risk.loss.quadratic
     slope = float(xp.sum(at.gradient * step))
-    slack = 1e-13 * abs(at.value)
+    slack = 1e-13 * abs(at.value) + 1e-15 * at.rounding
     length = 1.0
     moved = theta + step
     there = risk.at(moved, curvature)
@@ -372,7 +448,7 @@ def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, 
         if risk.value(theta + length * step) <= at.value + ARMIJO * length * slope + slack:
             moved = theta + length * step
             return moved, risk.at(moved, curvature)
-    raise _not_converged(risk, at)
+    return theta, None
 
 
 def _refactorise(hessian: Array, risk: Risk, at: _Point) -> Factor:
@@ -391,9 +467,10 @@ def _refuse_separable(risk: Risk, at: _Point) -> None:
 
 
 def _not_converged(risk: Risk, at: _Point) -> NotConvergedError:
-    causes = "the minimiser may lie at infinity (classes separable but for ties, or a group whose labels are all zero)"
-    remedy = "Pass l2 > 0." if risk.l2 == 0 else "Pass a larger l2, or rescale the columns."
-    return NotConvergedError(
-        f"The {risk.loss.name} fit did not converge (relative gradient {at.relative:.1e}, wanted {GOAL:.0e}): "
-        f"{causes}. {remedy}"
-    )
+    if at.relative <= GOAL:
+        what = "the gradient vanishes but the parameters keep growing"
+    else:
+        what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}"
+    causes = "the minimiser may lie at infinity (a group whose labels are all equal or all zero), or labels are extreme"
+    remedy = "Pass l2 > 0" if risk.l2 == 0 else "Pass a larger l2"
+    return NotConvergedError(f"The {risk.loss.name} fit did not converge ({what}): {causes}. {remedy}, or rescale.")

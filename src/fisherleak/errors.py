@@ -8,10 +8,13 @@ from __future__ import annotations
 __all__ = [
     "FisherleakError",
     "InvalidInputError",
+    "LooseFitWarning",
     "NearSingularWarning",
+    "NotAtMinimumError",
     "NotConvergedError",
     "SeparableClassesError",
     "SingularHessianError",
+    "UnsupportedModelError",
 ]
 
 
@@ -21,6 +24,14 @@ class FisherleakError(Exception):
 
 class InvalidInputError(FisherleakError, ValueError):
     """An argument breaks a rule; the message names it, its value, the rule and the remedy."""
+
+
+class UnsupportedModelError(FisherleakError, TypeError):
+    """A model or transformer is not covered; the message names its class, the reason and the remedy."""
+
+
+class NotAtMinimumError(InvalidInputError):
+    """A model is not at the minimum of its own objective on the data given."""
 
 
 class NotConvergedError(FisherleakError, RuntimeError):
@@ -37,3 +48,7 @@ class SingularHessianError(FisherleakError, ValueError):
 
 class NearSingularWarning(UserWarning):
     """The Hessian is so badly conditioned that few digits of eta can be trusted."""
+
+
+class LooseFitWarning(UserWarning):
+    """A model stopped so far from its minimum that few digits of eta can be trusted."""

@@ -7,7 +7,8 @@ r"""The Jacobian of the minimiser with respect to the data, kept in factors (pap
 with W the square root of the noise's Fisher information at scale 1 (the identity for isotropic
 Gaussian noise), E the perturbation map and the last column for the label. The weight multiplies the
 example and enters H: for weights, :math:`-\omega_i H_\omega^{-1}(\ldots)`. The constant of an intercept
-is appended to x and is not data. The sign does not matter to any norm and is kept only in ``dense``.
+is appended to x and is not data; with it, x is taken less the column means, which changes nothing but rounding: B turns
+the parameters for such rows into those that are released. The sign does not matter to any norm and is kept only in ``dense``.
 """
 
 from __future__ import annotations
@@ -56,8 +57,7 @@ class Jacobian:
 
     def rows(self, X: Array, y: Array, weights: Array | None) -> Rows:
         """A block's features and weighted derivatives."""
-        xp = namespace(X)
-        x = with_constant(X, self.fit.intercept is not None, xp)
+        x = with_constant(X, self.fit.intercept is not None, self.fit.centre)
         z = x @ self.theta
         loss = self.fit.loss
         r, a, c = loss.r(z, y), loss.a(z, y), loss.c(z, y)
@@ -105,8 +105,8 @@ class Jacobian:
 
 def jacobian_of(fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]) -> Jacobian:
     """The Jacobian of a fit, whitened by the noise at scale 1."""
-    B: Any = fit.factor.inverse()
+    B: Any = fit.uncentred(fit.factor.inverse())
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
-    return Jacobian(fit, X, y, B, fit.theta, attributes)
+    return Jacobian(fit, X, y, B, fit.centred_theta, attributes)

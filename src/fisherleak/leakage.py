@@ -11,17 +11,21 @@ attacker who knows everything outside S can recover a value (or any unit combina
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from fisherleak._array import Array, as_array, host, like, namespace
-from fisherleak._check import check_data, check_labels, check_weights, column_names, nearest
+from fisherleak._check import check_data, check_labels, check_weights, nearest, rows_by_group
 from fisherleak.erm import Fit, distance
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.jacobian import Jacobian, jacobian_of
+from fisherleak.models import Table, as_table, read
+from fisherleak.models.reading import LOOSE
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.norms import attribute_norms, cell_norms, example_norms, set_norm
 from fisherleak.perturbation import Attribute, as_attributes
@@ -39,60 +43,80 @@ LARGEST_FIM = 20_000
 
 
 def measure(
-    model: Fit,
+    model: Any,
     X: Any,
     y: Any,
     noise: Noise | None = None,
     sample_weight: Any = None,
     attributes: Any = None,
+    polish: bool = False,
 ) -> Leakage:
     """Measure what a model, released with noise on its parameters, reveals about its training data.
 
     Parameters
     ----------
-    model : Fit
-        From :func:`fisherleak.minimise`.
-    X : array of shape (n, d)
-        The rows the model was fitted on.
-    y : array of shape (n,)
-        Their labels.
-    noise : Noise, optional
-        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
-    sample_weight : array of shape (n,), optional
-        Taken from the fit if not given; refused if it differs from the fit's.
-    attributes : optional
-        Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
-        :class:`fisherleak.Attribute`. Columns left out are attributes of their own.
+        model : Fit or fitted scikit-learn model
+            A fit from :func:`fisherleak.minimise`, or a fitted linear model of scikit-learn, alone, at the end of a Pipeline
+            or inside a search.
+        X : array or table of shape (n, d)
+            The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes.
+        y : array of shape (n,)
+            Their labels.
+        noise : Noise, optional
+            Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
+        sample_weight : array of shape (n,), optional
+            The weights the model was fitted with. Taken from a Fit if not given.
+        attributes : optional
+            Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
+            :class:`fisherleak.Attribute`. Columns left out are attributes of their own. Not for pipelines, whose attributes
+            are the raw columns.
+        polish : bool
+            Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
+            ``leak.fits[0].distance``.
 
     Returns
     -------
-    Leakage
+        Leakage
 
     Notes
     -----
-    **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
-    of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
-    as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
-    against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+        **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
+        of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
+        as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
+        against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fisherleak as fl
-    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
-    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
-    >>> leak.per_example().round(3)
-    array([3.239, 5.122, 3.239])
+        >>> import numpy as np
+        >>> import fisherleak as fl
+        >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+        >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
+        >>> leak.per_example().round(3)
+        array([3.239, 5.122, 3.239])
     """
-    if not isinstance(model, Fit):
-        raise InvalidInputError(f"model must be a fisherleak.Fit; got {type(model).__name__}. Use fisherleak.minimise.")
-    names = column_names(X)
-    index = _index_of(X)
-    X, y = check_data(X, y)
-    _check_same_data(model, X, y, sample_weight)
     noise = Gaussian(1.0) if noise is None else noise
-    records = as_attributes(attributes, X.shape, names)
-    return Leakage((jacobian_of(model, X, y, noise, records),), noise, index)
+    if not hasattr(noise, "unit_information_root"):
+        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {noise!r}.")
+    table = as_table(X)
+    if isinstance(model, Fit):
+        X, y = check_data(X, y)
+        _check_same_data(model, X, y, sample_weight)
+        records = as_attributes(attributes, X.shape, table.names)
+        return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)
+    reading = read(model, table, y, sample_weight, polish)
+    records = reading.attributes
+    if attributes is not None:
+        if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+            raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
+        records = as_attributes(attributes, reading.features.shape, table.names)
+    if not polish and reading.fit.distance > LOOSE:
+        warnings.warn(
+            f"The model stopped at a distance of {reading.fit.distance:.1e} from its minimum, which is about the relative "
+            "error of eta. Fit with a smaller tol, or pass polish=True.",
+            LooseFitWarning,
+            stacklevel=2,
+        )
+    return Leakage((jacobian_of(reading.fit, reading.features, reading.y, noise, records),), noise, table)
 
 
 @dataclass(frozen=True)
@@ -105,7 +129,7 @@ class Leakage:
 
     _parts: tuple[Jacobian, ...] = field(repr=False)
     _noise: Noise | None
-    _index: Any = field(default=None, repr=False)
+    _table: Table = field(repr=False)
 
     # what is measured
 
@@ -189,16 +213,12 @@ class Leakage:
 
         Parameters
         ----------
-        labels : array of shape (n,)
-            The group of each row, numbers or text.
+        labels : str or array of shape (n,)
+            A column of the table, or the group of each row, numbers or text.
         """
-        groups = np.asarray(labels) if not hasattr(labels, "detach") else host(labels)
-        if groups.shape != (self.n,):
-            raise InvalidInputError(
-                f"labels must have one group for each of the {self.n} rows; got shape {groups.shape}."
-            )
-        values, members = np.unique(groups, return_inverse=True)
-        return {value.item(): self.of(np.nonzero(members == k)[0]) for k, value in enumerate(values)}
+        if isinstance(labels, str):
+            labels = self._table.named(labels)
+        return {group: self.of(rows) for group, rows in rows_by_group(labels, self.n).items()}
 
     def dataset(self) -> float:
         """Eta of everything: all attributes and labels of all rows."""
@@ -210,8 +230,8 @@ class Leakage:
         """The Fisher information matrix of a few values.
 
         Ordered row by row: for each row its attributes (in order; a block has a column per direction), then its label.
-        The matrix of more than d values is singular: the variance of any unbiased estimate of a unit combination of
-        the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
+        The matrix of more values than released parameters is singular: the variance of any unbiased estimate of a unit
+        combination of the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
         """
         chosen, label = self._chosen(attributes, label)
         xp = namespace(self._parts[0].B)
@@ -238,13 +258,13 @@ class Leakage:
         """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
         from fisherleak.present import to_frame
 
-        return to_frame(self, self._index)
+        return to_frame(self, self._table.index)
 
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""
         from fisherleak.present import summary
 
-        return summary(self, self._index)
+        return summary(self, self._table.index)
 
     def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Histogram of per-example eta, by group where given, with dashed means; returns matplotlib axes."""
@@ -265,7 +285,7 @@ class Leakage:
         everything = self._parts[0].attributes
         if attributes is None:
             return everything, True if label is None else bool(label)
-        items = [attributes] if isinstance(attributes, (str, int, np.integer)) else list(attributes)
+        items = list(attributes) if isinstance(attributes, (list, tuple, set, np.ndarray)) else [attributes]
         names = self.attributes
         positions = []
         for item in items:
@@ -290,7 +310,9 @@ class Leakage:
     def _rows(self, rows: Any) -> Array | None:
         if rows is None:
             return None
-        positions = host(as_array(rows, "rows"))
+        if isinstance(rows, slice):
+            rows = np.arange(self.n)[rows]
+        positions = host(as_array(sorted(rows) if isinstance(rows, set) else rows, "rows"))
         if positions.ndim == 0:
             positions = positions[None]
         if positions.dtype == bool:
@@ -302,10 +324,10 @@ class Leakage:
         outside = (positions < -self.n) | (positions >= self.n)
         if outside.any():
             raise InvalidInputError(f"rows must be from 0 to {self.n - 1}; got {positions[outside][0]}.")
-        positions = positions % self.n
+        positions = positions.astype(np.int64) % self.n
         if np.unique(positions).size != positions.size:
             raise InvalidInputError("rows must not repeat: a row can be counted only once.")
-        return like(positions.astype(np.int64), self._parts[0].B, namespace(self._parts[0].B))
+        return like(positions, self._parts[0].B, namespace(self._parts[0].B))
 
 
 def compose(*leakages: Leakage) -> Leakage:
@@ -341,11 +363,17 @@ def compose(*leakages: Leakage) -> Leakage:
         xp = namespace(first._parts[0].y)
         if not bool(xp.all(first._parts[0].y == other._parts[0].y)):
             raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    if len(leakages) == 1:
+        return first
     parts = tuple(part.scaled(1.0 / leakage._scale) for leakage in leakages for part in leakage._parts)
-    return Leakage(parts, None, first._index)
+    return Leakage(parts, None, first._table)
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
+    if type(X) is not type(fit.coef):
+        raise InvalidInputError(
+            f"The model was fitted on {type(fit.coef).__name__} arrays; got {type(X).__name__}. Pass arrays of one library."
+        )
     if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
         raise InvalidInputError(
             f"The model was fitted on {fit.n} rows and {fit.coef.shape[0]} columns; got {X.shape[0]} rows and "
@@ -364,8 +392,3 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
             f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
             "order, that it was fitted on."
         )
-
-
-def _index_of(X: Any) -> Any:
-    index = getattr(X, "index", None)
-    return None if index is None or callable(index) else index

@@ -56,7 +56,8 @@ class Loss:
     labels : Labels
         The labels it accepts.
     start : callable
-        mean label -> linear predictor that has this mean: where the search for an intercept starts.
+        (labels, weights) -> linear predictor of the best constant model, or near it: where the search for an intercept
+        starts. A ValueError says that there is none.
     quadratic : bool
         Whether ``a`` is constant, so that one Newton step is exact.
     """
@@ -67,7 +68,7 @@ class Loss:
     a: Callable[[Array, Array], Array]
     c: Callable[[Array, Array], Array]
     labels: Labels
-    start: Callable[[float], float] = lambda mean: 0.0
+    start: Callable[[Array, Array], float] = lambda y, weights: 0.0
     quadratic: bool = False
 
 
@@ -79,6 +80,21 @@ def _real(y: Array) -> Array:
     return namespace(y).isfinite(y)
 
 
+def _mean(y: Array, weights: Array) -> float:
+    xp = namespace(y)
+    return float(xp.sum(weights * y) / xp.sum(weights))
+
+
+def _log_mean(y: Array, weights: Array) -> float:
+    return math.log(_mean(y, weights))
+
+
+def _median(y: Array, weights: Array) -> float:
+    xp = namespace(y)
+    counted = xp.sort(y[weights > 0])
+    return float(counted[counted.shape[0] // 2])
+
+
 # Half the squared error: l = (z - y)^2 / 2.
 
 _SQUARED = Loss(
@@ -88,7 +104,7 @@ _SQUARED = Loss(
     a=lambda z, y: namespace(z).ones_like(z),
     c=_minus_one,
     labels=Labels("a finite number", _real),
-    start=lambda mean: mean,
+    start=_mean,
     quadratic=True,
 )
 
@@ -124,7 +140,7 @@ _LOGISTIC = Loss(
     a=_logistic_curvature,
     c=_minus_one,
     labels=Labels("0 or 1", lambda y: (y == 0) | (y == 1), binary=True),
-    start=lambda mean: math.log(mean / (1.0 - mean)),
+    start=lambda y, weights: math.log(_mean(y, weights) / (1.0 - _mean(y, weights))),
 )
 
 
@@ -136,27 +152,42 @@ def _exp(z: Array) -> Array:
     return xp.exp(xp.clip(z, -LARGEST_EXPONENT, LARGEST_EXPONENT))
 
 
+def _poisson_r(z: Array, y: Array) -> Array:
+    """exp(z) - y, where the two are close as y (exp(z - log y) - 1)."""
+    xp = namespace(z)
+    apart = z - xp.log(xp.where(y > 0, y, 1.0))
+    near = (y > 0) & (xp.abs(apart) < 1)
+    return xp.where(near, y * xp.expm1(xp.where(near, apart, 0.0)), _exp(z) - y)
+
+
 _POISSON = Loss(
     name="poisson",
     value=lambda z, y: _exp(z) - y * z,
-    r=lambda z, y: _exp(z) - y,
+    r=_poisson_r,
     a=lambda z, y: _exp(z),
     c=_minus_one,
     labels=Labels("a finite number, zero or more", lambda y: _real(y) & (y >= 0)),
-    start=lambda mean: math.log(mean),
+    start=_log_mean,
 )
 
 
 # Gamma with log link: l = z + y exp(-z).
 
+
+def _gamma_r(z: Array, y: Array) -> Array:
+    """1 - y exp(-z), without cancellation."""
+    xp = namespace(z)
+    return -xp.expm1(xp.clip(xp.log(y) - z, -LARGEST_EXPONENT, LARGEST_EXPONENT))
+
+
 _GAMMA = Loss(
     name="gamma",
     value=lambda z, y: z + y * _exp(-z),
-    r=lambda z, y: 1.0 - y * _exp(-z),
+    r=_gamma_r,
     a=lambda z, y: y * _exp(-z),
     c=lambda z, y: -_exp(-z),
     labels=Labels("a finite number greater than zero", lambda y: _real(y) & (y > 0)),
-    start=lambda mean: math.log(mean),
+    start=_log_mean,
 )
 
 
@@ -195,7 +226,7 @@ def pseudo_huber(delta: float = 1.0) -> Loss:
         a=lambda z, y: root(z, y) ** -3.0,
         c=lambda z, y: -(root(z, y) ** -3.0),
         labels=Labels("a finite number", _real),
-        start=lambda mean: mean,
+        start=_median,
     )
 
 

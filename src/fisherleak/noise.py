@@ -14,6 +14,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._array import as_array, host
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["Gaussian", "Noise"]
@@ -36,7 +37,7 @@ class Noise(Protocol):
         """One draw for ``size`` parameters."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaussian:
     r"""Gaussian noise :math:`b \sim N(0, \sigma^2 \Sigma)` on every released parameter.
 
@@ -60,7 +61,7 @@ class Gaussian:
     """
 
     scale: float
-    shape: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    shape: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.scale, (int, float, np.floating, np.integer)) or isinstance(self.scale, bool):
@@ -72,6 +73,16 @@ class Gaussian:
             )
         if self.shape is not None:
             object.__setattr__(self, "shape", _checked_shape(self.shape))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Gaussian) or self.scale != other.scale:
+            return False
+        if self.shape is None or other.shape is None:
+            return self.shape is other.shape
+        return np.array_equal(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
 
     def unit_information_root(self, size: int) -> NDArray[np.float64] | None:
         if self.shape is None:
@@ -96,7 +107,7 @@ class Gaussian:
 
 
 def _checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
-    matrix = np.array(shape, dtype=np.float64)
+    matrix = np.array(host(as_array(shape, "shape")), dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise InvalidInputError(f"shape must be a finite square matrix; got an array of shape {matrix.shape}.")
     if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0):

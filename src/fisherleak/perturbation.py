@@ -51,7 +51,10 @@ class Attribute:
     directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     def __init__(self, name: str, columns: Sequence[int], directions: Any = None) -> None:
-        chosen = tuple(int(j) for j in columns)
+        items = [columns] if isinstance(columns, str) else list(columns)
+        if not all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in items):
+            raise InvalidInputError(f"columns of attribute '{name}' must be whole numbers; got {columns!r}.")
+        chosen = tuple(int(j) for j in items)
         if not chosen or len(set(chosen)) != len(chosen):
             raise InvalidInputError(
                 f"attribute '{name}' must have at least one column and each only once; got {list(chosen)}."
@@ -190,11 +193,13 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
         records = [Attribute(name, [j]) for j, name in enumerate(names)]
     elif isinstance(given, Mapping):
         records = [
-            value if isinstance(value, Attribute) else Attribute(str(key), _positions(value, names, str(key)))
+            Attribute(str(key), value.columns, value.directions)
+            if isinstance(value, Attribute)
+            else Attribute(str(key), _positions(value, names, str(key)))
             for key, value in given.items()
         ]
     else:
-        items = list(given)
+        items = list(given) if isinstance(given, (list, tuple)) or hasattr(given, "tolist") else [given, None]
         if items and all(isinstance(item, str) for item in items):
             if len(items) != d:
                 raise InvalidInputError(f"attributes must name each of the {d} columns of X; got {len(items)} names.")
@@ -225,7 +230,9 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
 
 
 def _positions(value: Any, names: Sequence[str], attribute: str) -> list[int]:
-    items = [value] if isinstance(value, (int, np.integer, str)) else list(value)
+    if isinstance(value, slice):
+        value = range(len(names))[value]
+    items = list(value) if isinstance(value, (list, tuple, range, np.ndarray)) else [value]
     positions = []
     for item in items:
         if isinstance(item, str):
@@ -233,5 +240,5 @@ def _positions(value: Any, names: Sequence[str], attribute: str) -> list[int]:
                 raise InvalidInputError(f"attribute '{attribute}' names column '{item}', which X does not have.")
             positions.append(list(names).index(item))
         else:
-            positions.append(int(item))
+            positions.append(item)
     return positions

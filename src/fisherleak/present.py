@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fisherleak._array import host
-from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak._check import rows_by_group
+from fisherleak.errors import FisherleakError
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -78,14 +79,10 @@ def plot(leakage: Leakage, groups: Any, ax: matplotlib.axes.Axes | None) -> matp
     eta = host(leakage.per_example())
     if ax is None:
         ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
-    labels = np.zeros(eta.size, dtype=int) if groups is None else np.asarray(groups)
-    if labels.shape != eta.shape:
-        raise InvalidInputError(
-            f"groups must have one value for each of the {eta.size} rows; got shape {labels.shape}."
-        )
+    members = {None: np.arange(eta.size)} if groups is None else rows_by_group(groups, eta.size)
     bins = np.histogram_bin_edges(eta, bins=min(80, max(10, int(np.sqrt(eta.size)))))
-    for k, group in enumerate(np.unique(labels)):
-        values = eta[labels == group]
+    for k, (group, rows) in enumerate(members.items()):
+        values = eta[rows]
         name = None if groups is None else str(group)
         ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
         ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")

@@ -101,7 +101,7 @@ def _start(J1: Array, J2: Array | None, squared_r: Array, gaps: Array, xp: Any) 
         lifted = J1
     else:
         g12, g22 = xp.vecdot(J1, J2), xp.vecdot(J2, J2)
-        upper, cos, sin = _top_of_two(g11, g12, g22, xp)
+        upper, _, cos, sin = _top_of_two(g11, g12, g22, xp)
         lifted = cos[:, None] * J1 + sin[:, None] * J2
         top_entry = top_entry + J2[:, first] ** 2
     # the top eigenvector of the rank-two part is lifted / sqrt(upper)
@@ -110,27 +110,31 @@ def _start(J1: Array, J2: Array | None, squared_r: Array, gaps: Array, xp: Any) 
     return xp.clip(lower, FLOOR, None), xp.clip(upper, FLOOR, None)
 
 
-def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Any) -> tuple[Array, Array, Array]:
-    """Top eigenvalue and unit eigenvector (cos, sin) of symmetric 2 x 2 matrices."""
+def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
+    """Top eigenvalue, the other, and the top's unit eigenvector (cos, sin) of symmetric 2 x 2 matrices."""
     half = 0.5 * (g11 - g22)
     radius = xp.hypot(half, g12)
     safe = xp.where(radius > 0, radius, 1.0)
     tilt = xp.clip(xp.where(radius > 0, half / safe, 1.0), -1.0, 1.0)
     cos = xp.sqrt(0.5 * (1.0 + tilt))
     other = xp.sqrt(0.5 * (1.0 - tilt))
-    return 0.5 * (g11 + g22) + radius, cos, xp.where(g12 < 0, -other, other)
+    middle = 0.5 * (g11 + g22)
+    return middle + radius, middle - radius, cos, xp.where(g12 < 0, -other, other)
 
 
-def _secular(J1: Array, J2: Array | None, squared_r: Array, gaps: Array, delta: Array, xp: Any) -> tuple[Array, Array]:
-    """The function g and minus its derivative, at delta."""
+def _secular(
+    J1: Array, J2: Array | None, squared_r: Array, gaps: Array, delta: Array, xp: Any
+) -> tuple[Array, Array, Array]:
+    """The function g, the second eigenvalue, and minus the derivative of g, at delta."""
     T = 1.0 / (delta[:, None] + squared_r[:, None] * gaps[None, :])
     T1 = T * J1
     if J2 is None:
-        return xp.vecdot(T1, J1), xp.vecdot(T1, T1)
+        g = xp.vecdot(T1, J1)
+        return g, xp.zeros_like(g), xp.vecdot(T1, T1)
     T2 = T * J2
-    g, cos, sin = _top_of_two(xp.vecdot(T1, J1), xp.vecdot(T1, J2), xp.vecdot(T2, J2), xp)
+    g, second, cos, sin = _top_of_two(xp.vecdot(T1, J1), xp.vecdot(T1, J2), xp.vecdot(T2, J2), xp)
     lifted = cos[:, None] * T1 + sin[:, None] * T2
-    return g, xp.vecdot(lifted, lifted)
+    return g, second, xp.vecdot(lifted, lifted)
 
 
 def _climb(J1: Array, J2: Array | None, squared_r: Array, gaps: Array, delta: Array, upper: Array, xp: Any) -> Array:
@@ -139,13 +143,14 @@ def _climb(J1: Array, J2: Array | None, squared_r: Array, gaps: Array, delta: Ar
     index = xp.arange(delta.shape[0], device=device(delta))
     finished: list[tuple[Array, Array]] = []
     for count in range(MOST_PASSES):
-        g, slope = _secular(J1, J2, squared_r, gaps, delta, xp)
+        g, second, slope = _secular(J1, J2, squared_r, gaps, delta, xp)
         lower = xp.where(g >= 1, delta, lower)
         upper = xp.where(g <= 1, delta, upper)
         step = g * (g - 1.0) / xp.where(slope > 0, slope, 1.0)
         proposal = delta + step
-        settled = (xp.abs(step) <= NEAR * delta) & (step * step <= DONE * delta)
-        done = settled | (upper - lower <= DONE)
+        # both eigenvalues fall with delta: only where the second is above 1 too can it have the larger root
+        settled = (g >= 1) & (second < 1) & (step * step <= DONE * delta) | (xp.abs(step) <= DONE)
+        done = settled & (xp.abs(step) <= NEAR * delta) | (upper - lower <= DONE)
         inside = (proposal > lower) & (proposal < upper)
         # a row that still moves by factors after a few passes climbs a kink: halve the logarithm instead
         inside = inside & (step <= delta) if count >= KINK_AFTER else inside

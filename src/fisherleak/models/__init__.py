@@ -1,0 +1,10 @@
+"""Reads fitted scikit-learn models and the tables they were given into a fit and a perturbation map.
+
+Only public attributes of scikit-learn are used. ``estimators`` knows the linear models, ``columns`` the transformers,
+``tables`` the frames, ``reading`` puts them together.
+"""
+
+from fisherleak.models.reading import Reading, final_estimator, read
+from fisherleak.models.tables import Table, as_table
+
+__all__ = ["Reading", "Table", "as_table", "final_estimator", "read"]

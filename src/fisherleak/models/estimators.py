@@ -1,0 +1,256 @@
+r"""Fitted linear models of scikit-learn, translated into the risk of ``erm``.
+
+Ours is :math:`\sum_i \omega_i \ell_i + n\lambda|w|^2/2`; scikit-learn's differ by a factor and by what alpha and C multiply:
+
+=================================  ============================================  =======================
+model                              its objective                                 n lambda
+=================================  ============================================  =======================
+LinearRegression                   sum s (y - z)^2                               0
+Ridge, RidgeCV, RidgeClassifier    sum s (y - z)^2 + alpha |w|^2                 alpha
+LogisticRegression(CV)             C sum s l + |w|^2 / 2                         1 / C
+Poisson-, Gamma-, Tweedie-         sum s l / sum s + alpha |w|^2 / 2             alpha sum s
+=================================  ============================================  =======================
+
+The solver "liblinear" penalises the intercept too, by :math:`1/(2C)\,(b / \mathrm{intercept\_scaling})^2`.
+Adding a model is adding one function to ``RECIPES``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import linear_model
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+
+__all__ = ["RECIPES", "Recipe", "parameters", "recipe_of"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a model minimises, in the terms of ``erm``."""
+
+    loss: str
+    l2: float
+    y: Vector
+    weights: Vector | None
+    intercept: bool
+    intercept_l2: float = 0.0
+
+
+def recipe_of(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    """The recipe of a fitted estimator for these labels and weights, or a refusal by class name."""
+    kind = type(estimator)
+    if kind not in RECIPES:
+        raise UnsupportedModelError(f"{kind.__name__} is not supported: {_reason(estimator)}")
+    return RECIPES[kind](estimator, y, weights)
+
+
+def parameters(estimator: Any) -> Vector:
+    """Coefficients, then the intercept if the model has one: (p,)."""
+    coef = np.asarray(estimator.coef_, dtype=np.float64)
+    if coef.ndim == 2 and coef.shape[0] > 1:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__} with {coef.shape[0]} outputs is not supported: fit one model per output."
+        )
+    coef = coef.reshape(-1)
+    if not estimator.fit_intercept:
+        return coef
+    return np.append(coef, np.asarray(estimator.intercept_, dtype=np.float64).reshape(-1))
+
+
+def _number(y: NDArray[Any], estimator: Any) -> Vector:
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise UnsupportedModelError(f"{type(estimator).__name__} with several outputs is not supported: fit one each.")
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}.") from None
+
+
+def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
+    """1 for the second of the model's two classes, 0 for the first."""
+    classes = np.asarray(estimator.classes_)
+    name = type(estimator).__name__
+    if classes.ndim != 1 or classes.shape[0] != 2:
+        raise UnsupportedModelError(
+            f"{name} with {classes.shape[0]} classes is not supported: two classes only. Fit one class against the rest."
+        )
+    if y.ndim != 1:
+        raise InvalidInputError(f"y must have one dimension; got shape {y.shape}. Use y.ravel().")
+    known = np.isin(y, classes)
+    if not known.all():
+        row = int(np.argmin(known))
+        raise InvalidInputError(
+            f"y is {y[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
+        )
+    return np.asarray(y == classes[1], dtype=np.float64)
+
+
+def _positive(estimator: Any) -> None:
+    if estimator.positive:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__}(positive=True) is not supported: at a bound the minimiser has no derivative."
+        )
+
+
+def _linear(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    _positive(estimator)
+    return Recipe("squared", 0.0, _number(y, estimator), weights, bool(estimator.fit_intercept))
+
+
+def _ridge(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    _positive(estimator)
+    return _ridge_like(estimator, estimator.alpha, _number(y, estimator), weights)
+
+
+def _ridge_cv(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    return _ridge_like(estimator, estimator.alpha_, _number(y, estimator), weights)
+
+
+def _ridge_like(estimator: Any, alpha: Any, y: Vector, weights: Vector | None) -> Recipe:
+    if np.size(alpha) != 1:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
+        )
+    return Recipe("squared", float(np.ravel(alpha)[0]) / y.shape[0], y, weights, bool(estimator.fit_intercept))
+
+
+def _ridge_classifier(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
+    if getattr(estimator, "positive", False):
+        _positive(estimator)
+    signs = 2.0 * _class_one(y, estimator) - 1.0
+    if estimator.class_weight:
+        factor = compute_sample_weight(estimator.class_weight, y)
+        weights = factor if weights is None else weights * factor
+    return _ridge_like(estimator, alpha, signs, weights)
+
+
+def _logistic(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    ratio = getattr(estimator, "l1_ratio", None)
+    return _logistic_like(estimator, y, weights, estimator.C, ratio)
+
+
+def _logistic_cv(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    if not estimator.refit:
+        raise UnsupportedModelError(
+            "LogisticRegressionCV(refit=False) is not supported: an average over folds is no minimiser. Use refit=True."
+        )
+    ratio = getattr(estimator, "l1_ratio_", None)
+    ratio = None if ratio is None or np.ravel(ratio)[0] is None else float(np.ravel(ratio)[0])
+    return _logistic_like(estimator, y, weights, float(np.ravel(estimator.C_)[0]), ratio)
+
+
+def _logistic_like(estimator: Any, y: NDArray[Any], weights: Vector | None, C: float, ratio: Any) -> Recipe:
+    name = type(estimator).__name__
+    penalty = estimator.penalty
+    if penalty == "l1" or (penalty in ("elasticnet", "deprecated") and ratio not in (None, 0, 0.0)):
+        raise UnsupportedModelError(
+            f"{name} with an l1 penalty is not supported: its minimiser has no derivative where a coefficient is zero. "
+            "Use an l2 penalty."
+        )
+    if getattr(estimator, "multi_class", None) == "multinomial":
+        raise UnsupportedModelError(f"{name}(multi_class='multinomial') is not supported: leave multi_class out.")
+    ones = _class_one(y, estimator)
+    if estimator.class_weight is not None:
+        factor = _class_factor(estimator, y, weights)
+        weights = factor if weights is None else weights * factor
+    strength = 0.0 if penalty is None or math.isinf(C) else 1.0 / C
+    l2 = strength / y.shape[0]
+    intercept = bool(estimator.fit_intercept)
+    on_intercept = l2 / estimator.intercept_scaling**2 if intercept and estimator.solver == "liblinear" else 0.0
+    return Recipe("logistic", l2, ones, weights, intercept, on_intercept)
+
+
+def _class_factor(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Vector:
+    """The class weight of each row; scikit-learn 1.7 began to count sample weights in "balanced"."""
+    options: dict[str, Any] = {}
+    if "sample_weight" in inspect.signature(compute_class_weight).parameters:
+        options["sample_weight"] = weights
+    classes = np.asarray(estimator.classes_)
+    by_class = compute_class_weight(estimator.class_weight, classes=classes, y=y, **options)
+    return np.where(y == classes[1], float(by_class[1]), float(by_class[0]))
+
+
+def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]:
+    def recipe(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+        labels = _number(y, estimator)
+        mean_weight = 1.0 if weights is None else float(np.mean(weights))
+        return Recipe(loss, float(estimator.alpha) * mean_weight, labels, weights, bool(estimator.fit_intercept))
+
+    return recipe
+
+
+def _tweedie(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    link = estimator.link
+    if link == "auto":
+        link = "identity" if estimator.power <= 0 else "log"
+    covered = {(0, "identity"): "squared", (1, "log"): "poisson", (2, "log"): "gamma"}
+    if (estimator.power, link) not in covered:
+        raise UnsupportedModelError(
+            f"TweedieRegressor(power={estimator.power:g}, link={link!r}) is not supported: powers 0 with the identity link, "
+            "and 1 and 2 with the log link, are."
+        )
+    return _deviance(covered[estimator.power, link])(estimator, y, weights)
+
+
+RECIPES: dict[type, Callable[[Any, NDArray[Any], Vector | None], Recipe]] = {
+    linear_model.LinearRegression: _linear,
+    linear_model.Ridge: _ridge,
+    linear_model.RidgeCV: _ridge_cv,
+    linear_model.RidgeClassifier: _ridge_classifier,
+    linear_model.RidgeClassifierCV: _ridge_classifier,
+    linear_model.LogisticRegression: _logistic,
+    linear_model.LogisticRegressionCV: _logistic_cv,
+    linear_model.PoissonRegressor: _deviance("poisson"),
+    linear_model.GammaRegressor: _deviance("gamma"),
+    linear_model.TweedieRegressor: _tweedie,
+}
+"""Every model that can be measured, by its class."""
+
+_L1 = "an l1 penalty has no second derivative; use Ridge or an l2 penalty."
+_HINGE = "its loss has no second derivative; use LogisticRegression or Ridge."
+_STOCHASTIC = "it stops away from the minimum; use the exact model (Ridge, LogisticRegression) instead."
+_REASONS = {
+    "Lasso": _L1,
+    "LassoCV": _L1,
+    "LassoLars": _L1,
+    "ElasticNet": _L1,
+    "ElasticNetCV": _L1,
+    "MultiTaskLasso": _L1,
+    "LinearSVC": _HINGE,
+    "LinearSVR": _HINGE,
+    "SVC": _HINGE,
+    "SVR": _HINGE,
+    "HuberRegressor": "its loss has no second derivative; use fisherleak.minimise with loss='pseudo_huber'.",
+    "QuantileRegressor": _HINGE,
+    "Perceptron": _STOCHASTIC,
+    "PassiveAggressiveClassifier": _STOCHASTIC,
+    "PassiveAggressiveRegressor": _STOCHASTIC,
+    "SGDClassifier": _STOCHASTIC,
+    "SGDRegressor": _STOCHASTIC,
+    "TransformedTargetRegressor": "transform y first and fit the regressor inside on it.",
+    "CalibratedClassifierCV": "it averages several models; measure the classifier inside, fitted on its own.",
+}
+
+
+def _reason(estimator: Any) -> str:
+    for kind in type(estimator).__mro__:
+        if kind.__name__ in _REASONS:
+            return _REASONS[kind.__name__]
+        if kind in RECIPES:
+            return f"it is a subclass of {kind.__name__} that may fit differently; use {kind.__name__} itself."
+    names = ", ".join(kind.__name__ for kind in RECIPES)
+    return f"the models that are: {names}, alone or at the end of a Pipeline or in a search."

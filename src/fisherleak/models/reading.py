@@ -1,0 +1,161 @@
+"""A fitted model and the table it was fitted on, read into what ``leakage`` needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from fisherleak._array import Array
+from fisherleak._check import check_data, check_labels, check_weights
+from fisherleak.erm import Fit, Risk, fit_at
+from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
+from fisherleak.losses import get_loss
+from fisherleak.models.columns import attributes_of, start, through
+from fisherleak.models.estimators import parameters, recipe_of
+from fisherleak.models.tables import Table
+from fisherleak.perturbation import Attribute
+
+__all__ = ["Prepared", "Reading", "final_estimator", "prepare", "read", "risk_of"]
+
+LOOSE = 1e-4
+"""Distance from the minimum past which a fit is called loose: about the relative error of eta."""
+REFUSED = 1e-2
+"""Distance past which a model is not measured as it is."""
+ANOTHER = 0.3
+"""Distance past which it is not polished either: it is no minimum of this objective on these data."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The features of a model's last step, and which raw columns feed them."""
+
+    features: Array
+    attributes: tuple[Attribute, ...]
+    estimator: Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model as a fit on its features, with the raw columns as attributes."""
+
+    fit: Fit
+    features: Array
+    y: Array
+    attributes: tuple[Attribute, ...]
+
+
+def final_estimator(model: Any) -> Any:
+    """The linear model inside a search or at the end of a pipeline."""
+    if hasattr(model, "best_estimator_"):
+        return final_estimator(model.best_estimator_)
+    return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else model
+
+
+def prepare(model: Any, table: Table) -> Prepared:
+    """Walk the raw table through a fitted model's preprocessing."""
+    if not isinstance(model, BaseEstimator):
+        raise UnsupportedModelError(
+            f"model must be a fisherleak.Fit or a fitted scikit-learn model; got {type(model).__name__}."
+        )
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise InvalidInputError(f"{type(model).__name__} is not fitted yet: call fit first.") from None
+    if hasattr(model, "best_estimator_"):
+        return prepare(model.best_estimator_, table)
+    if hasattr(model, "cv_results_") or hasattr(model, "param_grid"):
+        raise InvalidInputError(f"{type(model).__name__} has no best_estimator_: fit it with refit=True.")
+    _check_columns(model, table)
+    flow = start(table)
+    estimator = model
+    if isinstance(model, Pipeline):
+        for _, step in model.steps[:-1]:
+            flow = through(step, flow)
+        estimator = model.steps[-1][1]
+        if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+            inner = prepare(estimator, flow.table)
+            raise UnsupportedModelError(
+                f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
+                f"Pipeline, or the Pipeline inside it ({type(inner.estimator).__name__} itself is supported)."
+            )
+    text = [
+        name
+        for name, raw in zip(flow.table.names, flow.raw, strict=True)
+        if raw is not None and not _numbers(flow.table, name)
+    ]
+    if text:
+        raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
+    values = flow.table.values
+    if flow.table.is_frame:
+        values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
+    return Prepared(values, attributes_of(flow, table.names), estimator)
+
+
+def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool) -> Reading:
+    """The fit, the features and the attributes of a fitted scikit-learn model."""
+    prepared = prepare(model, table)
+    risk, theta = risk_of(prepared, y, sample_weight)
+    fit = fit_at(risk, theta, polish=False)
+    if polish and fit.distance <= ANOTHER:
+        fit = fit_at(risk, theta, polish=True)
+    elif not fit.distance <= REFUSED:
+        raise NotAtMinimumError(_away(prepared.estimator, fit.distance, polish))
+    return Reading(fit, risk.X, risk.y, prepared.attributes)
+
+
+def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
+    """The objective that the last step minimises, and its parameters."""
+    labels = np.asarray(y)
+    if labels.ndim == 0 or labels.shape[0] != prepared.features.shape[0]:
+        count = "none" if labels.ndim == 0 else labels.shape[0]
+        raise InvalidInputError(
+            f"y must have one value for each of the {prepared.features.shape[0]} rows of X; got {count}."
+        )
+    weights = check_weights(sample_weight, prepared.features)
+    recipe = recipe_of(prepared.estimator, labels, None if weights is None else np.asarray(weights))
+    X, numbers = check_data(prepared.features, recipe.y)
+    loss = get_loss(recipe.loss)
+    check_labels(numbers, recipe.weights, loss)
+    names = [*(f"feature {j}" for j in range(X.shape[1])), "intercept"]
+    risk = Risk(X, numbers, recipe.weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, tuple(names))
+    return risk, parameters(prepared.estimator)
+
+
+def _numbers(table: Table, name: str) -> bool:
+    return table.is_numeric(table.names.index(name))
+
+
+def _check_columns(model: Any, table: Table) -> None:
+    """The columns the model was fitted on, by name where it knows them."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and table.is_frame:
+        expected = [str(name) for name in known]
+        missing = [name for name in expected if name not in table.names]
+        extra = [name for name in table.names if name not in expected]
+        if missing or extra:
+            what = (
+                f"lacks column '{missing[0]}'" if missing else f"has column '{extra[0]}', which the model has not seen"
+            )
+            raise InvalidInputError(f"X {what}. Pass the table that {type(model).__name__} was fitted on.")
+        if expected != table.names:
+            raise InvalidInputError(f"X has the columns of the model in another order. Use X[{expected[:3]}…].")
+    count = getattr(model, "n_features_in_", len(table.names))
+    if count != len(table.names):
+        raise InvalidInputError(
+            f"{type(model).__name__} was fitted on {count} columns; X has {len(table.names)}. Pass the table it was fitted on."
+        )
+
+
+def _away(estimator: Any, distance: float, polish: bool) -> str:
+    name = type(estimator).__name__
+    start = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e})."
+    causes = "Pass the rows, labels and weights it was fitted with"
+    if polish or distance > ANOTHER:
+        return f"{start} {causes}."
+    return f"{start} {causes}; if they are, fit with a smaller tol or more iterations, or pass polish=True."

@@ -1,0 +1,81 @@
+"""Tables as users have them: pandas, polars (through narwhals) or bare arrays, with names and an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._array import as_array, host
+from fisherleak._check import default_names, nearest
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Table", "as_table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A two-dimensional table with named columns.
+
+    Parameters
+    ----------
+    values : frame or array of shape (n, k)
+    names : list of str
+        The columns' names; x0, x1, … for a bare array.
+    is_frame : bool
+    index : sequence or None
+        Row labels of a pandas frame.
+    """
+
+    values: Any
+    names: list[str]
+    is_frame: bool
+    index: Any
+
+    @property
+    def n(self) -> int:
+        return int(self.values.shape[0])
+
+    def column(self, position: int) -> NDArray[Any]:
+        """One column as a NumPy array: float64 where it is numeric, else its own values."""
+        if not self.is_frame:
+            return host(self.values[:, position])
+        series = nw.from_native(self.values, eager_only=True)[:, position]
+        values = series.to_numpy()
+        return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
+
+    def is_numeric(self, position: int) -> bool:
+        return self.column(position).dtype.kind in "fiub"
+
+    def named(self, name: str) -> NDArray[Any]:
+        """The column of that name."""
+        if name not in self.names:
+            raise InvalidInputError(f"There is no column '{name}'. {nearest(name, self.names)}")
+        return self.column(self.names.index(name))
+
+    def select(self, positions: Sequence[int]) -> Table:
+        """Some columns, as a table of the same kind."""
+        names = [self.names[j] for j in positions]
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)[:, list(positions)]
+            return Table(nw.to_native(frame), names, True, self.index)
+        return Table(self.values[:, list(positions)], names, False, self.index)
+
+
+def as_table(X: Any) -> Table:
+    """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
+    if nw.dependencies.is_into_dataframe(X):
+        names = [str(name) for name in X.columns]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
+        index = getattr(X, "index", None)
+        return Table(X, names, True, None if callable(index) else index)
+    array = X if hasattr(X, "dtype") and getattr(X, "ndim", 0) == 2 and not hasattr(X, "toarray") else as_array(X, "X")
+    if array.ndim != 2:
+        raise InvalidInputError(f"X must have two dimensions, (rows, columns); got {array.ndim}.")
+    return Table(array, default_names(array.shape[1]), False, None)
