@@ -10,7 +10,8 @@ NAMES = {
     *("LOSSES", "Attribute", "FisherleakError", "Fit", "Gaussian", "InvalidInputError", "Labels", "Leakage", "Loss"),
     *("LooseFitWarning", "NotAtMinimumError", "UnsupportedModelError"),
     *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
-    *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber"),
+    *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
+    *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

@@ -16,12 +16,15 @@ from fisherleak.errors import (
 )
 from fisherleak.leakage import Leakage, compose, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
+from fisherleak.meta import IRFIL, PrivateRelease, ReleaseReport, Trimmed, trim
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.perturbation import Attribute
+from fisherleak.release import Released, release
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "IRFIL",
     "LOSSES",
     "Attribute",
     "FisherleakError",
@@ -36,8 +39,12 @@ __all__ = [
     "Noise",
     "NotAtMinimumError",
     "NotConvergedError",
+    "PrivateRelease",
+    "ReleaseReport",
+    "Released",
     "SeparableClassesError",
     "SingularHessianError",
+    "Trimmed",
     "UnsupportedModelError",
     "bounds",
     "calibrate",
@@ -45,4 +52,6 @@ __all__ = [
     "measure",
     "minimise",
     "pseudo_huber",
+    "release",
+    "trim",
 ]

@@ -26,7 +26,7 @@ class InvalidInputError(FisherleakError, ValueError):
     """An argument breaks a rule; the message names it, its value, the rule and the remedy."""
 
 
-class UnsupportedModelError(FisherleakError, TypeError):
+class UnsupportedModelError(InvalidInputError):
     """A model or transformer is not covered; the message names its class, the reason and the remedy."""
 
 

@@ -52,7 +52,7 @@ def summary(leakage: Leakage, index: Any) -> str:
     ]
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
-        f"condition {fit.condition:.1e}"
+        f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
         for fit in leakage.fits
     ]
     lines += [

@@ -104,7 +104,13 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
 
 def _output(transformer: Any, flow: Flow) -> Table:
     """What the transformer makes of the table, dense."""
-    values = transformer.transform(flow.table.values)
+    try:
+        values = transformer.transform(flow.table.values)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidInputError(
+            f"{type(transformer).__name__} cannot transform X: {reason}. Pass the table the model was fitted on."
+        ) from None
     if hasattr(values, "toarray"):
         values = values.toarray()
     return as_table(values)

@@ -21,7 +21,7 @@ from fisherleak.models.estimators import parameters, recipe_of
 from fisherleak.models.tables import Table
 from fisherleak.perturbation import Attribute
 
-__all__ = ["Prepared", "Reading", "final_estimator", "prepare", "read", "risk_of"]
+__all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
 
 LOOSE = 1e-4
 """Distance from the minimum past which a fit is called loose: about the relative error of eta."""
@@ -57,8 +57,8 @@ def final_estimator(model: Any) -> Any:
     return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else model
 
 
-def prepare(model: Any, table: Table) -> Prepared:
-    """Walk the raw table through a fitted model's preprocessing."""
+def checked_model(model: Any) -> Any:
+    """A fitted model or pipeline; of a search, its best one."""
     if not isinstance(model, BaseEstimator):
         raise UnsupportedModelError(
             f"model must be a fisherleak.Fit or a fitted scikit-learn model; got {type(model).__name__}."
@@ -68,9 +68,15 @@ def prepare(model: Any, table: Table) -> Prepared:
     except NotFittedError:
         raise InvalidInputError(f"{type(model).__name__} is not fitted yet: call fit first.") from None
     if hasattr(model, "best_estimator_"):
-        return prepare(model.best_estimator_, table)
-    if hasattr(model, "cv_results_") or hasattr(model, "param_grid"):
+        return checked_model(model.best_estimator_)
+    if hasattr(model, "cv_results_"):
         raise InvalidInputError(f"{type(model).__name__} has no best_estimator_: fit it with refit=True.")
+    return model
+
+
+def prepare(model: Any, table: Table) -> Prepared:
+    """Walk the raw table through a fitted model's preprocessing."""
+    model = checked_model(model)
     _check_columns(model, table)
     flow = start(table)
     estimator = model

@@ -65,6 +65,13 @@ class Table:
             return Table(nw.to_native(frame), names, True, self.index)
         return Table(self.values[:, list(positions)], names, False, self.index)
 
+    def rows(self, mask: NDArray[np.bool_]) -> Table:
+        """The rows where a mask is true."""
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True).filter(mask.tolist())
+            return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
+        return Table(self.values[mask], self.names, False, None)
+
 
 def as_table(X: Any) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
@@ -75,7 +82,16 @@ def as_table(X: Any) -> Table:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
         index = getattr(X, "index", None)
         return Table(X, names, True, None if callable(index) else index)
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        X = _numbers_if_all_are(X)
     array = X if hasattr(X, "dtype") and getattr(X, "ndim", 0) == 2 and not hasattr(X, "toarray") else as_array(X, "X")
     if array.ndim != 2:
         raise InvalidInputError(f"X must have two dimensions, (rows, columns); got {array.ndim}.")
     return Table(array, default_names(array.shape[1]), False, None)
+
+
+def _numbers_if_all_are(X: NDArray[Any]) -> NDArray[Any]:
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError):
+        return X

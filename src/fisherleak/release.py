@@ -1,0 +1,105 @@
+"""Perturbed copies of fitted models: what may leave the house."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fisherleak._array import Array, like, namespace
+from fisherleak.erm import Fit
+from fisherleak.errors import InvalidInputError
+from fisherleak.models import checked_model, final_estimator
+from fisherleak.models.estimators import parameters
+from fisherleak.noise import Noise
+
+__all__ = ["Released", "release"]
+
+KEPT = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"}
+"""Fitted attributes that a released model keeps: what it needs to predict."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """Noisy parameters of a :class:`fisherleak.Fit`, and nothing else of it.
+
+    Attributes
+    ----------
+    coef : array of shape (d,)
+    intercept : float or None
+    noise : Noise
+    """
+
+    coef: Array
+    intercept: float | None
+    noise: Noise
+
+
+def release(model: Any, noise: Noise, random_state: int | np.random.Generator | None = None) -> Any:
+    """A copy of a fitted model with noise in its coefficients and intercept.
+
+    Parameters
+    ----------
+    model : fitted scikit-learn model or Fit
+        Is left untouched. Of a search, the copy is that of its best estimator.
+    noise : Noise
+        From :func:`fisherleak.calibrate`, or ``fl.Gaussian(scale)``.
+    random_state : int or Generator, optional
+        By default the operating system seeds the noise. A fixed seed makes it predictable, so that it protects
+        nothing: for tests only.
+
+    Returns
+    -------
+    model or Released
+        The last step keeps only what it needs to predict (coefficients, intercept, classes, column names): fitted
+        attributes such as singular values, scores or paths of coefficients would give the unperturbed model away. A Fit
+        gives a :class:`Released` record.
+
+    Notes
+    -----
+    **What holds, and when.** The Fisher information loss measured with this noise is that of the released parameters.
+    Preprocessing steps are copied as they are: what they learned from the data is taken as public. Each further release
+    of the same data adds to the leakage (:func:`fisherleak.compose`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> from sklearn.linear_model import Ridge
+    >>> model = Ridge().fit(np.array([[0.0], [1.0], [2.0]]), [0.0, 1.0, 2.0])
+    >>> noisy = fl.release(model, fl.Gaussian(0.1))
+    >>> bool(noisy.coef_[0] != model.coef_[0])
+    True
+    """
+    if not hasattr(noise, "draw"):
+        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {noise!r}.")
+    if isinstance(model, Fit):
+        return _released_fit(model, noise, random_state)
+    model = checked_model(model)
+    theta = parameters(final_estimator(model))
+    noisy = copy.deepcopy(model)
+    estimator = final_estimator(noisy)
+    set_parameters(estimator, theta + noise.draw(theta.shape[0], random_state))
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        if name not in KEPT:
+            delattr(estimator, name)
+    return noisy
+
+
+def set_parameters(estimator: Any, theta: np.ndarray) -> None:
+    """Put coefficients (and intercept) into a fitted linear model, in the shapes it uses."""
+    coef, level = np.asarray(estimator.coef_), theta[-1] if estimator.fit_intercept else None
+    estimator.coef_ = (theta if level is None else theta[:-1]).reshape(coef.shape)
+    if level is not None:
+        shape = np.shape(estimator.intercept_)
+        estimator.intercept_ = np.full(shape, level) if shape else float(level)
+
+
+def _released_fit(fit: Fit, noise: Noise, random_state: Any) -> Released:
+    xp = namespace(fit.coef)
+    theta = fit.theta
+    noisy = theta + like(noise.draw(theta.shape[0], random_state), theta, xp)
+    d = fit.coef.shape[0]
+    return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)
