@@ -14,12 +14,14 @@ from fisherleak.errors import (
     SingularHessianError,
     UnsupportedModelError,
 )
+from fisherleak.irfil import IRFIL
 from fisherleak.leakage import Leakage, compose, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
-from fisherleak.meta import IRFIL, PrivateRelease, ReleaseReport, Trimmed, trim
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.perturbation import Attribute
+from fisherleak.private import PrivateRelease, ReleaseReport
 from fisherleak.release import Released, release
+from fisherleak.trimming import Trimmed, trim
 
 __version__ = "0.1.0"
 

@@ -10,14 +10,10 @@ refinement) for the squared loss.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
-from fisherleak._array import Array, as_real, device, host, like, namespace
-from fisherleak._blocks import map_rows, sum_rows
+from fisherleak._array import Array, like, namespace
 from fisherleak._check import (
     check_data,
     check_labels,
@@ -26,16 +22,15 @@ from fisherleak._check import (
     column_names,
     default_names,
 )
-from fisherleak.curvature import Factor, factorise, gram, warn_if_near_singular
+from fisherleak.curvature import Factor, factorise, warn_if_near_singular
 from fisherleak.errors import NotConvergedError, SeparableClassesError, SingularHessianError
 from fisherleak.losses import Loss, get_loss
+from fisherleak.risk import Point, Risk
 
-__all__ = ["Fit", "Risk", "distance", "fit_at", "minimise", "with_constant"]
+__all__ = ["Fit", "distance", "fit_at", "minimise"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
-ROUNDING = 1e-5
-"""Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
 SMALL_STEP = 1e-6
 """A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
 MOST_STEPS = 200
@@ -197,7 +192,7 @@ def distance(fit: Fit, X: Array, y: Array) -> float:
     return risk.at(fit.centred_theta, curvature=False).distance(fit.factor)
 
 
-def _fit(risk: Risk, theta: Array, at: _Point, factor: Factor, steps: int) -> Fit:
+def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit:
     warn_if_near_singular(factor)
     split = risk.X.shape[1]
     coef, level = theta[:split], float(theta[split]) if risk.intercept else None
@@ -222,175 +217,6 @@ def _fit(risk: Risk, theta: Array, at: _Point, factor: Factor, steps: int) -> Fi
     )
 
 
-def with_constant(block: Array, intercept: bool, centre: Array | None) -> Array:
-    """A block of rows in float64, less the centre, with a last column of ones where there is an intercept."""
-    xp = namespace(block)
-    block = as_real(block, xp)
-    if centre is not None:
-        block = block - centre[None, :]
-    if not intercept:
-        return block
-    return xp.concat([block, xp.ones((block.shape[0], 1), dtype=block.dtype, device=device(block))], axis=1)
-
-
-@dataclass(frozen=True)
-class _Point:
-    """The risk at one parameter vector."""
-
-    value: float
-    gradient: Array
-    relative: float
-    size: float
-    rounding: float
-    misclassified: int
-    hessian: Array | None
-
-    def distance(self, factor: Factor) -> float:
-        """Newton decrement relative to the size of the model: see :class:`Fit`."""
-        decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
-        return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class Risk:
-    """The regularised empirical risk as a function of theta, one pass over the rows each."""
-
-    X: Array
-    y: Array
-    weights: Array | None
-    loss: Loss
-    l2: float
-    intercept: bool
-    intercept_l2: float = 0.0
-    names: tuple[str, ...] = ()
-
-    @cached_property
-    def centre(self) -> Array | None:
-        """Weighted column means, where there is a free intercept to take them up: see :class:`Fit`."""
-        if not self.intercept or self.intercept_l2 > 0:
-            return None
-        xp = namespace(self.X)
-
-        def block(X: Array, weights: Array | None) -> tuple[Any, ...]:
-            omega = xp.ones(X.shape[0], dtype=xp.float64, device=device(X)) if weights is None else weights
-            return as_real(X, xp).T @ omega, xp.sum(omega)
-
-        total, count = sum_rows(block, self.X, self.weights)
-        return total / count
-
-    @property
-    def size(self) -> int:
-        return int(self.X.shape[1]) + int(self.intercept)
-
-    @property
-    def penalty(self) -> Array:
-        """Diagonal of the penalty's Hessian, (p,)."""
-        n, d = self.X.shape
-        values = [n * self.l2] * d + [n * self.intercept_l2] * int(self.intercept)
-        return like(values, self.X, namespace(self.X))
-
-    def centred(self, theta: Array) -> Array:
-        """Parameters of the model as they are for rows less the centre."""
-        if self.centre is None:
-            return theta
-        xp = namespace(theta)
-        level = theta[-1:] + xp.sum(self.centre * theta[:-1])
-        return xp.concat([theta[:-1], level])
-
-    def largest_move(self, step: Array) -> float:
-        """Largest change of a linear predictor by a step, over the rows that count."""
-        xp = namespace(self.X)
-
-        def block(X: Array, weights: Array | None) -> Array:
-            moves = xp.abs(with_constant(X, self.intercept, self.centre) @ step)
-            return moves if weights is None else xp.where(weights > 0, moves, 0.0)
-
-        return float(xp.max(map_rows(block, self.X, self.weights)))
-
-    def start(self) -> Array:
-        """Zero, with the intercept that has the mean label where the loss knows one."""
-        xp = namespace(self.X)
-        theta = xp.zeros(self.size, dtype=xp.float64, device=device(self.X))
-        if not self.intercept:
-            return theta
-        try:
-            level = self.loss.start(self.y, xp.ones_like(self.y) if self.weights is None else self.weights)
-        except ValueError:
-            raise NotConvergedError(
-                f"The {self.loss.name} loss has no finite minimiser: no intercept reaches the mean label. Leave out the "
-                "intercept and pass l2 > 0, or choose another loss."
-            ) from None
-        return xp.concat([theta[:-1], like([level], self.X, xp)])
-
-    def value(self, theta: Array) -> float:
-        def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
-            xp = namespace(X)
-            losses = self.loss.value(with_constant(X, self.intercept, self.centre) @ theta, y)
-            return (xp.sum(losses if weights is None else weights * losses),)
-
-        (total,) = sum_rows(block, self.X, self.y, self.weights)
-        return float(total) + self._penalty_value(theta)
-
-    def at(self, theta: Array, curvature: bool) -> _Point:
-        xp = namespace(theta)
-        value, gradient, terms, sums, misclassified, *hessian = sum_rows(
-            self._terms(theta, curvature), self.X, self.y, self.weights
-        )
-        diagonal = self.penalty
-        gradient = gradient + diagonal * theta
-        terms = terms + diagonal * xp.abs(theta)
-        relative = xp.max(xp.where(terms > 0, xp.abs(gradient) / xp.where(terms > 0, terms, 1.0), 0.0))
-        H = None
-        if hessian:
-            H = hessian[0] + xp.eye(theta.shape[0], dtype=theta.dtype, device=device(theta)) * diagonal[None, :]
-        return _Point(
-            value=float(value) + self._penalty_value(theta),
-            gradient=gradient,
-            relative=float(relative),
-            size=self._size(sums, theta),
-            rounding=float(sums[4]),
-            misclassified=int(misclassified),
-            hessian=H,
-        )
-
-    def _size(self, sums: Array, theta: Array) -> float:
-        """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""
-        residual, square, linear, curvature, _ = (float(x) for x in host(sums))
-        if self.centre is not None and curvature > 0:
-            square = max(square - linear**2 / curvature, 0.0)
-        return residual + square + 2.0 * self._penalty_value(theta)
-
-    def _penalty_value(self, theta: Array) -> float:
-        return 0.5 * float(namespace(theta).sum(self.penalty * theta * theta))
-
-    def _terms(self, theta: Array, curvature: bool) -> Callable[..., tuple[Any, ...]]:
-        loss, binary = self.loss, self.loss.labels.binary
-
-        def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
-            xp = namespace(X)
-            rows = with_constant(X, self.intercept, self.centre)
-            z = rows @ theta
-            omega = xp.ones_like(z) if weights is None else weights
-            plain = loss.r(z, y)
-            r = omega * plain
-            a = omega * loss.a(z, y)
-            by_label = omega * xp.abs(loss.c(z, y) * y)
-            # what one unit of rounding in z and y does to r, and to the loss
-            in_r = a * xp.abs(z) + by_label
-            in_loss = xp.abs(z) + xp.minimum(xp.abs(y), by_label / xp.where(a > 0, a, 1.0))
-            wrong = (omega > 0) & ((2.0 * y - 1.0) * z <= 0) if binary else omega > 0
-            terms = (
-                xp.sum(omega * loss.value(z, y)),
-                rows.T @ r,
-                xp.abs(rows).T @ (xp.abs(r) + ROUNDING * in_r),
-                xp.stack([xp.sum(x) for x in (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)]),
-                xp.sum(xp.astype(wrong, xp.int64)),
-            )
-            return (*terms, gram(rows, a, xp)) if curvature else terms
-
-        return block
-
-
 def _check_rank_possible(X: Array, weights: Array | None, l2: float, intercept: bool) -> None:
     xp = namespace(X)
     counted = X.shape[0] if weights is None else int(xp.sum(xp.astype(weights > 0, xp.int64)))
@@ -402,7 +228,7 @@ def _check_rank_possible(X: Array, weights: Array | None, l2: float, intercept: 
         )
 
 
-def _newton(risk: Risk, theta: Array) -> tuple[Array, _Point, Factor, int]:
+def _newton(risk: Risk, theta: Array) -> tuple[Array, Point, Factor, int]:
     """Newton's method until rounding stops it; then the point must be a minimum."""
     at = risk.at(theta, curvature=True)
     assert at.hessian is not None
@@ -425,14 +251,14 @@ def _newton(risk: Risk, theta: Array) -> tuple[Array, _Point, Factor, int]:
     return theta, at, factor, count
 
 
-def _is_minimum(risk: Risk, theta: Array, at: _Point, step: Array) -> bool:
+def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
     """A small gradient, and a Newton step that moves no prediction: at infinity gradients vanish, steps do not."""
     if not at.relative <= GOAL:
         return False
     return risk.largest_move(step) <= SMALL_STEP * max(risk.largest_move(theta), 1.0)
 
 
-def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, _Point | None]:
+def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, Point | None]:
     """The full Newton step, shortened until the risk falls (rounding is forgiven); None where it never does."""
     xp = namespace(theta)
     curvature = not risk.loss.quadratic
@@ -451,7 +277,7 @@ def _descend(risk: Risk, theta: Array, at: _Point, step: Array) -> tuple[Array, 
     return theta, None
 
 
-def _refactorise(hessian: Array, risk: Risk, at: _Point) -> Factor:
+def _refactorise(hessian: Array, risk: Risk, at: Point) -> Factor:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
         return factorise(hessian, risk.names)
@@ -459,14 +285,14 @@ def _refactorise(hessian: Array, risk: Risk, at: _Point) -> Factor:
         raise _not_converged(risk, at) from None
 
 
-def _refuse_separable(risk: Risk, at: _Point) -> None:
+def _refuse_separable(risk: Risk, at: Point) -> None:
     if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
         raise SeparableClassesError(
             f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Pass l2 > 0."
         )
 
 
-def _not_converged(risk: Risk, at: _Point) -> NotConvergedError:
+def _not_converged(risk: Risk, at: Point) -> NotConvergedError:
     if at.relative <= GOAL:
         what = "the gradient vanishes but the parameters keep growing"
     else:

@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._array import Array, like, namespace
-from fisherleak.erm import Fit, with_constant
+from fisherleak.erm import Fit
 from fisherleak.noise import Noise
 from fisherleak.perturbation import Attribute, PerturbationMap, local_maps, map_of
+from fisherleak.risk import with_constant
 
 __all__ = ["Jacobian", "Rows", "jacobian_of"]
 

@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._array import Array
 from fisherleak._check import check_data, check_labels, check_weights
-from fisherleak.erm import Fit, Risk, fit_at
+from fisherleak.erm import Fit, fit_at
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.losses import get_loss
 from fisherleak.models.columns import attributes_of, start, through
 from fisherleak.models.estimators import parameters, recipe_of
 from fisherleak.models.tables import Table
 from fisherleak.perturbation import Attribute
+from fisherleak.risk import Risk
 
 __all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
 

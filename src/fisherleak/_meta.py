@@ -1,0 +1,120 @@
+"""What the scikit-learn meta-estimators share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
+
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+
+__all__ = ["Wrapper", "fit_weighted", "one_target"]
+
+
+def fit_weighted(model: Any, X: Any, y: Any, weights: Any) -> Any:
+    """Fit a model, a pipeline or a search with example weights for its last step."""
+    if weights is None:
+        return model.fit(X, y)
+    inner, path = model, ""
+    while hasattr(inner, "estimator") or isinstance(inner, Pipeline):
+        if isinstance(inner, Pipeline):
+            name, inner = inner.steps[-1]
+            path += f"{name}__"
+        else:
+            inner = inner.estimator
+    if not has_fit_parameter(inner, "sample_weight"):
+        raise UnsupportedModelError(f"{type(inner).__name__} takes no sample_weight, which is needed here.")
+    key = "sample_weight" if get_config()["enable_metadata_routing"] else f"{path}sample_weight"
+    return model.fit(X, y, **{key: weights})
+
+
+def one_target(estimator: Any, y: Any) -> Any:
+    """One label for each row; of two classes for a classifier."""
+    if y is None:
+        raise InvalidInputError("y is None: this estimator requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        return y  # the estimator says it best
+    if is_classifier(estimator) and type_of_target(y, input_name="y") == "multiclass":
+        raise UnsupportedModelError(
+            "Only binary classification is supported. The type of the target is multiclass. Fit one class against the rest."
+        )
+    return y
+
+
+def _has(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A method that is there where the estimator has it."""
+
+    def check(self: Any) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), name)
+        return True
+
+    decorate: Callable[[Callable[..., Any]], Callable[..., Any]] = available_if(check)
+    return decorate
+
+
+class Wrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """What both meta-estimators share: they predict as ``estimator_`` does."""
+
+    estimator: Any
+    estimator_: Any
+
+    def predict(self, X: Any) -> Any:
+        """Predictions of ``estimator_``."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities of ``estimator_``."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    @_has("decision_function")
+    def decision_function(self, X: Any) -> Any:
+        """Linear predictor of ``estimator_``."""
+        check_is_fitted(self)
+        return self.estimator_.decision_function(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score of ``estimator_``."""
+        check_is_fitted(self)
+        options = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self.estimator_.score(X, y, **options))
+
+    @property
+    def classes_(self) -> Any:
+        """Classes of ``estimator_``."""
+        return self.estimator_.classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns seen in fit."""
+        return self.estimator_.feature_names_in_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = copy.deepcopy(inner.classifier_tags)
+        tags.regressor_tags = copy.deepcopy(inner.regressor_tags)
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_class = False
+        tags.target_tags = replace(inner.target_tags, multi_output=False)
+        tags.input_tags = replace(inner.input_tags, sparse=False)
+        return tags
