@@ -142,8 +142,13 @@ def test_what_cannot_be_composed() -> None:
         fl.compose()
     with pytest.raises(fl.InvalidInputError, match=r"same data: 40 rows .* are not 50 rows"):
         fl.compose(leak, make("squared", 1, n=50).leak())
-    with pytest.raises(fl.InvalidInputError, match="labels y differ"):
+    with pytest.raises(fl.InvalidInputError, match="values of their tables differ"):
         fl.compose(leak, make("squared", 2).leak())
+    case = make("squared", 1)
+    other = Case(case.X, -case.y, "squared", case.l2, None, False)
+    with pytest.raises(fl.InvalidInputError, match="labels y differ"):
+        fl.compose(leak, other.leak())
+    assert fl.compose(leak) is leak
     both = fl.compose(leak, leak)
     with pytest.raises(fl.InvalidInputError, match="noise for each release"):
         fl.calibrate(both, 0.1)

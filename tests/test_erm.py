@@ -160,7 +160,7 @@ REFUSALS: list[tuple[str, type[Exception], str, dict[str, Any]]] = [
     (
         "separable",
         fl.SeparableClassesError,
-        "linearly separable. Pass l2 > 0",
+        "linearly separable. Add an l2 penalty",
         {"loss": "logistic", "y": (X[:, 0] > 0) * 1.0},
     ),
     (

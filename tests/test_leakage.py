@@ -99,8 +99,8 @@ def test_tables_keep_names_and_index() -> None:
     assert list(frame.index) == list(table.index)
     np.testing.assert_array_equal(frame["eta"], leak.per_example())
     np.testing.assert_array_equal(frame["eta[dose]"], leak.per_cell()[:, 1])
-    worst = frame["eta"].idxmax()
-    assert f"row {worst}:" in leak.summary()
+    assert f"row {int(np.argmax(leak.per_example()))} ({frame['eta'].idxmax()}): " in leak.summary()
+    assert repr(leak) == "Leakage(30 examples, 4 attributes, Gaussian(scale=1.0))"
     blocks = fl.measure(
         fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y, attributes={"body": ["height", "weight"]}
     )
@@ -172,7 +172,18 @@ MISUSE: list[tuple[str, str]] = [
     ("leak.of(np.zeros(30, dtype=bool))", "at least one row"),
     ("leak.of(np.ones(3, dtype=bool))", "mask must have 30 values"),
     ("leak.of([0.5])", "mask or a list of row numbers"),
-    ("leak.of('gene')", "rows must hold numbers"),
+    ("leak.of('gene')", "rows are positions, from 0, or a mask; not labels"),
+    ("leak.of(['gene'])", "rows are positions"),
+    ("leak.plot('gen')", "There is no column 'gen'"),
+    ("leak.by_group(3)", "one label for each of the 30 rows; got 3"),
+    ("leak.by_group([[1]] * 30)", "got another shape"),
+    ("fl.calibrate(CASE.fit(), 0.1)", "calibrate takes a leakage from fisherleak.measure; got Fit"),
+    ("fl.compose([leak, leak])", "compose(leak_a, leak_b); got list"),
+    ("fl.measure(CASE.fit(), CASE.X, CASE.y, fl.Gaussian)", "got Gaussian"),
+    ("fl.Gaussian(1.0).draw(3, 'seed')", "random_state must be None, a whole number"),
+    ("fl.Gaussian(1.0).draw(3, -1)", "random_state must be None, a whole number"),
+    ("fl.minimise([['a', 1.0], ['b', 2.0]], [1, 2])", "X must hold numbers"),
+    ("fl.minimise(np.array([[1.0, 'north']], dtype=object), [1])", "'north' in row 0, column 1, does not"),
     ("leak.per_example(1.0)", "got 1.0"),
     ("leak.per_example(fl.Attribute('x0', [0]))", "attributes must be names or numbers"),
     ("fl.measure(CASE.fit(), CASE.X, CASE.y, 0.1)", "noise must be a noise such as fisherleak.Gaussian(0.1); got 0.1"),

@@ -61,9 +61,20 @@ def _from_objects(x: np.ndarray, name: str) -> np.ndarray:
     try:
         return x.astype(np.float64)
     except (TypeError, ValueError):
+        where = _first_text(x)
         raise InvalidInputError(
-            f"{name} must hold numbers; got a mix of types. Encode text and dates as numbers first."
+            f"{name} must hold numbers; {where} does not. Encode text and dates as numbers first."
         ) from None
+
+
+def _first_text(x: np.ndarray) -> str:
+    for position in np.ndindex(*x.shape[::-1]):  # column by column
+        value = x[position[::-1]]
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"{str(value)[:40]!r} in row {position[-1]}" + (f", column {position[0]}," if x.ndim == 2 else "")
+    return "it"
 
 
 def as_real(x: Array, xp: Any) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from fisherleak.losses import Loss
 __all__ = [
     "check_data",
     "check_labels",
+    "check_noise",
     "check_positive",
     "check_weights",
     "column_names",
@@ -35,6 +36,13 @@ def column_names(X: Any) -> list[str] | None:
 
 def default_names(count: int) -> list[str]:
     return [f"x{j}" for j in range(count)]
+
+
+def check_noise(noise: Any) -> None:
+    """A noise record, not a number or a class."""
+    if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
+        shown = noise.__name__ if isinstance(noise, type) else repr(noise)
+        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")
 
 
 def check_positive(value: Any, name: str, *, zero: bool = False) -> float:
@@ -117,12 +125,18 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 def rows_by_group(labels: Any, n: int) -> dict[Any, NDArray[np.int64]]:
     """Row numbers of each group, groups in order where they have one; missing labels are the group None."""
+    if not hasattr(labels, "tolist") and not isinstance(labels, Iterable):
+        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {labels!r}.")
     values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    if len(values) != n or any(isinstance(value, list) for value in values[:1]):
-        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {len(values)}.")
+    if not isinstance(values, list) or len(values) != n or isinstance(values[0], list):
+        count = len(values) if isinstance(values, list) and not isinstance(values[0], list) else "another shape"
+        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {count}.")
     members: dict[Any, list[int]] = {}
     for row, value in enumerate(values):
-        missing = value is None or bool(value != value)
+        try:
+            missing = value is None or bool(value != value)
+        except TypeError:  # pandas.NA
+            missing = True
         members.setdefault(None if missing else value, []).append(row)
     known = [group for group in members if group is not None]
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -17,8 +17,10 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models import final_estimator
+from fisherleak.models.estimators import frozen
 
-__all__ = ["Wrapper", "fit_weighted", "one_target"]
+__all__ = ["Wrapper", "fit_weighted", "one_target", "repeatable"]
 
 
 def fit_weighted(model: Any, X: Any, y: Any, weights: Any) -> Any:
@@ -50,6 +52,15 @@ def one_target(estimator: Any, y: Any) -> Any:
             "Only binary classification is supported. The type of the target is multiclass. Fit one class against the rest."
         )
     return y
+
+
+def repeatable(model: Any) -> Any:
+    """An unfitted copy of a fitted model with the choices it made: a search's best one, a tuned model's alpha or C."""
+    if hasattr(model, "best_estimator_"):
+        return repeatable(model.best_estimator_)
+    copied = clone(model)
+    final_estimator(copied).set_params(**frozen(final_estimator(model)))
+    return copied
 
 
 def _has(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -68,6 +68,8 @@ def calibrate(
     >>> bool(leak.with_noise(noise).per_example().max() <= 0.1)
     True
     """
+    if not isinstance(leakage, Leakage):
+        raise InvalidInputError(f"calibrate takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
     target = check_positive(eta, "eta")
     if over not in OVER:
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")

@@ -70,7 +70,7 @@ def factorise(hessian: Array, names: Sequence[str]) -> Factor:
         zero = [names[j] for j, value in enumerate(host(diagonal).tolist()) if not value > 0]
         raise SingularHessianError(
             f"The Hessian is singular: {_listed(zero)} {'has' if len(zero) == 1 else 'have'} no influence on the loss "
-            "(all zero, constant beside an intercept, or without weight). Drop it, or pass l2 > 0."
+            "(all zero, constant beside an intercept, or without weight). Drop it, or add an l2 penalty."
         )
     scale = 1.0 / xp.sqrt(diagonal)
     scaled = scale[:, None] * hessian * scale[None, :]
@@ -88,7 +88,7 @@ def warn_if_near_singular(factor: Factor) -> None:
         digits = int(-np.log10(factor.condition * np.finfo(float).eps))
         warnings.warn(
             f"The Hessian is near-singular (condition number {factor.condition:.1e} after scaling its columns): "
-            f"trust about {digits} digits of eta. Drop collinear columns or pass a larger l2.",
+            f"trust about {digits} digits of eta. Drop collinear columns or use a larger l2 penalty.",
             NearSingularWarning,
             stacklevel=3,
         )
@@ -122,4 +122,4 @@ def _diagnosis(scaled: NDArray[np.float64], names: Sequence[str]) -> str:
         culprits = [names[pivots[rank]]] + [names[j] for j in independent[used]]
         if 1 < len(culprits) <= 12:
             message += f" Collinear: {_listed(culprits, most=12)}."
-    return message + " Drop a column or pass l2 > 0."
+    return message + " Drop a column or add an l2 penalty."

@@ -27,7 +27,7 @@ from fisherleak.errors import NotConvergedError, SeparableClassesError, Singular
 from fisherleak.losses import Loss, get_loss
 from fisherleak.risk import Point, Risk
 
-__all__ = ["Fit", "distance", "fit_at", "minimise"]
+__all__ = ["Fit", "check_rank_possible", "distance", "fit_at", "minimise"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -168,9 +168,9 @@ def minimise(
     weights = check_weights(sample_weight, X)
     check_labels(y, weights, loss)
     l2 = check_positive(l2, "l2", zero=True)
-    _check_rank_possible(X, weights, l2, intercept)
     names = (names or default_names(X.shape[1])) + ["intercept"]
     risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
+    check_rank_possible(risk)
     return _fit(risk, *_newton(risk, risk.start()))
 
 
@@ -181,6 +181,7 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
     """
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
+    _refuse_separable(risk, at)
     assert at.hessian is not None
     given = _fit(risk, theta, at, factorise(at.hessian, risk.names), 0)
     return replace(_fit(risk, *_newton(risk, theta)), distance=given.distance) if polish else given
@@ -217,14 +218,15 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
     )
 
 
-def _check_rank_possible(X: Array, weights: Array | None, l2: float, intercept: bool) -> None:
-    xp = namespace(X)
-    counted = X.shape[0] if weights is None else int(xp.sum(xp.astype(weights > 0, xp.int64)))
-    p = X.shape[1] + int(intercept)
-    if l2 == 0 and p > counted:
+def check_rank_possible(risk: Risk) -> None:
+    """Refuse more parameters than rows without a penalty."""
+    xp = namespace(risk.X)
+    counted = risk.X.shape[0] if risk.weights is None else int(xp.sum(xp.astype(risk.weights > 0, xp.int64)))
+    p = risk.size
+    if risk.l2 == 0 and p > counted:
         raise SingularHessianError(
             f"There are more parameters ({p}) than rows with a weight above zero ({counted}), so the minimiser is not "
-            "unique. Pass l2 > 0, or fewer columns."
+            "unique. Add an l2 penalty, or use fewer columns."
         )
 
 
@@ -288,7 +290,7 @@ def _refactorise(hessian: Array, risk: Risk, at: Point) -> Factor:
 def _refuse_separable(risk: Risk, at: Point) -> None:
     if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
         raise SeparableClassesError(
-            f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Pass l2 > 0."
+            f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Add an l2 penalty."
         )
 
 
@@ -298,5 +300,5 @@ def _not_converged(risk: Risk, at: Point) -> NotConvergedError:
     else:
         what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}"
     causes = "the minimiser may lie at infinity (a group whose labels are all equal or all zero), or labels are extreme"
-    remedy = "Pass l2 > 0" if risk.l2 == 0 else "Pass a larger l2"
+    remedy = "Add an l2 penalty" if risk.l2 == 0 else "Use a larger l2 penalty"
     return NotConvergedError(f"The {risk.loss.name} fit did not converge ({what}): {causes}. {remedy}, or rescale.")

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from fisherleak._array import host
 from fisherleak._check import check_positive, check_weights, rows_by_group
-from fisherleak._meta import Wrapper, fit_weighted, one_target
+from fisherleak._meta import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak._progress import track
 from fisherleak.erm import fit_at
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
@@ -61,7 +61,7 @@ class IRFIL(Wrapper):
         ``mean``, ``sd``, ``max`` and ``min`` of eta (noise of scale 1) and the training ``score``, for the plain fit and
         after each reweighting.
     estimator_ : scikit-learn model
-        Fitted with ``weights_``.
+        Fitted with ``weights_``. A model that tunes itself, or a search, keeps what it chose for the plain fit.
 
     Notes
     -----
@@ -115,8 +115,9 @@ class IRFIL(Wrapper):
         """
         limits = self._checked()
         y = one_target(self.estimator, y)
-        first = fit_weighted(clone(self.estimator), X, y, sample_weight)
         table = as_table(X)
+        start = check_weights(sample_weight, np.empty((table.n, 1)))
+        first = fit_weighted(clone(self.estimator), X, y, sample_weight)
         prepared = prepare(first, table)
         if getattr(prepared.estimator, "class_weight", None) == "balanced":
             raise UnsupportedModelError(
@@ -124,7 +125,6 @@ class IRFIL(Wrapper):
                 "Pass class_weight as a dict, or leave it out."
             )
         targets = self._targets(table, np.asarray(y), groups, hasattr(final_estimator(first), "classes_"))
-        start = check_weights(sample_weight, np.empty((table.n, 1)))
         weights = np.ones(table.n) if start is None else np.asarray(start)
         shadow = copy.deepcopy(first)
         history: dict[str, list[float]] = {name: [] for name in ("mean", "sd", "max", "min", "score")}
@@ -146,7 +146,7 @@ class IRFIL(Wrapper):
         assert point is not None
         self.weights_ = point.weights
         self.history_ = {name: np.array(values) for name, values in history.items()}
-        self.estimator_ = fit_weighted(clone(self.estimator), X, y, self.weights_)
+        self.estimator_ = fit_weighted(repeatable(first), X, y, self.weights_)
         self._warn_if_loose(table, y)
         return self
 
@@ -193,7 +193,7 @@ class IRFIL(Wrapper):
         if distance > LOOSE:
             warnings.warn(
                 f"estimator_ stopped at a distance of {distance:.1e} from its minimum, so its etas differ from history_ by "
-                "about that part. Give the estimator a smaller tol or more iterations.",
+                "about that part, and measure may refuse it. Give the estimator a smaller tol or more iterations.",
                 LooseFitWarning,
                 stacklevel=3,
             )

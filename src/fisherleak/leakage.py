@@ -20,12 +20,13 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._array import Array, as_array, host, like, namespace
-from fisherleak._check import check_data, check_labels, check_weights, nearest, rows_by_group
+from fisherleak._check import check_data, check_labels, check_noise, check_weights, nearest, rows_by_group
 from fisherleak.erm import Fit, distance
 from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.jacobian import Jacobian, jacobian_of
-from fisherleak.models import Table, as_table, read
+from fisherleak.models import Reading, Table, as_table, read
 from fisherleak.models.reading import LOOSE
+from fisherleak.models.tables import same_values
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.norms import attribute_norms, cell_norms, example_norms, set_norm
 from fisherleak.perturbation import Attribute, as_attributes
@@ -95,31 +96,43 @@ def measure(
         array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    if not hasattr(noise, "unit_information_root"):
-        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {noise!r}.")
+    check_noise(noise)
     table = as_table(X)
     if isinstance(model, Fit):
         X, y = check_data(X, y)
         _check_same_data(model, X, y, sample_weight)
         records = as_attributes(attributes, X.shape, table.names)
         return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)
-    reading = read(model, table, y, sample_weight, polish)
+    return _measured(read(model, table, y, sample_weight, polish), model, table, noise, attributes)
+
+
+def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: Any, polish: bool) -> Leakage:
+    """As :func:`measure`, for a scikit-learn model that is known to have been fitted on these data."""
+    noise = Gaussian(1.0) if noise is None else noise
+    check_noise(noise)
+    table = as_table(X)
+    return _measured(read(model, table, y, sample_weight, polish, own_data=True), model, table, noise, None, polish)
+
+
+def _measured(
+    reading: Reading, model: Any, table: Table, noise: Noise, attributes: Any, quiet: bool = False
+) -> Leakage:
     records = reading.attributes
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
         records = as_attributes(attributes, reading.features.shape, table.names)
-    if not polish and reading.fit.distance > LOOSE:
+    if reading.fit.distance > LOOSE and not quiet:
         warnings.warn(
-            f"The model stopped at a distance of {reading.fit.distance:.1e} from its minimum, which is about the relative "
-            "error of eta. Fit with a smaller tol, or pass polish=True.",
+            f"The model stopped at a distance of {reading.fit.distance:.1e} from its minimum. If X, y and sample_weight are "
+            "those it was fitted with, that is about the relative error of eta without polish=True: fit with a smaller tol.",
             LooseFitWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return Leakage((jacobian_of(reading.fit, reading.features, reading.y, noise, records),), noise, table)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Leakage:
     """What one release, or several, reveal about the data. Made by :func:`measure` and :func:`compose`.
 
@@ -199,7 +212,7 @@ class Leakage:
         Parameters
         ----------
         rows : mask or positions, optional
-            All rows if not given.
+            Positions count from 0, whatever the table's index. All rows if not given.
         attributes : names or numbers, optional
             All attributes and the labels if not given.
         label : bool, optional
@@ -254,6 +267,10 @@ class Leakage:
 
     # for people
 
+    def __repr__(self) -> str:
+        noise = f"{len(self._parts)} releases" if self._noise is None else repr(self._noise)
+        return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
+
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
         from fisherleak.present import to_frame
@@ -264,13 +281,13 @@ class Leakage:
         """A printable digest, with the assumptions under which its numbers hold."""
         from fisherleak.present import summary
 
-        return summary(self, self._table.index)
+        return summary(self, self._table)
 
     def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Histogram of per-example eta, by group where given, with dashed means; returns matplotlib axes."""
+        """Histogram of per-example eta, by group (a column or labels) where given, with dashed means."""
         from fisherleak.present import plot
 
-        return plot(self, groups, ax)
+        return plot(self, self._table.named(groups) if isinstance(groups, str) else groups, ax)
 
     # how arguments are read
 
@@ -310,6 +327,8 @@ class Leakage:
     def _rows(self, rows: Any) -> Array | None:
         if rows is None:
             return None
+        if isinstance(rows, str) or (isinstance(rows, (list, tuple)) and any(isinstance(row, str) for row in rows)):
+            raise InvalidInputError("rows are positions, from 0, or a mask; not labels of the index.")
         if isinstance(rows, slice):
             rows = np.arange(self.n)[rows]
         positions = host(as_array(sorted(rows) if isinstance(rows, set) else rows, "rows"))
@@ -352,6 +371,11 @@ def compose(*leakages: Leakage) -> Leakage:
     """
     if not leakages:
         raise InvalidInputError("compose needs at least one leakage.")
+    for leakage in leakages:
+        if not isinstance(leakage, Leakage):
+            raise InvalidInputError(
+                f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
+            )
     first = leakages[0]
     sizes = [(attribute.name, attribute.size) for attribute in first._parts[0].attributes]
     for other in leakages[1:]:
@@ -360,6 +384,8 @@ def compose(*leakages: Leakage) -> Leakage:
                 f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
                 f"not {other.n} rows with attributes {other.attributes}."
             )
+        if other._table.names == first._table.names and not same_values(first._table, other._table):
+            raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
         xp = namespace(first._parts[0].y)
         if not bool(xp.all(first._parts[0].y == other._parts[0].y)):
             raise InvalidInputError("compose needs releases about the same data: their labels y differ.")

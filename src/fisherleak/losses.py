@@ -43,7 +43,7 @@ class Labels:
     binary: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loss:
     """A convex, twice differentiable loss of (linear predictor, label).
 
@@ -70,6 +70,9 @@ class Loss:
     labels: Labels
     start: Callable[[Array, Array], float] = lambda y, weights: 0.0
     quadratic: bool = False
+
+    def __repr__(self) -> str:
+        return f"Loss({self.name!r})"
 
 
 def _minus_one(z: Array, y: Array) -> Array:

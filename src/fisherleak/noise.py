@@ -100,7 +100,13 @@ class Gaussian:
         With ``random_state=None`` the generator is seeded by the operating system. A fixed seed makes
         the noise predictable, so it protects nothing: use one for tests only.
         """
-        normal = np.random.default_rng(random_state).standard_normal(size)
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+            ) from None
+        normal = rng.standard_normal(size)
         if self.shape is not None:
             normal = np.linalg.cholesky(self.shape) @ normal
         return np.asarray(self.scale * normal)

@@ -20,7 +20,7 @@ from fisherleak._array import Array, like, namespace
 from fisherleak._check import default_names
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of"]
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of", "tangent_basis"]
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,9 @@ class Attribute:
         with the Euclidean length of the columns. Use the plain block ``Attribute(name, columns)`` where
         a level was dropped in the encoding.
         """
-        k = len(tuple(columns))
-        if k < 2:
+        if len(tuple(columns)) < 2:
             raise InvalidInputError(f"attribute '{name}' must have two columns or more for a one-hot tangent space.")
-        # Helmert's orthonormal basis of the vectors that sum to zero
-        basis = np.zeros((k, k - 1))
-        for j in range(1, k):
-            basis[:j, j - 1] = 1.0
-            basis[j, j - 1] = -j
-            basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
-        return cls(name, columns, basis)
+        return cls(name, columns, tangent_basis(len(tuple(columns))))
 
     @property
     def size(self) -> int:
@@ -101,6 +94,16 @@ class Attribute:
     def local(self) -> bool:
         """Whether the directions differ from row to row."""
         return self.directions is not None and self.directions.ndim == 3
+
+
+def tangent_basis(k: int) -> NDArray[np.float64]:
+    """Helmert's orthonormal basis of the vectors in R^k that sum to zero: (k, k - 1)."""
+    basis = np.zeros((k, k - 1))
+    for j in range(1, k):
+        basis[:j, j - 1] = 1.0
+        basis[j, j - 1] = -j
+        basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return basis
 
 
 @dataclass(frozen=True)

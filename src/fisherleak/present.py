@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._array import host
 from fisherleak._check import rows_by_group
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
     from fisherleak.leakage import Leakage
+    from fisherleak.models import Table
 
 __all__ = ["plot", "summary", "to_frame"]
 
@@ -33,21 +35,22 @@ def to_frame(leakage: Leakage, index: Any) -> pandas.DataFrame:
     return pandas.DataFrame(columns, index=index)
 
 
-def summary(leakage: Leakage, index: Any) -> str:
+def summary(leakage: Leakage, table: Table) -> str:
     eta = host(leakage.per_example())
     whole = host(leakage.per_attribute())
     names = leakage.attributes
     rows = np.argsort(-eta, kind="stable")[:MOST_SHOWN]
-    labels = [str(row if index is None else index[row]) for row in rows]
-    by_attribute = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
+    labels = [f"row {row}" + ("" if table.index is None else f" ({table.index[row]})") for row in rows]
+    by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
     spread = f" ± {eta.std(ddof=1):.4g}" if eta.size > 1 else ""
     lines = [
         f"Fisher information loss of {_releases(leakage)}",
         f"  about         {leakage.n} examples, {len(names)} attributes and the label",
         f"  per example   mean {eta.mean():.4g}{spread}, {eta.min():.4g} to {eta.max():.4g}",
         f"  whole data    {leakage.dataset():.4g}",
-        "  most exposed  " + ", ".join(f"row {label}: {eta[row]:.4g}" for row, label in zip(rows, labels, strict=True)),
+        "  most exposed  " + ", ".join(f"{label}: {eta[row]:.4g}" for row, label in zip(rows, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
+        "  units         per unit of each column; figures over several columns depend on their units",
         f"  error bound   ± {_reach(eta.max())}: least standard deviation of an unbiased attacker on the worst row",
     ]
     lines += [
@@ -60,6 +63,16 @@ def summary(leakage: Leakage, index: Any) -> str:
         "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _units(leakage: Leakage, table: Table) -> NDArray[np.float64]:
+    """Spread of each attribute's column, to compare attributes in their own units; 1 where there is none."""
+    spreads = []
+    for name in leakage.attributes:
+        known = name in table.names and table.is_numeric(table.names.index(name))
+        spread = float(np.std(table.named(name).astype(np.float64))) if known else 1.0
+        spreads.append(spread if spread > 0 else 1.0)
+    return np.array(spreads)
 
 
 def _reach(eta: float) -> str:
@@ -80,7 +93,11 @@ def plot(leakage: Leakage, groups: Any, ax: matplotlib.axes.Axes | None) -> matp
     if ax is None:
         ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
     members = {None: np.arange(eta.size)} if groups is None else rows_by_group(groups, eta.size)
-    bins = np.histogram_bin_edges(eta, bins=min(80, max(10, int(np.sqrt(eta.size)))))
+    count = min(80, max(10, int(np.sqrt(eta.size))))
+    skewed = float(eta.min()) > 0 and float(eta.max()) > 20 * float(np.median(eta))
+    bins = np.geomspace(eta.min(), eta.max(), count + 1) if skewed else np.histogram_bin_edges(eta, bins=count)
+    if skewed:
+        ax.set_xscale("log")
     for k, (group, rows) in enumerate(members.items()):
         values = eta[rows]
         name = None if groups is None else str(group)

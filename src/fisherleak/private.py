@@ -14,13 +14,16 @@ from fisherleak._array import host
 from fisherleak._check import check_positive
 from fisherleak._meta import Wrapper, fit_weighted, one_target
 from fisherleak.calibrate import calibrate
-from fisherleak.leakage import Leakage, measure
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage import Leakage, measure_own
+from fisherleak.models import final_estimator
 from fisherleak.noise import Noise
-from fisherleak.release import release
+from fisherleak.release import release, set_parameters
 
 __all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
+OVER = ("max", "mean", "dataset")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,13 @@ class ReleaseReport:
     over: str
     dataset: float
 
+    def summary(self) -> str:
+        """In words."""
+        return (
+            f"Released with eta over {self.over} at most {self.limit:g}: per example mean {self.eta.mean():.4g}, largest "
+            f"{self.eta.max():.4g}; whole data {self.dataset:.4g}. Derived from the data: not to be published with the model."
+        )
+
 
 class PrivateRelease(Wrapper):
     """Fit, measure, calibrate and perturb in one ``fit``.
@@ -59,7 +69,7 @@ class PrivateRelease(Wrapper):
     noise : Noise, optional
         The kind of noise; its scale is replaced. ``fl.Gaussian`` by default.
     polish : bool
-        Measure at the exact minimum where the estimator stopped close to it.
+        Move the model to its exact minimum before it is measured and perturbed.
     keep_unperturbed : bool
         Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
     random_state : int or Generator, optional
@@ -107,16 +117,31 @@ class PrivateRelease(Wrapper):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the estimator, find the noise for the limit, and keep a perturbed copy."""
         check_positive(self.eta, "eta")
+        if self.over not in OVER:
+            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
+        if self.over == "dataset" and self.attributes is not None:
+            raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
         y = one_target(self.estimator, y)
         model = fit_weighted(clone(self.estimator), X, y, sample_weight)
-        leak = measure(model, X, y, self.noise, sample_weight, polish=self.polish)
+        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish)
+        if self.polish:
+            set_parameters(final_estimator(model), np.asarray(host(leak.fits[0].theta)))
         self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
         quiet = leak.with_noise(self.noise_)
         self.estimator_ = release(model, self.noise_, self.random_state)
         self.leakage_: Leakage | ReleaseReport
+        if "unperturbed_" in vars(self):
+            delattr(self, "unperturbed_")
         if self.keep_unperturbed:
             self.unperturbed_, self.leakage_ = model, quiet
         else:
             eta = np.asarray(host(quiet.per_example(self.attributes)))
             self.leakage_ = ReleaseReport(eta, float(self.eta), self.over, quiet.dataset())
         return self
+
+    def __getstate__(self) -> Any:
+        # an estimator that was passed in fitted would carry the unperturbed model along
+        state = dict(super().__getstate__())
+        if not self.keep_unperturbed:
+            state["estimator"] = clone(self.estimator)
+        return state

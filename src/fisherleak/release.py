@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from fisherleak._array import Array, like, namespace
+from fisherleak._check import check_noise
 from fisherleak.erm import Fit
-from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
-from fisherleak.models.estimators import parameters
+from fisherleak.models.columns import check_steps
+from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.noise import Noise
 
 __all__ = ["Released", "release"]
 
-KEPT = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"}
-"""Fitted attributes that a released model keeps: what it needs to predict."""
+KEPT = {
+    *("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"),
+    *("_base_loss", "_label_binarizer"),  # the link of a Poisson model, the classes of a ridge classifier
+}
+"""What a released model keeps beside its parameters: what it needs to predict."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,25 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     >>> bool(noisy.coef_[0] != model.coef_[0])
     True
     """
-    if not hasattr(noise, "draw"):
-        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {noise!r}.")
+    check_noise(noise)
     if isinstance(model, Fit):
         return _released_fit(model, noise, random_state)
     model = checked_model(model)
+    check_supported(_last_step(model))
+    check_steps(model)
     theta = parameters(final_estimator(model))
+    noise.unit_information_root(theta.shape[0])  # refuses a shape of another size
     noisy = copy.deepcopy(model)
     estimator = final_estimator(noisy)
     set_parameters(estimator, theta + noise.draw(theta.shape[0], random_state))
-    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
-        if name not in KEPT:
-            delattr(estimator, name)
+    kept = KEPT | set(estimator.get_params(deep=False))
+    for name in [name for name in vars(estimator) if name not in kept]:
+        delattr(estimator, name)
     return noisy
+
+
+def _last_step(model: Any) -> Any:
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def set_parameters(estimator: Any, theta: np.ndarray) -> None:

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 MEMORY = 6
 """Earlier steps that Anderson mixing combines."""
 SMALLEST_PART = 1e-6
-"""An eta below this part of the mean counts as this part, so that no weight explodes in one step."""
+"""An eta below this part of the mean leaves its weight alone: no weight could raise it to the others."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ class Balance:
 
 def example_targets(eta: Vector, counted: NDArray[np.bool_]) -> Vector:
     """What the weight of each example is divided by: its own eta."""
-    floor = SMALLEST_PART * float(eta[counted].mean())
-    return np.maximum(eta, floor) if floor > 0 else np.ones_like(eta)
+    mean = float(eta[counted].mean())
+    if mean == 0:
+        return np.ones_like(eta)
+    return np.where(eta > SMALLEST_PART * mean, eta, mean)
 
 
 def group_targets(eta: Vector, counted: NDArray[np.bool_], members: list[NDArray[np.int64]]) -> Vector:
@@ -72,18 +74,18 @@ def balance(
     measure : callable
         (weights, state of the last call) -> (etas, state).
     weights : array of shape (n,)
-        Where it starts; a weight of zero stays zero. Their mean is kept.
+        Where it starts; a weight of zero stays zero. The mean of the others is kept.
     n_iter : int
         Reweightings.
     targets : callable
         (etas, rows that count) -> what each weight is divided by.
     limits : pair of float
-        Least and largest weight, in units of the mean.
+        Least and largest weight, in units of that mean.
     accelerate : bool
         Anderson mixing of the log weights.
     """
     counted = weights > 0
-    mean = float(weights.mean())
+    mean = float(weights[counted].mean())
     state: Any = None
     mixer = _Mixer() if accelerate else None
     for iteration in range(n_iter + 1):
@@ -99,10 +101,10 @@ def balance(
 
 
 def _normalised(x: Vector, counted: NDArray[np.bool_], mean: float, limits: tuple[float, float]) -> Vector:
-    """exp(x) on the rows that count, within limits, with the mean over all rows restored."""
+    """exp(x) on the rows that count, within limits, with their mean restored."""
     weights = np.zeros(counted.shape[0])
     raw = np.exp(x - x.max())
-    share = mean * counted.shape[0]
+    share = mean * x.shape[0]
     raw = raw * (share / raw.sum())
     low, high = limits[0] * mean, limits[1] * mean
     if low > 0 or np.isfinite(high):

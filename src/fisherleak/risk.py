@@ -122,7 +122,7 @@ class Risk:
         except ValueError:
             raise NotConvergedError(
                 f"The {self.loss.name} loss has no finite minimiser: no intercept reaches the mean label. Leave out the "
-                "intercept and pass l2 > 0, or choose another loss."
+                "intercept and add an l2 penalty, or choose another loss."
             ) from None
         return xp.concat([theta[:-1], like([level], self.X, xp)])
 

@@ -14,7 +14,7 @@ from fisherleak._array import host
 from fisherleak._check import check_positive, check_weights
 from fisherleak._meta import fit_weighted
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage import measure
+from fisherleak.leakage import measure_own
 from fisherleak.models import as_table
 from fisherleak.noise import Noise
 
@@ -40,7 +40,7 @@ class Trimmed:
     """
 
     estimator: Any
-    kept: NDArray[np.bool_]
+    kept: NDArray[np.bool_] = field(repr=False)
     before: Vector = field(repr=False)
     after: Vector = field(repr=False)
     limit: float
@@ -99,7 +99,7 @@ def trim(
     table, labels = as_table(X), np.asarray(y)
     weights = check_weights(sample_weight, np.empty((table.n, 1)))
     model = fit_weighted(clone(estimator), X, y, weights)
-    before = np.asarray(host(measure(model, X, y, noise, weights, polish=True).per_example(attributes)))
+    before = np.asarray(host(measure_own(model, X, y, noise, weights, polish=True).per_example(attributes)))
     kept = before <= limit
     if not kept.any():
         raise InvalidInputError(
@@ -107,5 +107,5 @@ def trim(
         )
     rest, remaining = table.rows(kept).values, None if weights is None else weights[kept]
     model = fit_weighted(clone(estimator), rest, labels[kept], remaining)
-    leak = measure(model, rest, labels[kept], noise, remaining, polish=True)
+    leak = measure_own(model, rest, labels[kept], noise, remaining, polish=True)
     return Trimmed(model, kept, before, np.asarray(host(leak.per_example(attributes))), limit)

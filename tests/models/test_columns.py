@@ -139,7 +139,10 @@ def test_categories_are_the_block_they_feed(encoder: Any) -> None:
         name: [j for j, feature in enumerate(names) if feature.split("__")[1].startswith(name)]
         for name in ("city", "smoker")
     }
-    plain = fl.measure(lm.Ridge(alpha=0.5).fit(features, Y), features, Y, attributes=blocks)
+    # where no level was dropped the indicators always sum to one
+    full = {name: len(block) > 1 and np.allclose(features[:, block].sum(axis=1), 1.0) for name, block in blocks.items()}
+    records = [fl.Attribute.one_hot(n, b) if full[n] else fl.Attribute(n, b) for n, b in blocks.items()]
+    plain = fl.measure(lm.Ridge(alpha=0.5).fit(features, Y), features, Y, attributes=records)
     leak = fl.measure(model, FRAME, Y)
     for name in ("city", "smoker"):
         np.testing.assert_allclose(leak.per_example([name]), plain.per_example([name]), rtol=1e-10)
@@ -172,7 +175,10 @@ def test_one_column_on_two_ways() -> None:
     )
     model = make_pipeline(levels, lm.Ridge(alpha=0.5)).fit(FRAME, Y)
     features = encoded_matrix(model).astype(float)
-    plain = fl.measure(lm.Ridge(alpha=0.5).fit(features, Y), features, Y, attributes={"smoker": [0, 2, 3]})
+    tangent = np.zeros((3, 2))
+    tangent[0, 0], tangent[1:, 1] = 1.0, [np.sqrt(0.5), -np.sqrt(0.5)]
+    record = fl.Attribute("smoker", [0, 2, 3], tangent)
+    plain = fl.measure(lm.Ridge(alpha=0.5).fit(features, Y), features, Y, attributes=[record])
     np.testing.assert_allclose(
         fl.measure(model, FRAME, Y).per_example("smoker"), plain.per_example("smoker"), rtol=1e-10
     )
@@ -244,7 +250,9 @@ def test_names_order_and_index_survive() -> None:
     assert list(frame.columns) == ["eta", *(f"eta[{name}]" for name in FRAME.columns), "eta_label"]
     by_name, by_labels = leak.by_group("city"), leak.by_group(FRAME["city"])
     assert by_name == by_labels
-    assert f"row {frame['eta'].idxmax()}" in leak.summary()
+    position = int(np.argmax(leak.per_example()))
+    assert f"row {position} ({frame['eta'].idxmax()}): " in leak.summary()
+    assert leak.of(position) == pytest.approx(frame["eta"].max(), rel=1e-10)
 
 
 def test_a_search_over_a_pipeline() -> None:
@@ -283,3 +291,68 @@ def test_iwpc_by_column_name(data_folder: Path) -> None:
     raw = fl.measure(turned, frame, y)
     for name in ("vkorc1", "age"):
         np.testing.assert_allclose(raw.per_example([name]), expected.per_example([name]), rtol=1e-9)
+
+
+def test_a_column_chosen_twice_moves_both_copies() -> None:
+    array = FRAME[NUMBERS].to_numpy()
+    twice = make_pipeline(ColumnTransformer([("n", pre.StandardScaler(), [0, 0, 1])]), lm.Ridge()).fit(array, Y)
+    leak = fl.measure(twice, array, Y)
+    for row in (0, 3):
+        ends = []
+        for sign in (1, -1):
+            moved = array.copy()
+            moved[row, 0] += sign * 1e-3
+            ends.append(parameters(lm.Ridge().fit(twice[:-1].transform(moved), Y)))
+        assert leak.per_cell()[row, 0] == pytest.approx(np.linalg.norm(ends[0] - ends[1]) / 2e-3, rel=1e-5)
+    union = FeatureUnion([("a", "passthrough"), ("b", "passthrough")])
+    both = make_pipeline(union, pre.OneHotEncoder(), lm.Ridge()).fit(FRAME[["city"]], Y)
+    assert len(fl.measure(both, FRAME[["city"]], Y)._parts[0].attributes[0].columns) == 6
+
+
+@pytest.mark.parametrize("imputer", [SimpleImputer(missing_values=-1), KNNImputer(missing_values=-1)])
+def test_imputers_that_filled_another_mark_are_noticed(imputer: Any) -> None:
+    frame = FRAME[NUMBERS].copy()
+    frame.iloc[:6, 0] = -1.0
+    model = make_pipeline(imputer, pre.StandardScaler(), lm.Ridge()).fit(frame, Y)
+    with pytest.raises(fl.InvalidInputError, match=r"filled 6 missing values of column 'age' \(first in row 0\)"):
+        fl.measure(model, frame, Y)
+
+
+def test_names_survive_between_column_transformers() -> None:
+    first = ColumnTransformer(
+        [("s", pre.StandardScaler(), ["age"])], remainder="passthrough", verbose_feature_names_out=False
+    ).set_output(transform="pandas")
+    second = ColumnTransformer([("p", pre.PolynomialFeatures(2), ["age"])], remainder="passthrough")
+    frame = FRAME[NUMBERS]
+    model = make_pipeline(first, second, lm.Ridge()).fit(frame, Y)
+    numeric = refitted_like(model, frame, 4, "age")
+    assert fl.measure(model, frame, Y).per_cell()[4, 0] == pytest.approx(np.linalg.norm(numeric), rel=1e-5)
+
+
+def test_text_that_looks_like_numbers_stays_text() -> None:
+    frame = FRAME.assign(code=np.array(["0", "1", "2"])[np.arange(N) % 3])[["code", "age"]]
+    encode = make_pipeline(SimpleImputer(strategy="most_frequent"), pre.OneHotEncoder(drop="first"))
+    model = make_pipeline(ColumnTransformer([("c", encode, ["code"])], remainder="passthrough"), lm.Ridge()).fit(
+        frame, Y
+    )
+    assert fl.measure(model, frame, Y).per_example("code").shape == (N,)
+
+
+def test_one_column_as_number_and_as_levels_behind_a_mixture() -> None:
+    ways = [("s", pre.StandardScaler(), ["smoker"]), ("o", pre.OneHotEncoder(sparse_output=False), ["smoker"])]
+    model = make_pipeline(ColumnTransformer([*ways, ("a", "passthrough", ["age"])]), PCA(3), lm.Ridge()).fit(FRAME, Y)
+    assert fl.measure(model, FRAME, Y)._parts[0].attributes[3].columns == (0, 1, 2)
+
+
+def test_flat_splines_have_no_slope() -> None:
+    model = numbers_through(pre.SplineTransformer(n_knots=4, degree=0))
+    assert (np.asarray(fl.measure(model, FRAME, Y).per_cell())[:, [0, 2, 4]] == 0).all()
+    outside = numbers_through(pre.SplineTransformer(knots=np.array([[40.0] * 3, [50.0] * 3, [60.0] * 3])))
+    with pytest.raises(fl.UnsupportedModelError, match="'age' has values outside the knots"):
+        fl.measure(outside, FRAME, Y)
+
+
+def test_lazy_frames_are_refused_with_the_remedy() -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(fl.InvalidInputError, match=r"pass X\.collect"):
+        fl.measure(numbers_through(pre.StandardScaler()), polars.DataFrame({"age": [1.0]}).lazy(), Y)

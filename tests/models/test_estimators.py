@@ -134,10 +134,11 @@ def test_labels_of_any_kind() -> None:
 
 def test_models_that_stopped_early_are_called_loose_and_can_be_polished() -> None:
     model = lm.LogisticRegression(tol=3e-3).fit(X, TARGETS["binary"])
-    with pytest.warns(fl.LooseFitWarning, match="smaller tol, or pass polish=True"):
+    with pytest.warns(fl.LooseFitWarning, match="about the relative error of eta without polish=True"):
         loose = fl.measure(model, X, TARGETS["binary"])
     exact = fl.measure(lm.LogisticRegression(**EXACT).fit(X, TARGETS["binary"]), X, TARGETS["binary"])
-    polished = fl.measure(model, X, TARGETS["binary"], polish=True)
+    with pytest.warns(fl.LooseFitWarning, match="stopped at a distance"):
+        polished = fl.measure(model, X, TARGETS["binary"], polish=True)
     np.testing.assert_allclose(polished.per_example(), exact.per_example(), rtol=1e-9)
     assert polished.fits[0].distance == loose.fits[0].distance > 1e-4
     assert "distance" in loose.summary()
@@ -147,8 +148,50 @@ def test_a_model_far_from_its_minimum_is_refused() -> None:
     y = TARGETS["binary"]
     with pytest.warns(ConvergenceWarning):
         short = lm.LogisticRegression(solver="saga", max_iter=1, random_state=0).fit(X * 50, y)
-    with pytest.raises(fl.NotAtMinimumError, match=r"LogisticRegression is not at the minimum .* fitted with"):
-        fl.measure(short, X * 50, y)
+    for polish in (False, True):
+        with pytest.raises(
+            fl.NotAtMinimumError, match=r"LogisticRegression is not at .* stopped at max_iter=1: allow more"
+        ):
+            fl.measure(short, X * 50, y, polish=polish)
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_forgotten_weights_and_other_rows_are_noticed_by_direct_solvers(polish: bool) -> None:
+    rng = np.random.default_rng(0)
+    n = 20_000
+    rows = rng.normal(size=(n, 3))
+    y = rows @ np.ones(3) * 0.3 + rng.normal(size=n)
+    weights = rng.choice([0.5, 1.5], n)
+    model = lm.Ridge().fit(rows, y, sample_weight=weights)
+    fl.measure(model, rows, y, sample_weight=weights, polish=polish)
+    with pytest.raises(fl.NotAtMinimumError, match="rows, labels and weights it was fitted with"):
+        fl.measure(model, rows, y, polish=polish)
+    with pytest.raises(fl.NotAtMinimumError):
+        fl.measure(lm.LinearRegression().fit(rows, y), rng.normal(size=(n, 3)), y, polish=polish)
+    single = lm.Ridge().fit(rows.astype(np.float32), y.astype(np.float32))
+    fl.measure(single, rows.astype(np.float32), y.astype(np.float32))
+
+
+def test_refusals_use_the_names_of_raw_columns_and_words_of_scikit_learn() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": X[:, 0], "years": X[:, 0], "dose": X[:, 1]})
+    with pytest.raises(
+        fl.SingularHessianError, match=r"'(age|years)' and '(age|years)'\. Drop a column or add an l2 penalty"
+    ):
+        fl.measure(lm.LinearRegression().fit(frame, TARGETS["real"]), frame, TARGETS["real"])
+    wide = np.random.default_rng(0).normal(size=(10, 30))
+    with pytest.raises(fl.SingularHessianError, match=r"more parameters \(31\) than rows"):
+        fl.measure(lm.LinearRegression().fit(wide, np.arange(10.0)), wide, np.arange(10.0))
+    apart = np.where(X[:, 0] > 0.5, 1, 0)
+    model = lm.LogisticRegression(C=np.inf, max_iter=10_000, tol=1e-3).fit(X, apart)
+    with pytest.raises(fl.SeparableClassesError, match="linearly separable"):
+        fl.measure(model, X, apart)
+
+
+def test_a_model_that_stores_its_folds_is_no_search() -> None:
+    model = lm.RidgeCV(alphas=[1.0, 2.0], store_cv_results=True).fit(X, TARGETS["real"])
+    fl.measure(model, X, TARGETS["real"])
+    assert not hasattr(fl.release(model, fl.Gaussian(1.0)), "cv_results_")
 
 
 REFUSED: list[tuple[Any, str, str]] = [

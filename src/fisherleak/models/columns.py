@@ -8,6 +8,7 @@ one function to ``READERS``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,9 +19,9 @@ from sklearn import compose, decomposition, feature_selection, impute, pipeline,
 
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.tables import Table, as_table
-from fisherleak.perturbation import Attribute
+from fisherleak.perturbation import Attribute, tangent_basis
 
-__all__ = ["READERS", "Flow", "attributes_of", "start", "through"]
+__all__ = ["READERS", "Flow", "attributes_of", "check_steps", "start", "through"]
 
 Matrix = NDArray[np.float64]
 Kind = Literal["number", "levels"]
@@ -71,12 +72,32 @@ def start(table: Table) -> Flow:
 
 def through(transformer: Any, flow: Flow) -> Flow:
     """The flow after a fitted transformer, or a refusal by class name."""
-    if transformer is None or transformer == "passthrough":
+    if transformer is None or _is(transformer, "passthrough"):
         return flow
-    for kind in type(transformer).__mro__[:1]:
-        if kind in READERS:
-            return READERS[kind](transformer, flow)
-    raise UnsupportedModelError(
+    if type(transformer) in READERS:
+        return READERS[type(transformer)](transformer, flow)
+    raise UnsupportedModelError(_refusal(transformer))
+
+
+def check_steps(model: Any) -> None:
+    """Refuse a pipeline with steps that cannot be attributed: they may hold models fitted on the labels."""
+    if isinstance(model, pipeline.Pipeline):
+        for _, step in model.steps[:-1]:
+            _check_step(step)
+
+
+def _check_step(step: Any) -> None:
+    if step is None or isinstance(step, str):
+        return
+    if type(step) not in READERS:
+        raise UnsupportedModelError(_refusal(step))
+    for name in ("transformers_", "transformer_list", "steps"):
+        for child in getattr(step, name, ()):
+            _check_step(child[1])
+
+
+def _refusal(transformer: Any) -> str:
+    return (
         f"{type(transformer).__name__} is not supported: its features cannot be attributed to raw columns. Apply it before, "
         "and measure the model behind it on its features."
     )
@@ -94,7 +115,7 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
         elif len(parts) == 1:
             attributes.append(Attribute(name, parts[0].columns, parts[0].directions))
         else:
-            both = _beside(parts[0], parts[1], n)
+            both = _together(parts[0], parts[1], n, same_change=False)
             attributes.append(Attribute(name, both.columns, both.directions))
     return tuple(attributes)
 
@@ -136,12 +157,11 @@ def _scaled(flow: Flow, table: Table, factors: Matrix) -> Flow:
 
 def _kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
     """Some columns, in the order of ``positions``."""
-    place = {old: new for new, old in enumerate(positions)}
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
-        inside = [k for k, old in enumerate(block.columns) if old in place]
-        columns = tuple(place[block.columns[k]] for k in inside)
-        blocks[key] = Block(columns, block.directions[..., inside, :])
+        at = {old: k for k, old in enumerate(block.columns)}
+        columns = tuple(new for new, old in enumerate(positions) if old in at)
+        blocks[key] = Block(columns, block.directions[..., [at[positions[new]] for new in columns], :])
     return Flow(table, [flow.raw[j] for j in positions], blocks)
 
 
@@ -154,44 +174,38 @@ def _without_zeros(block: Block) -> Block:
     return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :])
 
 
-def _beside(first: Block, second: Block, n: int) -> Block:
-    """Two blocks whose changes are independent."""
+def _together(first: Block, second: Block, n: int, same_change: bool) -> Block:
+    """Two blocks of one raw column, moved by the same change or by changes of their own."""
     if first.directions.ndim != second.directions.ndim:
         first, second = (Block(block.columns, block.local(n)) for block in (first, second))
-    lead = first.directions.shape[:-2]
-    k, m = first.directions.shape[-2:]
-    q, w = second.directions.shape[-2:]
-    joined = np.zeros((*lead, k + q, m + w))
-    joined[..., :k, :m] = first.directions
-    joined[..., k:, m:] = second.directions
-    return Block(first.columns + second.columns, joined)
+    columns = tuple(dict.fromkeys(first.columns + second.columns))
+    m, w = first.directions.shape[-1], second.directions.shape[-1]
+    joined = np.zeros((*first.directions.shape[:-2], len(columns), m if same_change else m + w))
+    joined[..., [columns.index(j) for j in first.columns], :m] = first.directions
+    joined[..., [columns.index(j) for j in second.columns], (0 if same_change else m) :] += second.directions
+    return Block(columns, joined)
 
 
-def _stacked(first: Block, second: Block, n: int) -> Block:
-    """Two blocks moved by the same change."""
-    if first.directions.ndim != second.directions.ndim:
-        first, second = (Block(block.columns, block.local(n)) for block in (first, second))
-    return Block(first.columns + second.columns, np.concatenate([first.directions, second.directions], axis=-2))
-
-
-def _joined(flows: Sequence[Flow], n: int) -> Flow:
+def _joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
     """Flows side by side: the outputs of a ColumnTransformer or FeatureUnion."""
+    n = flow.table.n
     blocks: Blocks = {}
     raw: list[str | None] = []
     offset = 0
-    for flow in flows:
-        for key, block in flow.blocks.items():
+    for part in flows:
+        for key, block in part.blocks.items():
             moved = Block(tuple(j + offset for j in block.columns), block.directions)
-            if key not in blocks:
-                blocks[key] = moved
-            elif key[1] == "number":
-                blocks[key] = _stacked(blocks[key], moved, n)
-            else:
-                blocks[key] = _beside(blocks[key], moved, n)
-        raw += flow.raw
-        offset += len(flow.table.names)
-    arrays = [np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))]) for flow in flows]
-    return Flow(as_table(np.hstack(arrays) if arrays else np.empty((n, 0))), raw, blocks)
+            known = blocks.get(key)
+            blocks[key] = moved if known is None else _together(known, moved, n, same_change=key[1] == "number")
+        raw += part.raw
+        offset += len(part.table.names)
+    table = _output(transformer, flow)
+    if len(table.names) != offset:
+        raise UnsupportedModelError(
+            f"{type(transformer).__name__} gives {len(table.names)} columns where its parts give {offset}, so they cannot be "
+            "attributed to raw columns."
+        )
+    return Flow(table, raw, blocks)
 
 
 # One function for each transformer
@@ -230,33 +244,41 @@ def _selector(transformer: Any, flow: Flow) -> Flow:
 
 def _imputer(transformer: Any, flow: Flow) -> Flow:
     """An imputer that had nothing to do passes everything on."""
-    for j, name in enumerate(flow.table.names):
-        column = flow.table.column(j)
-        missing = np.array([value is None or value != value for value in column.tolist()])
-        if missing.any():
-            raise InvalidInputError(
-                f"{type(transformer).__name__} filled {int(missing.sum())} missing value{'s' if missing.sum() > 1 else ''} of "
-                f"column '{name}' (first in row {int(missing.argmax())}): a filled value belongs to no row. Drop these rows, "
-                "or fill them before and fit without an imputer."
-            )
     table = _output(transformer, flow)
+    for j, name in enumerate(flow.table.names):
+        before = flow.table.column(j).tolist()
+        after = table.column(j).tolist() if j < len(table.names) else [None] * len(before)
+        filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
+        if filled:
+            raise InvalidInputError(
+                f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
+                f"'{name}' (first in row {filled[0]}): a filled value belongs to no row. Drop these rows, or fill them before "
+                "and fit without an imputer."
+            )
     if len(table.names) != len(flow.table.names):
         raise UnsupportedModelError(
-            f"{type(transformer).__name__} adds or drops columns here, which is not supported: use add_indicator=False."
+            f"{type(transformer).__name__} adds columns here, which is not supported: use add_indicator=False."
         )
     return Flow(table, flow.raw, flow.blocks)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Equal, where neither is missing: comparisons with pandas.NA are neither true nor false."""
+    equal = before == after
+    return isinstance(equal, (bool, np.bool_)) and bool(equal)
 
 
 def _one_hot(transformer: Any, flow: Flow) -> Flow:
     table = _output(transformer, flow)
     infrequent = getattr(transformer, "infrequent_categories_", None)
     dropped = transformer.drop_idx_
-    widths = []
+    widths, full = [], []
     for j, levels in enumerate(transformer.categories_):
         rare = 0 if infrequent is None or infrequent[j] is None else len(infrequent[j]) - 1
         gone = 0 if dropped is None or dropped[j] is None else 1
         widths.append(len(levels) - rare - gone)
-    return _levels(transformer, flow, table, widths)
+        full.append(gone == 0)
+    return _levels(transformer, flow, table, widths, full)
 
 
 def _ordinal(transformer: Any, flow: Flow) -> Flow:
@@ -265,8 +287,14 @@ def _ordinal(transformer: Any, flow: Flow) -> Flow:
     return Flow(table, flow.raw, coded.blocks)
 
 
-def _levels(transformer: Any, flow: Flow, table: Table, widths: Sequence[int]) -> Flow:
-    """Encoders of categories: each input column feeds a block of its own."""
+def _levels(
+    transformer: Any, flow: Flow, table: Table, widths: Sequence[int], full: Sequence[bool] | None = None
+) -> Flow:
+    """Encoders of categories: each input column feeds a block of its own.
+
+    Where the indicators of a column are ``full`` (none was dropped) they always sum to one, and only changes that keep
+    the sum count.
+    """
     if sum(widths) != len(table.names):
         raise UnsupportedModelError(
             f"{type(transformer).__name__} gives {len(table.names)} columns where its categories account for {sum(widths)}, "
@@ -274,13 +302,17 @@ def _levels(transformer: Any, flow: Flow, table: Table, widths: Sequence[int]) -
         )
     blocks: Blocks = {}
     place = 0
-    for name, width in zip(flow.raw, widths, strict=True):
+    for place_of, (name, width) in enumerate(zip(flow.raw, widths, strict=True)):
         if name is None:
             raise UnsupportedModelError(
                 f"{type(transformer).__name__} behind a transformer that mixes or rescales columns is not supported: encode "
                 "the raw column itself."
             )
-        blocks[name, "levels"] = Block(tuple(range(place, place + width)), np.eye(width))
+        whole = full[place_of] if full is not None else False
+        directions = np.eye(width) if not whole or width < 2 else tangent_basis(width)
+        block = Block(tuple(range(place, place + width)), directions)
+        known = blocks.get((name, "levels"))
+        blocks[name, "levels"] = block if known is None else _together(known, block, flow.table.n, same_change=False)
         place += width
     return Flow(table, [None] * len(table.names), blocks)
 
@@ -314,12 +346,14 @@ def _splines(transformer: Any, flow: Flow) -> Flow:
     slopes = np.zeros((count, X.shape[0], each))
     for j, spline in enumerate(transformer.bsplines_):
         values = np.column_stack([table.column(j * each + k) for k in range(each)])
-        if not np.allclose(spline(X[:, j])[:, :each], values, rtol=1e-9, atol=1e-12):
+        accuracy = 1e-5 if values.dtype == np.float32 else 1e-9
+        if not np.allclose(spline(X[:, j])[:, :each], values, rtol=accuracy, atol=accuracy):
             raise UnsupportedModelError(
-                f"SplineTransformer leaves its knots in column '{flow.table.names[j]}', which is not supported: fit it on "
-                "these rows."
+                f"Column '{flow.table.names[j]}' has values outside the knots of SplineTransformer, which is not supported: "
+                "use knots that cover it."
             )
-        slopes[j] = spline.derivative()(X[:, j])[:, :each]
+        if spline.k > 0:
+            slopes[j] = spline.derivative()(X[:, j])[:, :each]
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         columns = tuple(j * each + k for j in block.columns for k in range(each))
@@ -353,24 +387,36 @@ def _union(transformer: Any, flow: Flow) -> Flow:
         raise UnsupportedModelError(
             "FeatureUnion with transformer_weights is not supported: scale the features instead."
         )
-    parts = [through(step, flow) for _, step in transformer.transformer_list if step != "drop"]
-    return _joined(parts, flow.table.n)
+    parts = [through(step, flow) for _, step in transformer.transformer_list if not _is(step, "drop")]
+    return _joined(transformer, flow, parts)
 
 
 def _column_transformer(transformer: Any, flow: Flow) -> Flow:
     if transformer.transformer_weights:
         raise UnsupportedModelError("ColumnTransformer with transformer_weights is not supported: scale them instead.")
     parts = []
-    for _, step, columns in transformer.transformers_:
-        positions = _positions(columns, flow.table)
-        if not positions or (isinstance(step, str) and step == "drop"):
-            continue
-        parts.append(through(step, _kept(flow, flow.table.select(positions), positions)))
-    return _joined(parts, flow.table.n)
+    with warnings.catch_warnings():
+        # scikit-learn 1.6 announces another form of the remainder's columns; both are read
+        warnings.simplefilter("ignore", FutureWarning)
+        chosen = [(step, _positions(columns, flow.table)) for _, step, columns in transformer.transformers_]
+    for step, positions in chosen:
+        if positions and not _is(step, "drop"):
+            parts.append(through(step, _kept(flow, flow.table.select(positions), positions)))
+    return _joined(transformer, flow, parts)
+
+
+def _is(step: Any, word: str) -> bool:
+    return isinstance(step, str) and step == word
 
 
 def _positions(columns: Any, table: Table) -> list[int]:
     """The columns of a ColumnTransformer entry, as positions."""
+    named = [columns.start, columns.stop] if isinstance(columns, slice) else np.ravel(columns).tolist()
+    unknown = [item for item in named if isinstance(item, str) and item not in table.names]
+    if unknown:
+        raise InvalidInputError(
+            f"The model chooses the column '{unknown[0]}' by name, and X has no such column. Pass the table it was fitted on."
+        )
     if isinstance(columns, slice):
         edges = [table.names.index(edge) if isinstance(edge, str) else edge for edge in (columns.start, columns.stop)]
         # slices of names include their end, slices of numbers do not

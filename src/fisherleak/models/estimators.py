@@ -30,7 +30,7 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 
-__all__ = ["RECIPES", "Recipe", "parameters", "recipe_of"]
+__all__ = ["RECIPES", "Recipe", "check_supported", "frozen", "parameters", "recipe_of", "solves_directly"]
 
 Vector = NDArray[np.float64]
 
@@ -49,10 +49,14 @@ class Recipe:
 
 def recipe_of(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
     """The recipe of a fitted estimator for these labels and weights, or a refusal by class name."""
-    kind = type(estimator)
-    if kind not in RECIPES:
-        raise UnsupportedModelError(f"{kind.__name__} is not supported: {_reason(estimator)}")
-    return RECIPES[kind](estimator, y, weights)
+    check_supported(estimator)
+    return RECIPES[type(estimator)](estimator, y, weights)
+
+
+def check_supported(estimator: Any) -> None:
+    """Refuse a model that is in no list, by class name and reason."""
+    if type(estimator) not in RECIPES:
+        raise UnsupportedModelError(f"{type(estimator).__name__} is not supported: {_reason(estimator)}")
 
 
 def parameters(estimator: Any) -> Vector:
@@ -83,6 +87,8 @@ def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
     """1 for the second of the model's two classes, 0 for the first."""
     classes = np.asarray(estimator.classes_)
     name = type(estimator).__name__
+    if classes.shape == (1,):
+        raise InvalidInputError(f"y has one class only ({classes[0]}); {name} needs rows of both classes.")
     if classes.ndim != 1 or classes.shape[0] != 2:
         raise UnsupportedModelError(
             f"{name} with {classes.shape[0]} classes is not supported: two classes only. Fit one class against the rest."
@@ -93,7 +99,7 @@ def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
     if not known.all():
         row = int(np.argmin(known))
         raise InvalidInputError(
-            f"y is {y[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
+            f"y is {y.tolist()[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
         )
     return np.asarray(y == classes[1], dtype=np.float64)
 
@@ -206,6 +212,26 @@ def _tweedie(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
     return _deviance(covered[estimator.power, link])(estimator, y, weights)
 
 
+def solves_directly(estimator: Any) -> bool:
+    """Whether the model's solver is exact to rounding, so that any distance from the minimum is a mistake in the data."""
+    if isinstance(estimator, (linear_model.LinearRegression, linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
+        return True
+    return isinstance(estimator, (linear_model.Ridge, linear_model.RidgeClassifier)) and estimator.solver in (
+        "auto",
+        "cholesky",
+        "svd",
+    )
+
+
+def frozen(estimator: Any) -> dict[str, Any]:
+    """The parameters that make a model that tuned itself repeat its choice."""
+    if isinstance(estimator, (linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
+        return {"alphas": [float(np.ravel(estimator.alpha_)[0])]}
+    if isinstance(estimator, linear_model.LogisticRegressionCV):
+        return {"Cs": [float(np.ravel(estimator.C_)[0])]}
+    return {}
+
+
 RECIPES: dict[type, Callable[[Any, NDArray[Any], Vector | None], Recipe]] = {
     linear_model.LinearRegression: _linear,
     linear_model.Ridge: _ridge,
@@ -242,6 +268,8 @@ _REASONS = {
     "SGDClassifier": _STOCHASTIC,
     "SGDRegressor": _STOCHASTIC,
     "TransformedTargetRegressor": "transform y first and fit the regressor inside on it.",
+    "IRFIL": "pass its estimator_, with sample_weight=weights_.",
+    "PrivateRelease": "it is released already; pass the model without noise.",
     "CalibratedClassifierCV": "it averages several models; measure the classifier inside, fitted on its own.",
 }
 

@@ -11,25 +11,25 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fisherleak._array import Array
+from fisherleak._array import Array, host
 from fisherleak._check import check_data, check_labels, check_weights
-from fisherleak.erm import Fit, fit_at
+from fisherleak.erm import Fit, check_rank_possible, fit_at
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.losses import get_loss
 from fisherleak.models.columns import attributes_of, start, through
-from fisherleak.models.estimators import parameters, recipe_of
+from fisherleak.models.estimators import parameters, recipe_of, solves_directly
 from fisherleak.models.tables import Table
 from fisherleak.perturbation import Attribute
 from fisherleak.risk import Risk
 
 __all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
 
-LOOSE = 1e-4
+LOOSE = 1e-3
 """Distance from the minimum past which a fit is called loose: about the relative error of eta."""
 REFUSED = 1e-2
-"""Distance past which a model is not measured as it is."""
-ANOTHER = 0.3
-"""Distance past which it is not polished either: it is no minimum of this objective on these data."""
+"""Distance past which a model fitted by an iterative solver is refused: the data may not be its own."""
+DIRECT = 1e-6
+"""The same for a direct solver in double precision."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def checked_model(model: Any) -> Any:
         raise InvalidInputError(f"{type(model).__name__} is not fitted yet: call fit first.") from None
     if hasattr(model, "best_estimator_"):
         return checked_model(model.best_estimator_)
-    if hasattr(model, "cv_results_"):
+    if hasattr(model, "cv_results_") and hasattr(model, "estimator"):
         raise InvalidInputError(f"{type(model).__name__} has no best_estimator_: fit it with refit=True.")
     return model
 
@@ -99,26 +99,38 @@ def prepare(model: Any, table: Table) -> Prepared:
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
     values = flow.table.values
-    if flow.table.is_frame:
+    if not flow.table.is_frame:
+        values = host(values)  # scikit-learn's coefficients are NumPy's
+    else:
         values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
     return Prepared(values, attributes_of(flow, table.names), estimator)
 
 
-def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool) -> Reading:
-    """The fit, the features and the attributes of a fitted scikit-learn model."""
+def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own_data: bool = False) -> Reading:
+    """The fit, the features and the attributes of a fitted scikit-learn model.
+
+    ``own_data`` says that the model is known to have been fitted on these data: polishing may then bridge any distance.
+    """
     prepared = prepare(model, table)
     risk, theta = risk_of(prepared, y, sample_weight)
+    check_rank_possible(risk)
     fit = fit_at(risk, theta, polish=False)
-    if polish and fit.distance <= ANOTHER:
+    if not fit.distance <= _limit(prepared.estimator) and not (polish and own_data):
+        raise NotAtMinimumError(_away(prepared.estimator, fit.distance))
+    if polish:
         fit = fit_at(risk, theta, polish=True)
-    elif not fit.distance <= REFUSED:
-        raise NotAtMinimumError(_away(prepared.estimator, fit.distance, polish))
     return Reading(fit, risk.X, risk.y, prepared.attributes)
+
+
+def _limit(estimator: Any) -> float:
+    if not solves_directly(estimator):
+        return REFUSED
+    return DIRECT if np.asarray(estimator.coef_).dtype == np.float64 else LOOSE
 
 
 def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
     """The objective that the last step minimises, and its parameters."""
-    labels = np.asarray(y)
+    labels = host(y) if hasattr(y, "detach") else np.asarray(y)
     if labels.ndim == 0 or labels.shape[0] != prepared.features.shape[0]:
         count = "none" if labels.ndim == 0 else labels.shape[0]
         raise InvalidInputError(
@@ -129,9 +141,24 @@ def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array
     X, numbers = check_data(prepared.features, recipe.y)
     loss = get_loss(recipe.loss)
     check_labels(numbers, recipe.weights, loss)
-    names = [*(f"feature {j}" for j in range(X.shape[1])), "intercept"]
+    names = [*_feature_names(prepared.attributes, X.shape[1]), "intercept"]
     risk = Risk(X, numbers, recipe.weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, tuple(names))
     return risk, parameters(prepared.estimator)
+
+
+def _feature_names(attributes: tuple[Attribute, ...], count: int) -> list[str]:
+    """Features by the raw columns that feed them, for error messages."""
+    sources: list[list[str]] = [[] for _ in range(count)]
+    for attribute in attributes:
+        if attribute.directions is None or np.any(attribute.directions):
+            for j in attribute.columns:
+                sources[j].append(attribute.name)
+    alone = [source[0] if len(source) == 1 else "" for source in sources]
+    names = []
+    for j, name in enumerate(alone):
+        only = name and alone.count(name) == 1
+        names.append(name if only else f"feature {j} ({', '.join(sources[j][:3])})")
+    return names
 
 
 def _numbers(table: Table, name: str) -> bool:
@@ -159,10 +186,12 @@ def _check_columns(model: Any, table: Table) -> None:
         )
 
 
-def _away(estimator: Any, distance: float, polish: bool) -> str:
+def _away(estimator: Any, distance: float) -> str:
     name = type(estimator).__name__
-    start = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e})."
-    causes = "Pass the rows, labels and weights it was fitted with"
-    if polish or distance > ANOTHER:
-        return f"{start} {causes}."
-    return f"{start} {causes}; if they are, fit with a smaller tol or more iterations, or pass polish=True."
+    text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}). "
+    steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
+    if steps is not None and most is not None and np.max(steps) >= most:
+        return text + f"It stopped at max_iter={most}: allow more iterations, or scale the columns."
+    if solves_directly(estimator):
+        return text + "Pass the rows, labels and weights it was fitted with."
+    return text + "Pass the rows, labels and weights it was fitted with; if they are, fit with a smaller tol."

@@ -14,7 +14,7 @@ from fisherleak._array import as_array, host
 from fisherleak._check import default_names, nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Table", "as_table"]
+__all__ = ["Table", "as_table", "same_values"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,18 @@ class Table:
         return Table(self.values[mask], self.names, False, None)
 
 
+def same_values(first: Table, second: Table) -> bool:
+    """Whether two tables of the same columns hold the same values."""
+    for j in range(len(first.names)):
+        a, b = first.column(j), second.column(j)
+        if a.dtype.kind == b.dtype.kind == "f":
+            if not np.array_equal(a, b, equal_nan=True):
+                return False
+        elif a.tolist() != b.tolist():
+            return False
+    return True
+
+
 def as_table(X: Any) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
     if nw.dependencies.is_into_dataframe(X):
@@ -82,6 +94,8 @@ def as_table(X: Any) -> Table:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
         index = getattr(X, "index", None)
         return Table(X, names, True, None if callable(index) else index)
+    if hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise InvalidInputError(f"X is a lazy {type(X).__name__}; pass X.collect().")
     if isinstance(X, np.ndarray) and X.dtype == object:
         X = _numbers_if_all_are(X)
     array = X if hasattr(X, "dtype") and getattr(X, "ndim", 0) == 2 and not hasattr(X, "toarray") else as_array(X, "X")
@@ -91,7 +105,7 @@ def as_table(X: Any) -> Table:
 
 
 def _numbers_if_all_are(X: NDArray[Any]) -> NDArray[Any]:
-    try:
-        return X.astype(np.float64)
-    except (TypeError, ValueError):
+    """Objects that are all numbers, as numbers; text that looks like numbers stays text."""
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in X.ravel()):
         return X
+    return X.astype(np.float64)
