@@ -1,4 +1,4 @@
-"""What a model of diabetes progression reveals about 442 patients: measure, read, limit.
+"""What a model of diabetes progression reveals about 442 patients: measure, limit, release.
 
 Usage: python examples/demo.py [folder]. Writes leakage.png and leakage.csv there; needs no network.
 """
@@ -15,44 +15,48 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 
 
 def main(folder: Path) -> None:
     data = load_diabetes(as_frame=True, scaled=False)
-    raw, y = data.data, data.target.to_numpy()
-    deviation = raw.std()
-    X = (raw - raw.mean()) / deviation
-    # A change of one year, one kg/m2, ... moves a standardised column by 1 / deviation: eta is in raw units.
-    attributes = [fl.Attribute(name, [j], [[1 / deviation[name]]]) for j, name in enumerate(raw.columns)]
+    names = {"s1": "cholesterol", "s2": "ldl", "s3": "hdl", "s4": "ratio", "s5": "triglycerides", "s6": "glucose"}
+    table, y = data.data.rename(columns=names), data.target
+    table["sex"] = np.where(table["sex"] == 1, 0.0, 1.0)
+    train, test, y_train, y_test = train_test_split(table, y, test_size=0.25, random_state=0)
+    model = make_pipeline(StandardScaler(), Ridge(alpha=1.0)).fit(train, y_train)
 
-    fit = fl.minimise(X, y, loss="squared", l2=1e-2, intercept=True)
-    leak = fl.measure(fit, X, y, noise=fl.Gaussian(scale=1.0), attributes=attributes)
+    # The age of no patient in the training data shall be known to better than ten years.
+    leak = fl.measure(model, train, y_train)
+    noise = fl.calibrate(leak, eta=1 / 10, attributes=["age"])
+    leak = leak.with_noise(noise)
     print(leak.summary())
 
-    limit = 0.1  # no year of age to be known to better than ten years
-    noise = fl.calibrate(leak, eta=limit, attributes=["age"])
-    print(
-        f"\nTo keep every patient's age to within no less than {1 / limit:.0f} years: noise of scale {noise.scale:.3g}"
-    )
-    quiet = leak.with_noise(noise)
+    scores = [fl.release(model, noise).score(test, y_test) for _ in range(50)]
+    print(f"\nNoise of scale {noise.scale:.3g} on every coefficient keeps each patient's age to ± 10 years or worse.")
+    print(f"R² on {len(test)} other patients: {model.score(test, y_test):.3f} before, {np.mean(scores):.3f} after.")
 
     folder.mkdir(parents=True, exist_ok=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    quiet.plot(np.where(raw["sex"] == 1, "sex = 1", "sex = 2"), ax=left)
-    left.set_title("How much the model reveals about each patient")
-    names = ["age", "bmi", "bp", "s6"]
-    best = [1 / quiet.per_cell()[:, quiet.attributes.index(name)].max() / deviation[name] for name in names]
-    right.barh(names, best, color="C2")
-    right.invert_yaxis()
-    right.set_xlabel(
-        "least error of an unbiased attacker on the most exposed patient,\nin standard deviations of the column"
-    )
-    right.set_title(f"What noise of scale {noise.scale:.2g} protects")
+    ages = leak.per_example(["age"])
+    left.hist(ages, bins=30, color="C0", alpha=0.8)
+    left.axvline(0.1, linestyle="--", color="C3", label="limit")
+    left.set(title="What the released model reveals about each patient's age")
+    left.set(xlabel="Fisher information loss η of age (1/η: least error, in years)", ylabel="patients")
+    left.legend()
+    least = 1 / np.max(leak.per_cell(), axis=0) / train.std().to_numpy()
+    order = np.argsort(least)
+    right.barh([leak.attributes[j] for j in order], least[order], color="C2")
+    right.set(title="The most exposed patient, column by column")
+    right.set_xlabel("least error of an unbiased attacker, in SDs of the column")
     figure.savefig(folder / "leakage.png", dpi=110)
-    quiet.to_frame().to_csv(folder / "leakage.csv", index_label="patient")
-    print(f"\nThe picture: {folder / 'leakage.png'}   every patient and attribute: {folder / 'leakage.csv'}")
+    leak.to_frame().to_csv(folder / "leakage.csv", index_label="patient")
+    print(f"\nThe picture to open: {folder / 'leakage.png'}; every patient and column: {folder / 'leakage.csv'}")
 
 
 if __name__ == "__main__":

@@ -152,6 +152,11 @@ class Leakage:
         return [attribute.name for attribute in self._parts[0].attributes]
 
     @property
+    def sizes(self) -> list[int]:
+        """Dimension of each attribute: 1 for a number, one per direction for an encoded category."""
+        return [attribute.size for attribute in self._parts[0].attributes]
+
+    @property
     def noise(self) -> Noise:
         """The noise of the release."""
         if self._noise is None:

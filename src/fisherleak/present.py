@@ -40,7 +40,10 @@ def summary(leakage: Leakage, table: Table) -> str:
     whole = host(leakage.per_attribute())
     names = leakage.attributes
     rows = np.argsort(-eta, kind="stable")[:MOST_SHOWN]
-    labels = [f"row {row}" + ("" if table.index is None else f" ({table.index[row]})") for row in rows]
+    known = [str(row) if table.index is None else str(table.index[row]) for row in rows]
+    labels = [
+        f"row {row}" + ("" if label == str(row) else f" ({label})") for row, label in zip(rows, known, strict=True)
+    ]
     by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
     spread = f" ± {eta.std(ddof=1):.4g}" if eta.size > 1 else ""
     lines = [
@@ -68,8 +71,8 @@ def summary(leakage: Leakage, table: Table) -> str:
 def _units(leakage: Leakage, table: Table) -> NDArray[np.float64]:
     """Spread of each attribute's column, to compare attributes in their own units; 1 where there is none."""
     spreads = []
-    for name in leakage.attributes:
-        known = name in table.names and table.is_numeric(table.names.index(name))
+    for name, size in zip(leakage.attributes, leakage.sizes, strict=True):
+        known = size == 1 and name in table.names and table.is_numeric(table.names.index(name))
         spread = float(np.std(table.named(name).astype(np.float64))) if known else 1.0
         spreads.append(spread if spread > 0 else 1.0)
     return np.array(spreads)

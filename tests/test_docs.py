@@ -1,0 +1,34 @@
+"""The code that the README and the guide show runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+pytest.importorskip("pandas")
+
+
+def snippets(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_readme_and_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code in snippets("README.md") + snippets("docs/using.md"):
+        exec(code, names)  # noqa: S102 - our own pages
+    assert names["leak"].per_example(["age"]).max() > 0
+    assert "most exposed" in capsys.readouterr().out
+
+
+def test_how_to_add_a_loss() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    names: dict[str, Any] = {"X": X, "y": X @ [1.0, 2.0] + rng.normal(size=50)}
+    for code in snippets("docs/add-a-loss.md"):
+        exec(code, names)  # noqa: S102 - our own pages
+    assert names["fit"].gradient <= 1e-10
