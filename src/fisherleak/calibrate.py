@@ -1,7 +1,8 @@
 r"""From a limit on eta to the noise that keeps it.
 
 eta is inversely proportional to the scale of the noise, so no search is needed:
-:math:`\sigma = \eta(1) / \eta_{target}`, enlarged by the rounding error of eta(1) so that the limit holds.
+:math:`\sigma = \eta(1) / \eta_{target}`, enlarged by the error of eta(1) (rounding, and the model's distance from its
+minimum) so that the limit holds.
 """
 
 from __future__ import annotations
@@ -88,5 +89,6 @@ def calibrate(
         current = float(xp.max(values) if over == "max" else xp.mean(values))
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
-    margin = np.finfo(float).eps * (64 + leakage.fits[0].condition)
+    fit = leakage.fits[0]
+    margin = np.finfo(float).eps * (64 + fit.condition) + fit.distance
     return noise.rescaled(math.nextafter(noise.scale * current / target * (1.0 + margin), math.inf))

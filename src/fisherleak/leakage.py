@@ -56,44 +56,44 @@ def measure(
 
     Parameters
     ----------
-        model : Fit or fitted scikit-learn model
-            A fit from :func:`fisherleak.minimise`, or a fitted linear model of scikit-learn, alone, at the end of a Pipeline
-            or inside a search.
-        X : array or table of shape (n, d)
-            The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes.
-        y : array of shape (n,)
-            Their labels.
-        noise : Noise, optional
-            Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
-        sample_weight : array of shape (n,), optional
-            The weights the model was fitted with. Taken from a Fit if not given.
-        attributes : optional
-            Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
-            :class:`fisherleak.Attribute`. Columns left out are attributes of their own. Not for pipelines, whose attributes
-            are the raw columns.
-        polish : bool
-            Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
-            ``leak.fits[0].distance``.
+    model : Fit or fitted scikit-learn model
+        A fit from :func:`fisherleak.minimise`, or a fitted linear model of scikit-learn, alone, at the end of a Pipeline
+        or inside a search.
+    X : array or table of shape (n, d)
+        The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes.
+    y : array of shape (n,)
+        Their labels.
+    noise : Noise, optional
+        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
+    sample_weight : array of shape (n,), optional
+        The weights the model was fitted with. Taken from a Fit if not given.
+    attributes : optional
+        Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
+        :class:`fisherleak.Attribute`. Columns left out are attributes of their own. Not for pipelines, whose attributes
+        are the raw columns.
+    polish : bool
+        Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
+        ``leak.fits[0].distance``.
 
     Returns
     -------
-        Leakage
+    Leakage
 
     Notes
     -----
-        **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
-        of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
-        as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
-        against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+    **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
+    of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
+    as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
+    against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
 
     Examples
     --------
-        >>> import numpy as np
-        >>> import fisherleak as fl
-        >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
-        >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
-        >>> leak.per_example().round(3)
-        array([3.239, 5.122, 3.239])
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
+    >>> leak.per_example().round(3)
+    array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
     check_noise(noise)

@@ -76,7 +76,7 @@ def _label_norms(J: Jacobian) -> Array:
 
 
 def _unit(w: Array, xp: Any) -> Array:
-    """W / |w|, or any unit vector where w is zero."""
+    """The unit vector along w, or any where w is zero."""
     length = float(xp.linalg.vector_norm(w))
     if length > 0:
         return w / length

@@ -112,11 +112,10 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
         parts = [part for part in parts if part.columns]
         if not parts:
             attributes.append(Attribute(name, [0], np.zeros((1, 1))))
-        elif len(parts) == 1:
-            attributes.append(Attribute(name, parts[0].columns, parts[0].directions))
-        else:
-            both = _together(parts[0], parts[1], n, same_change=False)
-            attributes.append(Attribute(name, both.columns, both.directions))
+            continue
+        block = parts[0] if len(parts) == 1 else _together(parts[0], parts[1], n, same_change=False)
+        plain = np.array_equal(block.directions, np.eye(len(block.columns)))
+        attributes.append(Attribute(name, block.columns, None if plain else block.directions))
     return tuple(attributes)
 
 
@@ -166,11 +165,9 @@ def _kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
 
 
 def _without_zeros(block: Block) -> Block:
-    used = np.flatnonzero(
-        np.any(
-            block.directions != 0, axis=tuple(i for i in range(block.directions.ndim) if i != block.directions.ndim - 2)
-        )
-    )
+    """Without the features that it does not move."""
+    others = (*range(block.directions.ndim - 2), -1)
+    used = np.flatnonzero(np.any(block.directions != 0, axis=others))
     return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :])
 
 

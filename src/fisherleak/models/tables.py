@@ -49,7 +49,8 @@ class Table:
         return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
 
     def is_numeric(self, position: int) -> bool:
-        return self.column(position).dtype.kind in "fiub"
+        dtype = self.column(position).dtype if self.is_frame else getattr(self.values, "dtype", None)
+        return not isinstance(dtype, np.dtype) or dtype.kind in "fiub"
 
     def named(self, name: str) -> NDArray[Any]:
         """The column of that name."""
