@@ -1,12 +1,11 @@
 """Warfarin patients: measure, find the exposed, calibrate, release, balance.
 
-Usage: python examples/warfarin.py [folder]. Needs the IWPC table in the folder that FISHERLEAK_DATA names, and writes
-the pictures of the documentation's gallery to the folder given.
+Usage: python examples/warfarin.py [folder]. Writes the pictures of the documentation's gallery to the folder given;
+downloads the IWPC table unless FISHERLEAK_DATA names a folder that has it.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -16,10 +15,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -27,11 +24,10 @@ import fisherleak as fl
 
 
 def main(folder: Path) -> None:
-    frame = pd.read_csv(Path(os.environ["FISHERLEAK_DATA"]) / "iwpc" / "iwpc-scaled.csv")
-    dose = frame.pop("dose")
-    train, test, y, y_test = train_test_split(frame, dose, test_size=0.2, random_state=0)
+    data = fl.datasets.load_iwpc()
+    train, y, test, y_test = data.X, data.y, data.X_test, data.y_test
     numbers = ["age", "height", "weight"]
-    categories = [name for name in frame.columns if name not in numbers]
+    categories = [name for name in data.names if name not in numbers]
     model = make_pipeline(
         make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(drop="first"), categories)),
         Ridge(alpha=1e-3 * len(train)),

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fisherleak as fl
 from fisherleak.models.estimators import parameters
-from realdata import cifar10, mnist, twenty_dimensions
+from realdata import image_features
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER = load_breast_cancer()
@@ -401,18 +401,16 @@ def test_trim_keeps_tables_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "loss", "l2", "eta"),
+    ("name", "loss", "l2", "eta"),
     [
-        (mnist, "linear", 0.0, 0.0470),
-        (mnist, "logistic", 8e-4, 0.0238),
-        (cifar10, "linear", 0.0, 0.2963),
-        (cifar10, "logistic", 8e-5, 0.2494),
+        ("mnist", "linear", 0.0, 0.0470),
+        ("mnist", "logistic", 8e-4, 0.0238),
+        ("cifar10", "linear", 0.0, 0.2963),
+        ("cifar10", "logistic", 8e-5, 0.2494),
     ],
 )
-def test_table_1_after_reweighting(data_folder: Path, load: Any, loss: str, l2: float, eta: float) -> None:
-    (train, y), (test, labels) = load(data_folder), load(data_folder, "test")
-    features = twenty_dimensions(train)
-    held_out = twenty_dimensions(train, test)
+def test_table_1_after_reweighting(data_folder: Path, name: str, loss: str, l2: float, eta: float) -> None:
+    features, y, held_out, labels = image_features(name, data_folder)
     if loss == "linear":
         model: Any = fl.IRFIL(lm.LinearRegression(fit_intercept=False)).fit(features, 2 * y - 1)
         accuracy = np.mean((model.predict(held_out) > 0) == labels)
@@ -424,11 +422,11 @@ def test_table_1_after_reweighting(data_folder: Path, load: Any, loss: str, l2: 
     assert len(model.history_["mean"]) == 16
     assert round(model.history_["mean"][-1], 4) == eta
     assert model.history_["sd"][-1] < 1e-4
-    assert 100 * accuracy == pytest.approx(published[f"{load.__name__} {loss}"], abs=0.0501)
+    assert 100 * accuracy == pytest.approx(published[f"{name} {loss}"], abs=0.0501)
 
 
 def test_acceleration_on_mnist(data_folder: Path) -> None:
-    train, y = mnist(data_folder)
+    features, y, _, _ = image_features("mnist", data_folder)
     model = fl.IRFIL(lm.LinearRegression(fit_intercept=False), n_iter=12, accelerate=True)
-    model.fit(twenty_dimensions(train), 2 * y - 1)
+    model.fit(features, 2 * y - 1)
     assert (model.history_["sd"] / model.history_["mean"])[12] < 1e-7

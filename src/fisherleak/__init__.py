@@ -1,9 +1,10 @@
 """Measure, limit and equalise what a trained model reveals about the people in its training data."""
 
-from fisherleak import bounds
+from fisherleak import bounds, datasets
 from fisherleak.calibrate import calibrate
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import (
+    DataError,
     FisherleakError,
     InvalidInputError,
     LooseFitWarning,
@@ -29,6 +30,7 @@ __all__ = [
     "IRFIL",
     "LOSSES",
     "Attribute",
+    "DataError",
     "FisherleakError",
     "Fit",
     "Gaussian",
@@ -51,6 +53,7 @@ __all__ = [
     "bounds",
     "calibrate",
     "compose",
+    "datasets",
     "measure",
     "minimise",
     "pseudo_huber",

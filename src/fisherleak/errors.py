@@ -6,6 +6,7 @@ Every message is one sentence or two: the name, the value, the rule, the remedy.
 from __future__ import annotations
 
 __all__ = [
+    "DataError",
     "FisherleakError",
     "InvalidInputError",
     "LooseFitWarning",
@@ -24,6 +25,10 @@ class FisherleakError(Exception):
 
 class InvalidInputError(FisherleakError, ValueError):
     """An argument breaks a rule; the message names it, its value, the rule and the remedy."""
+
+
+class DataError(FisherleakError, OSError):
+    """A data set's file is missing, damaged, or cannot be downloaded; the message says which and what to do."""
 
 
 class UnsupportedModelError(InvalidInputError):

@@ -1,0 +1,13 @@
+"""The four data sets of the paper: MNIST, CIFAR-10, IWPC and UCI Adult, as their publishers give them.
+
+Files are looked for in ``data_home``, then in the folder that ``FISHERLEAK_DATA`` names, then in a cache that they are
+downloaded to. No pickle is ever loaded.
+"""
+
+from fisherleak.datasets._record import Dataset
+from fisherleak.datasets.adult import load_adult
+from fisherleak.datasets.cifar10 import load_cifar10
+from fisherleak.datasets.iwpc import load_iwpc
+from fisherleak.datasets.mnist import load_mnist
+
+__all__ = ["Dataset", "load_adult", "load_cifar10", "load_iwpc", "load_mnist"]

@@ -1,0 +1,100 @@
+"""MNIST: 70,000 handwritten digits of 28 x 28 pixels, in IDX files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.datasets._files import Source, check_contents, locate, read
+from fisherleak.datasets._images import image_pipeline
+from fisherleak.datasets._record import Dataset
+from fisherleak.errors import DataError, InvalidInputError
+
+__all__ = ["load_mnist", "read_idx", "two_classes"]
+
+# Of the decompressed contents: the gzip files of different mirrors differ.
+CONTENTS = {
+    "train-images-idx3-ubyte.gz": "md5:6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte.gz": "md5:a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte.gz": "md5:2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte.gz": "md5:27ae3e4e09519cfbb04c329615203637",
+}
+SOURCE = Source(
+    folder="mnist",
+    urls={file: f"https://ossci-datasets.s3.amazonaws.com/mnist/{file}" for file in CONTENTS},
+    checksums=dict.fromkeys(CONTENTS, ""),
+)
+"""The mirror that torchvision uses."""
+
+
+def load_mnist(digits: tuple[int, int] = (0, 1), data_home: str | os.PathLike[str] | None = None) -> Dataset:
+    """Two digits of MNIST.
+
+    Parameters
+    ----------
+    digits : pair of int
+        The first is class 0, the second class 1.
+    data_home : path, optional
+        A folder with ``mnist/train-images-idx3-ubyte.gz`` and the others; downloaded if not given and FISHERLEAK_DATA is
+        not set.
+
+    Returns
+    -------
+    Dataset
+        Images of shape (n, 28, 28), dtype uint8, and labels 0 and 1.
+    """
+    chosen = two_classes(digits, "digits")
+    paths = locate(SOURCE, list(CONTENTS), data_home)
+    parts: list[Any] = []
+    for stem in ("train", "t10k"):
+        arrays = []
+        for kind in ("images-idx3", "labels-idx1"):
+            file = f"{stem}-{kind}-ubyte.gz"
+            contents = _unzipped(paths[file])
+            check_contents(contents, CONTENTS[file], paths[file])
+            arrays.append(read_idx(contents, paths[file]))
+        images, labels = arrays
+        if len(images) != len(labels):
+            raise DataError(
+                f"{paths[f'{stem}-images-idx3-ubyte.gz']} has {len(images)} images for {len(labels)} labels."
+            )
+        keep = np.isin(labels, chosen)
+        parts += [images[keep], (labels[keep] == chosen[1]).astype(np.int64)]
+    X, y, X_test, y_test = parts
+    return Dataset("mnist", X, y, X_test, y_test, [str(digit) for digit in chosen], image_pipeline())
+
+
+def two_classes(classes: tuple[int, int], name: str) -> tuple[int, int]:
+    values = tuple(classes)
+    if len(values) != 2 or values[0] == values[1] or not all(value in range(10) for value in values):
+        raise InvalidInputError(f"{name} must be two different numbers from 0 to 9; got {classes!r}.")
+    return int(values[0]), int(values[1])
+
+
+def _unzipped(path: Path) -> bytes:
+    try:
+        return gzip.decompress(read(path))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is no complete gzip file ({error}). Delete it and try again.") from None
+
+
+def read_idx(contents: bytes, path: Path) -> NDArray[np.uint8]:
+    """An array of bytes from the IDX format: a magic number, the sizes, the values."""
+    if len(contents) < 4 or contents[:3] != b"\x00\x00\x08" or contents[3] not in (1, 3):
+        raise DataError(f"{path} is no IDX file of bytes: it starts with {contents[:4].hex() or 'nothing'}.")
+    count = contents[3]
+    start = 4 + 4 * count
+    if len(contents) < start:
+        raise DataError(f"{path} ends within its header.")
+    shape = struct.unpack(f">{count}I", contents[4:start])
+    expected = int(np.prod(shape))
+    if len(contents) - start != expected:
+        raise DataError(f"{path} has {len(contents) - start} values where its header says {expected}.")
+    return np.frombuffer(contents, np.uint8, offset=start).reshape(shape)
