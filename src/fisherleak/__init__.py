@@ -2,6 +2,7 @@
 
 from fisherleak import bounds, datasets
 from fisherleak.calibrate import calibrate
+from fisherleak.composition import compose
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import (
     DataError,
@@ -16,7 +17,7 @@ from fisherleak.errors import (
     UnsupportedModelError,
 )
 from fisherleak.irfil import IRFIL
-from fisherleak.leakage import Leakage, compose, measure
+from fisherleak.leakage import Leakage, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.perturbation import Attribute

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from fisherleak import present
 from fisherleak._array import Array, as_array, host, like, namespace
 from fisherleak._check import check_data, check_labels, check_noise, check_weights, nearest, rows_by_group
 from fisherleak.erm import Fit, distance
@@ -26,7 +27,6 @@ from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.jacobian import Jacobian, jacobian_of
 from fisherleak.models import Reading, Table, as_table, read
 from fisherleak.models.reading import LOOSE
-from fisherleak.models.tables import same_values
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.norms import attribute_norms, cell_norms, example_norms, set_norm
 from fisherleak.perturbation import Attribute, as_attributes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
 
-__all__ = ["Leakage", "compose", "measure"]
+__all__ = ["Leakage", "measure", "measure_own"]
 
 SAME_DATA = 1e-6
 """Distance from the minimum above which the data are not those of an exact fit."""
@@ -134,7 +134,7 @@ def _measured(
 
 @dataclass(frozen=True, repr=False)
 class Leakage:
-    """What one release, or several, reveal about the data. Made by :func:`measure` and :func:`compose`.
+    """What one release, or several, reveal about the data. Made by :func:`measure` and ``compose``.
 
     Every method returns eta (not its square): the square root of the largest eigenvalue of the Fisher information
     matrix of the data values asked for, everything else taken as known to the attacker.
@@ -278,21 +278,15 @@ class Leakage:
 
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
-        from fisherleak.present import to_frame
-
-        return to_frame(self, self._table.index)
+        return present.to_frame(self, self._table.index)
 
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""
-        from fisherleak.present import summary
-
-        return summary(self, self._table)
+        return present.summary(self, self._table)
 
     def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Histogram of per-example eta, by group (a column or labels) where given, with dashed means."""
-        from fisherleak.present import plot
-
-        return plot(self, self._table.named(groups) if isinstance(groups, str) else groups, ax)
+        return present.plot(self, self._table.named(groups) if isinstance(groups, str) else groups, ax)
 
     # how arguments are read
 
@@ -352,52 +346,6 @@ class Leakage:
         if np.unique(positions).size != positions.size:
             raise InvalidInputError("rows must not repeat: a row can be counted only once.")
         return like(positions, self._parts[0].B, namespace(self._parts[0].B))
-
-
-def compose(*leakages: Leakage) -> Leakage:
-    """Leakage of several independent releases about the same data.
-
-    Fisher information adds up (paper, section 3.1), so the matrices are added before the norm is taken: never more,
-    and usually less, than the root of the sum of squares of the etas.
-
-    Parameters
-    ----------
-    *leakages : Leakage
-        Of the same rows, labels and attributes in the same order; models, losses, features and noise may differ.
-
-    Returns
-    -------
-    Leakage
-        With the same methods. Per-example etas of a composition cost O(n d^3): releases share no eigenbasis.
-
-    Notes
-    -----
-    Holds where the noise of the releases is independent, and each release's own assumptions hold.
-    """
-    if not leakages:
-        raise InvalidInputError("compose needs at least one leakage.")
-    for leakage in leakages:
-        if not isinstance(leakage, Leakage):
-            raise InvalidInputError(
-                f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
-            )
-    first = leakages[0]
-    sizes = [(attribute.name, attribute.size) for attribute in first._parts[0].attributes]
-    for other in leakages[1:]:
-        if other.n != first.n or [(a.name, a.size) for a in other._parts[0].attributes] != sizes:
-            raise InvalidInputError(
-                f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
-                f"not {other.n} rows with attributes {other.attributes}."
-            )
-        if other._table.names == first._table.names and not same_values(first._table, other._table):
-            raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-        xp = namespace(first._parts[0].y)
-        if not bool(xp.all(first._parts[0].y == other._parts[0].y)):
-            raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
-    if len(leakages) == 1:
-        return first
-    parts = tuple(part.scaled(1.0 / leakage._scale) for leakage in leakages for part in leakage._parts)
-    return Leakage(parts, None, first._table)
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:

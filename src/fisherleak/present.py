@@ -1,4 +1,4 @@
-"""A leakage for people: a table, a digest, a picture."""
+"""A leakage for people: a table, a digest, a picture. The functions are methods of ``Leakage``, which they are given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
 
-    from fisherleak.leakage import Leakage
     from fisherleak.models import Table
 
 __all__ = ["plot", "summary", "to_frame"]
@@ -23,7 +22,7 @@ __all__ = ["plot", "summary", "to_frame"]
 MOST_SHOWN = 5
 
 
-def to_frame(leakage: Leakage, index: Any) -> pandas.DataFrame:
+def to_frame(leakage: Any, index: Any) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
@@ -35,7 +34,7 @@ def to_frame(leakage: Leakage, index: Any) -> pandas.DataFrame:
     return pandas.DataFrame(columns, index=index)
 
 
-def summary(leakage: Leakage, table: Table) -> str:
+def summary(leakage: Any, table: Table) -> str:
     eta = host(leakage.per_example())
     whole = host(leakage.per_attribute())
     names = leakage.attributes
@@ -68,7 +67,7 @@ def summary(leakage: Leakage, table: Table) -> str:
     return "\n".join(lines)
 
 
-def _units(leakage: Leakage, table: Table) -> NDArray[np.float64]:
+def _units(leakage: Any, table: Table) -> NDArray[np.float64]:
     """Spread of each attribute's column, to compare attributes in their own units; 1 where there is none."""
     spreads = []
     for name, size in zip(leakage.attributes, leakage.sizes, strict=True):
@@ -82,12 +81,12 @@ def _reach(eta: float) -> str:
     return f"{1.0 / eta:.4g}" if eta > 0 else "any number"
 
 
-def _releases(leakage: Leakage) -> str:
+def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
     return f"a release with noise {leakage.noise!r}" if count == 1 else f"{count} independent releases"
 
 
-def plot(leakage: Leakage, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
+def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
     try:
         from matplotlib.figure import Figure
     except ImportError:

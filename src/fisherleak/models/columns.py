@@ -1,73 +1,23 @@
-r"""From the columns of a raw table to the features of a model: who feeds which feature, and with what derivative.
+"""Fitted transformers of scikit-learn, each read as a step of a :class:`~fisherleak.models.flow.Flow`.
 
-A :class:`Flow` is walked through the fitted transformers. For every raw column it keeps a :class:`Block`: the features it
-feeds and the derivative of these by the column, (k, m), or (n, k, m) where it differs from row to row. A number has m = 1 and
-the derivative in its raw unit; a category has one direction for each indicator that encodes it. Adding a transformer is adding
-one function to ``READERS``.
+Adding a transformer is adding one function to ``READERS``.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
 
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.tables import Table, as_table
-from fisherleak.perturbation import Attribute, tangent_basis
+from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together
+from fisherleak.models.tables import Table
+from fisherleak.perturbation import tangent_basis
 
-__all__ = ["READERS", "Flow", "attributes_of", "check_steps", "start", "through"]
-
-Matrix = NDArray[np.float64]
-Kind = Literal["number", "levels"]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Features that one raw column feeds, and their derivative by it."""
-
-    columns: tuple[int, ...]
-    directions: Matrix
-
-    def local(self, n: int) -> Matrix:
-        """Directions for every row, (n, k, m)."""
-        if self.directions.ndim == 3:
-            return self.directions
-        return np.broadcast_to(self.directions, (n, *self.directions.shape))
-
-
-Blocks = dict[tuple[str, Kind], Block]
-
-
-@dataclass(frozen=True)
-class Flow:
-    """A table on its way through the transformers.
-
-    Parameters
-    ----------
-    table : Table
-        What the next transformer is given.
-    raw : list of str or None
-        For each column, the raw column whose value it still is, possibly as a code; None for a mixture.
-    blocks : dict
-        (raw column, kind) -> Block.
-    """
-
-    table: Table
-    raw: list[str | None]
-    blocks: Blocks
-
-
-def start(table: Table) -> Flow:
-    """The raw table: each numeric column feeds itself."""
-    numeric = [j for j in range(len(table.names)) if table.is_numeric(j)]
-    blocks: Blocks = {(table.names[j], "number"): Block((j,), np.ones((1, 1))) for j in numeric}
-    return Flow(table, list(table.names), blocks)
+__all__ = ["READERS", "check_steps", "through"]
 
 
 def through(transformer: Any, flow: Flow) -> Flow:
@@ -103,128 +53,26 @@ def _refusal(transformer: Any) -> str:
     )
 
 
-def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
-    """One attribute for each raw column, in order; a column that feeds no feature has a direction of length zero."""
-    n = flow.table.n
-    attributes = []
-    for name in names:
-        parts = [flow.blocks[name, kind] for kind in ("number", "levels") if (name, kind) in flow.blocks]
-        parts = [part for part in parts if part.columns]
-        if not parts:
-            attributes.append(Attribute(name, [0], np.zeros((1, 1))))
-            continue
-        block = parts[0] if len(parts) == 1 else _together(parts[0], parts[1], n, same_change=False)
-        plain = np.array_equal(block.directions, np.eye(len(block.columns)))
-        attributes.append(Attribute(name, block.columns, None if plain else block.directions))
-    return tuple(attributes)
-
-
-# Operations on flows
-
-
-def _output(transformer: Any, flow: Flow) -> Table:
-    """What the transformer makes of the table, dense."""
-    try:
-        values = transformer.transform(flow.table.values)
-    except (TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidInputError(
-            f"{type(transformer).__name__} cannot transform X: {reason}. Pass the table the model was fitted on."
-        ) from None
-    if hasattr(values, "toarray"):
-        values = values.toarray()
-    return as_table(values)
-
-
-def _linear(flow: Flow, table: Table, matrix: Matrix) -> Flow:
-    """Features out = matrix @ features in (and a constant)."""
-    blocks: Blocks = {}
-    for key, block in flow.blocks.items():
-        moved = matrix[:, list(block.columns)] @ block.directions
-        blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved))
-    return Flow(table, [None] * matrix.shape[0], blocks)
-
-
-def _scaled(flow: Flow, table: Table, factors: Matrix) -> Flow:
-    """Each column multiplied by a factor (and shifted)."""
-    blocks = {
-        key: Block(block.columns, factors[list(block.columns)][:, None] * block.directions)
-        for key, block in flow.blocks.items()
-    }
-    return Flow(table, [None] * len(table.names), blocks)
-
-
-def _kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
-    """Some columns, in the order of ``positions``."""
-    blocks: Blocks = {}
-    for key, block in flow.blocks.items():
-        at = {old: k for k, old in enumerate(block.columns)}
-        columns = tuple(new for new, old in enumerate(positions) if old in at)
-        blocks[key] = Block(columns, block.directions[..., [at[positions[new]] for new in columns], :])
-    return Flow(table, [flow.raw[j] for j in positions], blocks)
-
-
-def _without_zeros(block: Block) -> Block:
-    """Without the features that it does not move."""
-    others = (*range(block.directions.ndim - 2), -1)
-    used = np.flatnonzero(np.any(block.directions != 0, axis=others))
-    return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :])
-
-
-def _together(first: Block, second: Block, n: int, same_change: bool) -> Block:
-    """Two blocks of one raw column, moved by the same change or by changes of their own."""
-    if first.directions.ndim != second.directions.ndim:
-        first, second = (Block(block.columns, block.local(n)) for block in (first, second))
-    columns = tuple(dict.fromkeys(first.columns + second.columns))
-    m, w = first.directions.shape[-1], second.directions.shape[-1]
-    joined = np.zeros((*first.directions.shape[:-2], len(columns), m if same_change else m + w))
-    joined[..., [columns.index(j) for j in first.columns], :m] = first.directions
-    joined[..., [columns.index(j) for j in second.columns], (0 if same_change else m) :] += second.directions
-    return Block(columns, joined)
-
-
-def _joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
-    """Flows side by side: the outputs of a ColumnTransformer or FeatureUnion."""
-    n = flow.table.n
-    blocks: Blocks = {}
-    raw: list[str | None] = []
-    offset = 0
-    for part in flows:
-        for key, block in part.blocks.items():
-            moved = Block(tuple(j + offset for j in block.columns), block.directions)
-            known = blocks.get(key)
-            blocks[key] = moved if known is None else _together(known, moved, n, same_change=key[1] == "number")
-        raw += part.raw
-        offset += len(part.table.names)
-    table = _output(transformer, flow)
-    if len(table.names) != offset:
-        raise UnsupportedModelError(
-            f"{type(transformer).__name__} gives {len(table.names)} columns where its parts give {offset}, so they cannot be "
-            "attributed to raw columns."
-        )
-    return Flow(table, raw, blocks)
-
-
 # One function for each transformer
 
 
 def _standard_scaler(transformer: Any, flow: Flow) -> Flow:
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     scale = transformer.scale_ if transformer.with_std else None
-    return _scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
+    return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
 
 
 def _robust_scaler(transformer: Any, flow: Flow) -> Flow:
-    table = _output(transformer, flow)
-    return _scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
+    table = output(transformer, flow)
+    return scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
 
 
 def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
-    return _scaled(flow, _output(transformer, flow), np.asarray(transformer.scale_))
+    return scaled(flow, output(transformer, flow), np.asarray(transformer.scale_))
 
 
 def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
-    return _scaled(flow, _output(transformer, flow), 1.0 / transformer.scale_)
+    return scaled(flow, output(transformer, flow), 1.0 / transformer.scale_)
 
 
 def _components(transformer: Any, flow: Flow) -> Flow:
@@ -232,16 +80,16 @@ def _components(transformer: Any, flow: Flow) -> Flow:
     matrix = np.asarray(transformer.components_, dtype=np.float64)
     if getattr(transformer, "whiten", False):
         matrix = matrix / np.sqrt(transformer.explained_variance_)[:, None]
-    return _linear(flow, _output(transformer, flow), matrix)
+    return linear(flow, output(transformer, flow), matrix)
 
 
 def _selector(transformer: Any, flow: Flow) -> Flow:
-    return _kept(flow, _output(transformer, flow), transformer.get_support(indices=True).tolist())
+    return kept(flow, output(transformer, flow), transformer.get_support(indices=True).tolist())
 
 
 def _imputer(transformer: Any, flow: Flow) -> Flow:
     """An imputer that had nothing to do passes everything on."""
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     for j, name in enumerate(flow.table.names):
         before = flow.table.column(j).tolist()
         after = table.column(j).tolist() if j < len(table.names) else [None] * len(before)
@@ -266,7 +114,7 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def _one_hot(transformer: Any, flow: Flow) -> Flow:
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     infrequent = getattr(transformer, "infrequent_categories_", None)
     dropped = transformer.drop_idx_
     widths, full = [], []
@@ -279,7 +127,7 @@ def _one_hot(transformer: Any, flow: Flow) -> Flow:
 
 
 def _ordinal(transformer: Any, flow: Flow) -> Flow:
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     coded = _levels(transformer, flow, table, [1] * len(table.names))
     return Flow(table, flow.raw, coded.blocks)
 
@@ -309,14 +157,14 @@ def _levels(
         directions = np.eye(width) if not whole or width < 2 else tangent_basis(width)
         block = Block(tuple(range(place, place + width)), directions)
         known = blocks.get((name, "levels"))
-        blocks[name, "levels"] = block if known is None else _together(known, block, flow.table.n, same_change=False)
+        blocks[name, "levels"] = block if known is None else together(known, block, flow.table.n, same_change=False)
         place += width
     return Flow(table, [None] * len(table.names), blocks)
 
 
 def _polynomial(transformer: Any, flow: Flow) -> Flow:
     """Monomials: the derivative of each by each of its variables, row by row."""
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     powers = np.asarray(transformer.powers_)
     X = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))]).astype(np.float64)
     blocks: Blocks = {}
@@ -336,7 +184,7 @@ def _polynomial(transformer: Any, flow: Flow) -> Flow:
 
 def _splines(transformer: Any, flow: Flow) -> Flow:
     """B-splines of single columns: their derivative, row by row."""
-    table = _output(transformer, flow)
+    table = output(transformer, flow)
     count = len(transformer.bsplines_)
     each = len(table.names) // max(count, 1)
     X = np.column_stack([flow.table.column(j) for j in range(count)]).astype(np.float64)
@@ -385,7 +233,7 @@ def _union(transformer: Any, flow: Flow) -> Flow:
             "FeatureUnion with transformer_weights is not supported: scale the features instead."
         )
     parts = [through(step, flow) for _, step in transformer.transformer_list if not _is(step, "drop")]
-    return _joined(transformer, flow, parts)
+    return joined(transformer, flow, parts)
 
 
 def _column_transformer(transformer: Any, flow: Flow) -> Flow:
@@ -398,8 +246,8 @@ def _column_transformer(transformer: Any, flow: Flow) -> Flow:
         chosen = [(step, _positions(columns, flow.table)) for _, step, columns in transformer.transformers_]
     for step, positions in chosen:
         if positions and not _is(step, "drop"):
-            parts.append(through(step, _kept(flow, flow.table.select(positions), positions)))
-    return _joined(transformer, flow, parts)
+            parts.append(through(step, kept(flow, flow.table.select(positions), positions)))
+    return joined(transformer, flow, parts)
 
 
 def _is(step: Any, word: str) -> bool:

@@ -16,8 +16,9 @@ from fisherleak._check import check_data, check_labels, check_weights
 from fisherleak.erm import Fit, check_rank_possible, fit_at
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.losses import get_loss
-from fisherleak.models.columns import attributes_of, start, through
+from fisherleak.models.columns import through
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
+from fisherleak.models.flow import attributes_of, start
 from fisherleak.models.tables import Table
 from fisherleak.perturbation import Attribute
 from fisherleak.risk import Risk

@@ -1,0 +1,178 @@
+"""A table on its way through fitted transformers: who feeds which feature, and with what derivative.
+
+For every raw column a :class:`Flow` keeps a :class:`Block`: the features it feeds and the derivative of these by the column,
+(k, m), or (n, k, m) where it differs from row to row. A number has m = 1 and the derivative in its raw unit; a category has
+one direction for each indicator that encodes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.tables import Table, as_table
+from fisherleak.perturbation import Attribute
+
+__all__ = [
+    "Block",
+    "Blocks",
+    "Flow",
+    "attributes_of",
+    "joined",
+    "kept",
+    "linear",
+    "output",
+    "scaled",
+    "start",
+    "together",
+]
+
+Matrix = NDArray[np.float64]
+Kind = Literal["number", "levels"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Features that one raw column feeds, and their derivative by it."""
+
+    columns: tuple[int, ...]
+    directions: Matrix
+
+    def local(self, n: int) -> Matrix:
+        """Directions for every row, (n, k, m)."""
+        if self.directions.ndim == 3:
+            return self.directions
+        return np.broadcast_to(self.directions, (n, *self.directions.shape))
+
+
+Blocks = dict[tuple[str, Kind], Block]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A table on its way through the transformers.
+
+    Parameters
+    ----------
+    table : Table
+        What the next transformer is given.
+    raw : list of str or None
+        For each column, the raw column whose value it still is, possibly as a code; None for a mixture.
+    blocks : dict
+        (raw column, kind) -> Block.
+    """
+
+    table: Table
+    raw: list[str | None]
+    blocks: Blocks
+
+
+def start(table: Table) -> Flow:
+    """The raw table: each numeric column feeds itself."""
+    numeric = [j for j in range(len(table.names)) if table.is_numeric(j)]
+    blocks: Blocks = {(table.names[j], "number"): Block((j,), np.ones((1, 1))) for j in numeric}
+    return Flow(table, list(table.names), blocks)
+
+
+def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
+    """One attribute for each raw column, in order; a column that feeds no feature has a direction of length zero."""
+    n = flow.table.n
+    attributes = []
+    for name in names:
+        parts = [flow.blocks[name, kind] for kind in ("number", "levels") if (name, kind) in flow.blocks]
+        parts = [part for part in parts if part.columns]
+        if not parts:
+            attributes.append(Attribute(name, [0], np.zeros((1, 1))))
+            continue
+        block = parts[0] if len(parts) == 1 else together(parts[0], parts[1], n, same_change=False)
+        plain = np.array_equal(block.directions, np.eye(len(block.columns)))
+        attributes.append(Attribute(name, block.columns, None if plain else block.directions))
+    return tuple(attributes)
+
+
+def output(transformer: Any, flow: Flow) -> Table:
+    """What the transformer makes of the table, dense."""
+    try:
+        values = transformer.transform(flow.table.values)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidInputError(
+            f"{type(transformer).__name__} cannot transform X: {reason}. Pass the table the model was fitted on."
+        ) from None
+    if hasattr(values, "toarray"):
+        values = values.toarray()
+    return as_table(values)
+
+
+def linear(flow: Flow, table: Table, matrix: Matrix) -> Flow:
+    """Features out = matrix @ features in (and a constant)."""
+    blocks: Blocks = {}
+    for key, block in flow.blocks.items():
+        moved = matrix[:, list(block.columns)] @ block.directions
+        blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved))
+    return Flow(table, [None] * matrix.shape[0], blocks)
+
+
+def scaled(flow: Flow, table: Table, factors: Matrix) -> Flow:
+    """Each column multiplied by a factor (and shifted)."""
+    blocks = {
+        key: Block(block.columns, factors[list(block.columns)][:, None] * block.directions)
+        for key, block in flow.blocks.items()
+    }
+    return Flow(table, [None] * len(table.names), blocks)
+
+
+def kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
+    """Some columns, in the order of ``positions``."""
+    blocks: Blocks = {}
+    for key, block in flow.blocks.items():
+        at = {old: k for k, old in enumerate(block.columns)}
+        columns = tuple(new for new, old in enumerate(positions) if old in at)
+        blocks[key] = Block(columns, block.directions[..., [at[positions[new]] for new in columns], :])
+    return Flow(table, [flow.raw[j] for j in positions], blocks)
+
+
+def _without_zeros(block: Block) -> Block:
+    """Without the features that it does not move."""
+    others = (*range(block.directions.ndim - 2), -1)
+    used = np.flatnonzero(np.any(block.directions != 0, axis=others))
+    return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :])
+
+
+def together(first: Block, second: Block, n: int, same_change: bool) -> Block:
+    """Two blocks of one raw column, moved by the same change or by changes of their own."""
+    if first.directions.ndim != second.directions.ndim:
+        first, second = (Block(block.columns, block.local(n)) for block in (first, second))
+    columns = tuple(dict.fromkeys(first.columns + second.columns))
+    m, w = first.directions.shape[-1], second.directions.shape[-1]
+    joined = np.zeros((*first.directions.shape[:-2], len(columns), m if same_change else m + w))
+    joined[..., [columns.index(j) for j in first.columns], :m] = first.directions
+    joined[..., [columns.index(j) for j in second.columns], (0 if same_change else m) :] += second.directions
+    return Block(columns, joined)
+
+
+def joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
+    """Flows side by side: the outputs of a ColumnTransformer or FeatureUnion."""
+    n = flow.table.n
+    blocks: Blocks = {}
+    raw: list[str | None] = []
+    offset = 0
+    for part in flows:
+        for key, block in part.blocks.items():
+            moved = Block(tuple(j + offset for j in block.columns), block.directions)
+            known = blocks.get(key)
+            blocks[key] = moved if known is None else together(known, moved, n, same_change=key[1] == "number")
+        raw += part.raw
+        offset += len(part.table.names)
+    table = output(transformer, flow)
+    if len(table.names) != offset:
+        raise UnsupportedModelError(
+            f"{type(transformer).__name__} gives {len(table.names)} columns where its parts give {offset}, so they cannot be "
+            "attributed to raw columns."
+        )
+    return Flow(table, raw, blocks)
