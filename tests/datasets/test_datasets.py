@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,25 @@ def test_a_download_is_kept_and_checked(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(fl.datasets.load_iwpc().y) == 12
     assert len(fl.datasets.load_iwpc().y) == 12
     assert len(calls) == 2  # the second load comes from the cache
+
+
+def test_an_archive_is_fetched_once_and_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(tmp_path / "made")
+    archive = tmp_path / "made.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "made" / "cifar10" / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    calls = []
+
+    def fetch(self: Any, url: str, output_file: str, *x: Any, **options: Any) -> None:
+        calls.append(url)
+        Path(output_file).write_bytes(archive.read_bytes())
+
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", fetch)
+    digest = f"sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}"
+    monkeypatch.setitem(cifar10.SOURCE.checksums, cifar10.ARCHIVE, digest)
+    expected = fl.datasets.load_cifar10(data_home=tmp_path / "made")
+    np.testing.assert_array_equal(fl.datasets.load_cifar10().X, expected.X)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("digits", [(0, 0), (0, 10), (1,), (0, 1, 2)])
