@@ -286,3 +286,19 @@ def test_extreme_labels_and_offsets_converge() -> None:
     outlier[3] = 1e12
     assert fl.minimise(X, outlier, "pseudo_huber", intercept=True).gradient <= 1e-10
     assert fl.minimise(X, rng.normal(size=100) + 1e8, "pseudo_huber", intercept=True).distance <= 1e-6
+
+
+def test_shifted_columns_are_other_data() -> None:
+    """Beside an intercept rows are centred; the centre is that of the fit, so a shift does not go unnoticed."""
+    case = make("squared", 1, 40, 2, intercept=True)
+    with pytest.raises(fl.InvalidInputError, match="not at a minimum"):
+        fl.measure(case.fit(), case.X + 5.0, case.y)
+
+
+def test_columns_of_a_table_are_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": [1.0, np.nan, 3.0], "city": ["a", "b", "c"]})
+    with pytest.raises(fl.InvalidInputError, match="row 1, column 'age' is nan"):
+        fl.minimise(table[["age"]], [1.0, 2.0, 3.0])
+    with pytest.raises(fl.InvalidInputError, match="'a' in row 0, column 'city', does not"):
+        fl.minimise(table, [1.0, 2.0, 3.0])

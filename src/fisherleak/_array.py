@@ -6,6 +6,7 @@ returns, so NumPy, array-api-strict and torch arrays take one path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_compat
@@ -33,7 +34,7 @@ def is_numpy(x: Array) -> bool:
     return bool(array_api_compat.is_numpy_array(x))
 
 
-def as_array(x: Any, name: str) -> Array:
+def as_array(x: Any, name: str, columns: Sequence[str] | None = None) -> Array:
     """Give back an array as it is and turn sequences and tables into NumPy; refuse what has no numbers."""
     if hasattr(x, "toarray"):
         raise InvalidInputError(
@@ -49,7 +50,7 @@ def as_array(x: Any, name: str) -> Array:
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{name} must be a numeric array; got {type(x).__name__} ({error}).") from None
         if x.dtype == object:
-            x = _from_objects(x, name)
+            x = _from_objects(x, name, columns)
     if is_numpy(x) and x.dtype.kind not in "fiub":
         raise InvalidInputError(
             f"{name} must hold numbers; got dtype {x.dtype}. Encode text and dates as numbers first."
@@ -57,23 +58,24 @@ def as_array(x: Any, name: str) -> Array:
     return x
 
 
-def _from_objects(x: np.ndarray, name: str) -> np.ndarray:
+def _from_objects(x: np.ndarray, name: str, columns: Sequence[str] | None) -> np.ndarray:
     try:
         return x.astype(np.float64)
     except (TypeError, ValueError):
-        where = _first_text(x)
+        where = _first_text(x, columns)
         raise InvalidInputError(
             f"{name} must hold numbers; {where} does not. Encode text and dates as numbers first."
         ) from None
 
 
-def _first_text(x: np.ndarray) -> str:
+def _first_text(x: np.ndarray, columns: Sequence[str] | None) -> str:
     for position in np.ndindex(*x.shape[::-1]):  # column by column
         value = x[position[::-1]]
         try:
             float(value)
         except (TypeError, ValueError):
-            return f"{str(value)[:40]!r} in row {position[-1]}" + (f", column {position[0]}," if x.ndim == 2 else "")
+            shown = position[0] if columns is None else f"'{columns[position[0]]}'"
+            return f"{str(value)[:40]!r} in row {position[-1]}" + (f", column {shown}," if x.ndim == 2 else "")
     return "it"
 
 

@@ -55,9 +55,9 @@ def check_positive(value: Any, name: str, *, zero: bool = False) -> float:
     return float(value)
 
 
-def check_data(X: Any, y: Any) -> tuple[Array, Array]:
-    """X (n, d) and y (n,): same library, same length, not empty, all finite."""
-    X, y = as_array(X, "X"), as_array(y, "y")
+def check_data(X: Any, y: Any, names: Sequence[str] | None = None) -> tuple[Array, Array]:
+    """X (n, d) and y (n,): same library, same length, not empty, all finite; columns are named where they have names."""
+    X, y = as_array(X, "X", names), as_array(y, "y")
     if X.ndim != 2:
         raise InvalidInputError(
             f"X must have two dimensions, (rows, columns); got {X.ndim}. For one column use X[:, None]."
@@ -69,7 +69,7 @@ def check_data(X: Any, y: Any) -> tuple[Array, Array]:
     xp = namespace(X)
     (bad_blocks,) = sum_rows(lambda block: (int(not bool(xp.all(_finite(block, xp)))),), X)
     if bad_blocks:
-        raise InvalidInputError(_where_not_finite(X))
+        raise InvalidInputError(_where_not_finite(X, names))
     wrong = ~_finite(y, xp)
     if bool(xp.any(wrong)):
         row = int(xp.argmax(xp.astype(wrong, xp.int64)))
@@ -168,14 +168,15 @@ def _finite(x: Array, xp: Any) -> Array:
     return xp.ones_like(x, dtype=xp.bool)
 
 
-def _where_not_finite(X: Array) -> str:
+def _where_not_finite(X: Array, names: Sequence[str] | None) -> str:
     xp = namespace(X)
     (count,) = sum_rows(lambda block: (xp.sum(xp.astype(~_finite(block, xp), xp.int64)),), X)
     by_row = map_rows(lambda block: xp.any(~_finite(block, xp), axis=1), X)
     row = int(xp.argmax(xp.astype(by_row, xp.int64)))
     values = host(xp.astype(X[row, :], xp.float64))
     column = int(np.argmax(~np.isfinite(values)))
+    shown = column if names is None else f"'{names[column]}'"
     return (
-        f"X must be finite; row {row}, column {column} is {values[column]} ({int(count)} such value"
+        f"X must be finite; row {row}, column {shown} is {values[column]} ({int(count)} such value"
         f"{'s' if int(count) > 1 else ''} in all). Drop or fill them first."
     )

@@ -164,14 +164,16 @@ def minimise(
     """
     loss = get_loss(loss)
     names = column_names(X)
-    X, y = check_data(X, y)
+    X, y = check_data(X, y, names)
     weights = check_weights(sample_weight, X)
     check_labels(y, weights, loss)
     l2 = check_positive(l2, "l2", zero=True)
     names = (names or default_names(X.shape[1])) + ["intercept"]
     risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
     check_rank_possible(risk)
-    return _fit(risk, *_newton(risk, risk.start()))
+    start = risk.start()
+    at = risk.at(start, curvature=True)
+    return _fit(risk, *_newton(risk, start, at, _factor(risk, at)))
 
 
 def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
@@ -182,14 +184,15 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     _refuse_separable(risk, at)
-    assert at.hessian is not None
-    given = _fit(risk, theta, at, factorise(at.hessian, risk.names), 0)
-    return replace(_fit(risk, *_newton(risk, theta)), distance=given.distance) if polish else given
+    factor = _factor(risk, at)
+    given = _fit(risk, theta, at, factor, 0)
+    return replace(_fit(risk, *_newton(risk, theta, at, factor)), distance=given.distance) if polish else given
 
 
 def distance(fit: Fit, X: Array, y: Array) -> float:
     """Distance of a fit from the minimum on these data: see :class:`Fit`."""
-    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
+    intercept = fit.intercept is not None
+    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, known_centre=fit.centre)
     return risk.at(fit.centred_theta, curvature=False).distance(fit.factor)
 
 
@@ -230,18 +233,20 @@ def check_rank_possible(risk: Risk) -> None:
         )
 
 
-def _newton(risk: Risk, theta: Array) -> tuple[Array, Point, Factor, int]:
-    """Newton's method until rounding stops it; then the point must be a minimum."""
-    at = risk.at(theta, curvature=True)
+def _factor(risk: Risk, at: Point) -> Factor:
     assert at.hessian is not None
-    factor = factorise(at.hessian, risk.names)
+    return factorise(at.hessian, risk.names)
+
+
+def _newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array, Point, Factor, int]:
+    """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum."""
     for count in range(MOST_STEPS):
         step = -factor.solve(at.gradient)
         moved, there = _descend(risk, theta, at, step)
         if there is None:
             break
         _refuse_separable(risk, there)
-        then = factor if there.hessian is None else _refactorise(there.hessian, risk, there)
+        then = factor if there.hessian is None else _refactorise(risk, there)
         still = not there.distance(then) < 0.25 * at.distance(factor)
         if still and _is_minimum(risk, theta, at, step):
             return theta, at, factor, count
@@ -279,10 +284,10 @@ def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, P
     return theta, None
 
 
-def _refactorise(hessian: Array, risk: Risk, at: Point) -> Factor:
+def _refactorise(risk: Risk, at: Point) -> Factor:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
-        return factorise(hessian, risk.names)
+        return _factor(risk, at)
     except SingularHessianError:
         raise _not_converged(risk, at) from None
 

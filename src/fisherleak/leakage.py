@@ -99,7 +99,7 @@ def measure(
     check_noise(noise)
     table = as_table(X)
     if isinstance(model, Fit):
-        X, y = check_data(X, y)
+        X, y = check_data(X, y, table.names if table.is_frame else None)
         _check_same_data(model, X, y, sample_weight)
         records = as_attributes(attributes, X.shape, table.names)
         return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)

@@ -67,12 +67,15 @@ class Risk:
     intercept: bool
     intercept_l2: float = 0.0
     names: tuple[str, ...] = ()
+    known_centre: Array | None = None
 
     @cached_property
     def centre(self) -> Array | None:
-        """Weighted column means, where there is a free intercept to take them up: see :class:`Fit`."""
+        """Weighted column means (or the centre of a known fit), where there is a free intercept to take them up."""
         if not self.intercept or self.intercept_l2 > 0:
             return None
+        if self.known_centre is not None:
+            return self.known_centre
         xp = namespace(self.X)
 
         def block(X: Array, weights: Array | None) -> tuple[Any, ...]:

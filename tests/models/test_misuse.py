@@ -106,7 +106,7 @@ CASES: list[tuple[str, str]] = [
     ("fl.PrivateRelease(lm.Ridge(), over='dataset', attributes=['age']).fit(T[NUMBERS], Y)", "cannot be given with over='dataset'"),
     ("fl.IRFIL(lm.Ridge()).fit(T[NUMBERS], Y, sample_weight=-WEIGHTS)", "sample_weight must be finite and zero or more"),
     # values
-    ("fl.measure(MODEL, GAPS, Y)", "X must be finite"),
+    ("fl.measure(MODEL, GAPS, Y)", "X must be finite; row 3, column 'age' is nan (2 such values in all)"),
     ("fl.measure(pipe(SimpleImputer()).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)", "filled 2 missing values of column 'age' (first in row 3)"),
     ("fl.measure(pipe(SimpleImputer(add_indicator=True)).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)", "filled 2 missing values"),
     ("fl.measure(MODEL, UNSEEN, Y)", "Found unknown categories"),

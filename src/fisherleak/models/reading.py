@@ -87,16 +87,12 @@ def prepare(model: Any, table: Table) -> Prepared:
             flow = through(step, flow)
         estimator = model.steps[-1][1]
         if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
-            inner = prepare(estimator, flow.table)
+            inner = type(final_estimator(estimator)).__name__
             raise UnsupportedModelError(
                 f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
-                f"Pipeline, or the Pipeline inside it ({type(inner.estimator).__name__} itself is supported)."
+                f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
             )
-    text = [
-        name
-        for name, raw in zip(flow.table.names, flow.raw, strict=True)
-        if raw is not None and not _numbers(flow.table, name)
-    ]
+    text = [name for j, name in enumerate(flow.table.names) if flow.raw[j] is not None and not flow.table.is_numeric(j)]
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
     values = flow.table.values
@@ -139,15 +135,16 @@ def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array
         )
     weights = check_weights(sample_weight, prepared.features)
     recipe = recipe_of(prepared.estimator, labels, None if weights is None else np.asarray(weights))
-    X, numbers = check_data(prepared.features, recipe.y)
+    names = _feature_names(prepared.attributes, prepared.features.shape[1])
+    X, numbers = check_data(prepared.features, recipe.y, names)
     loss = get_loss(recipe.loss)
     check_labels(numbers, recipe.weights, loss)
-    names = [*_feature_names(prepared.attributes, X.shape[1]), "intercept"]
-    risk = Risk(X, numbers, recipe.weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, tuple(names))
+    names = (*names, "intercept")
+    risk = Risk(X, numbers, recipe.weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, names)
     return risk, parameters(prepared.estimator)
 
 
-def _feature_names(attributes: tuple[Attribute, ...], count: int) -> list[str]:
+def _feature_names(attributes: tuple[Attribute, ...], count: int) -> tuple[str, ...]:
     """Features by the raw columns that feed them, for error messages."""
     sources: list[list[str]] = [[] for _ in range(count)]
     for attribute in attributes:
@@ -159,11 +156,7 @@ def _feature_names(attributes: tuple[Attribute, ...], count: int) -> list[str]:
     for j, name in enumerate(alone):
         only = name and alone.count(name) == 1
         names.append(name if only else f"feature {j} ({', '.join(sources[j][:3])})")
-    return names
-
-
-def _numbers(table: Table, name: str) -> bool:
-    return table.is_numeric(table.names.index(name))
+    return tuple(names)
 
 
 def _check_columns(model: Any, table: Table) -> None:
