@@ -11,7 +11,7 @@ NAMES = {
     *("LooseFitWarning", "NotAtMinimumError", "UnsupportedModelError"),
     *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
-    *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets"),
+    *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

@@ -1,6 +1,6 @@
 """Measure, limit and equalise what a trained model reveals about the people in its training data."""
 
-from fisherleak import bounds, datasets
+from fisherleak import attacks, bounds, datasets
 from fisherleak.calibrate import calibrate
 from fisherleak.composition import compose
 from fisherleak.erm import Fit, minimise
@@ -51,6 +51,7 @@ __all__ = [
     "SingularHessianError",
     "Trimmed",
     "UnsupportedModelError",
+    "attacks",
     "bounds",
     "calibrate",
     "compose",

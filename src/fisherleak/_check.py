@@ -20,6 +20,7 @@ __all__ = [
     "check_labels",
     "check_noise",
     "check_positive",
+    "check_rows",
     "check_weights",
     "column_names",
     "default_names",
@@ -112,6 +113,30 @@ def check_labels(y: Array, weights: Array | None, loss: Loss) -> None:
             raise InvalidInputError(
                 f"y has one class only ({only}); the {loss.name} loss needs rows of both, with a weight above zero."
             )
+
+
+def check_rows(rows: Any, n: int) -> NDArray[np.int64]:
+    """A mask, a slice or a list of row numbers as positions from 0 to n - 1, none of them twice."""
+    if isinstance(rows, str) or (isinstance(rows, (list, tuple)) and any(isinstance(row, str) for row in rows)):
+        raise InvalidInputError("rows are positions, from 0, or a mask; not labels of the index.")
+    if isinstance(rows, slice):
+        rows = np.arange(n)[rows]
+    positions = host(as_array(sorted(rows) if isinstance(rows, set) else rows, "rows"))
+    if positions.ndim == 0:
+        positions = positions[None]
+    if positions.dtype == bool:
+        if positions.shape != (n,):
+            raise InvalidInputError(f"rows as a mask must have {n} values; got shape {positions.shape}.")
+        positions = np.nonzero(positions)[0]
+    if positions.ndim != 1 or positions.size == 0 or positions.dtype.kind not in "iu":
+        raise InvalidInputError("rows must be a mask or a list of row numbers with at least one row in it.")
+    outside = (positions < -n) | (positions >= n)
+    if outside.any():
+        raise InvalidInputError(f"rows must be from 0 to {n - 1}; got {positions[outside][0]}.")
+    positions = positions.astype(np.int64) % n
+    if np.unique(positions).size != positions.size:
+        raise InvalidInputError("rows must not repeat: a row can be counted only once.")
+    return positions
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

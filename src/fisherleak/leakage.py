@@ -20,8 +20,16 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak import present
-from fisherleak._array import Array, as_array, host, like, namespace
-from fisherleak._check import check_data, check_labels, check_noise, check_weights, nearest, rows_by_group
+from fisherleak._array import Array, like, namespace
+from fisherleak._check import (
+    check_data,
+    check_labels,
+    check_noise,
+    check_rows,
+    check_weights,
+    nearest,
+    rows_by_group,
+)
 from fisherleak.erm import Fit, distance
 from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.jacobian import Jacobian, jacobian_of
@@ -326,26 +334,7 @@ class Leakage:
     def _rows(self, rows: Any) -> Array | None:
         if rows is None:
             return None
-        if isinstance(rows, str) or (isinstance(rows, (list, tuple)) and any(isinstance(row, str) for row in rows)):
-            raise InvalidInputError("rows are positions, from 0, or a mask; not labels of the index.")
-        if isinstance(rows, slice):
-            rows = np.arange(self.n)[rows]
-        positions = host(as_array(sorted(rows) if isinstance(rows, set) else rows, "rows"))
-        if positions.ndim == 0:
-            positions = positions[None]
-        if positions.dtype == bool:
-            if positions.shape != (self.n,):
-                raise InvalidInputError(f"rows as a mask must have {self.n} values; got shape {positions.shape}.")
-            positions = np.nonzero(positions)[0]
-        if positions.ndim != 1 or positions.size == 0 or positions.dtype.kind not in "iu":
-            raise InvalidInputError("rows must be a mask or a list of row numbers with at least one row in it.")
-        outside = (positions < -self.n) | (positions >= self.n)
-        if outside.any():
-            raise InvalidInputError(f"rows must be from 0 to {self.n - 1}; got {positions[outside][0]}.")
-        positions = positions.astype(np.int64) % self.n
-        if np.unique(positions).size != positions.size:
-            raise InvalidInputError("rows must not repeat: a row can be counted only once.")
-        return like(positions, self._parts[0].B, namespace(self._parts[0].B))
+        return like(check_rows(rows, self.n), self._parts[0].B, namespace(self._parts[0].B))
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:

@@ -60,6 +60,8 @@ class Loss:
         starts. A ValueError says that there is none.
     quadratic : bool
         Whether ``a`` is constant, so that one Newton step is exact.
+    mean : callable
+        Linear predictor -> the label it predicts.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Loss:
     labels: Labels
     start: Callable[[Array, Array], float] = lambda y, weights: 0.0
     quadratic: bool = False
+    mean: Callable[[Array], Array] = lambda z: z
 
     def __repr__(self) -> str:
         return f"Loss({self.name!r})"
@@ -144,6 +147,7 @@ _LOGISTIC = Loss(
     c=_minus_one,
     labels=Labels("0 or 1", lambda y: (y == 0) | (y == 1), binary=True),
     start=lambda y, weights: math.log(_mean(y, weights) / (1.0 - _mean(y, weights))),
+    mean=_sigmoid,
 )
 
 
@@ -171,6 +175,7 @@ _POISSON = Loss(
     c=_minus_one,
     labels=Labels("a finite number, zero or more", lambda y: _real(y) & (y >= 0)),
     start=_log_mean,
+    mean=_exp,
 )
 
 
@@ -191,6 +196,7 @@ _GAMMA = Loss(
     c=lambda z, y: -_exp(-z),
     labels=Labels("a finite number greater than zero", lambda y: _real(y) & (y > 0)),
     start=_log_mean,
+    mean=_exp,
 )
 
 

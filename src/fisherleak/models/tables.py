@@ -73,6 +73,33 @@ class Table:
             return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
         return Table(self.values[mask], self.names, False, None)
 
+    def take(self, rows: NDArray[np.int64]) -> Table:
+        """The rows at some positions."""
+        index = None if self.index is None else self.index[rows]
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)[rows.tolist(), :]
+            return Table(nw.to_native(frame), self.names, True, index)
+        return Table(self.values[rows], self.names, False, index)
+
+    def with_value(self, position: int, value: Any, sample: int | None) -> Table:
+        """A column set to one value in every row: that of the row ``sample`` where it is there, keeping the column's type."""
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)
+            name = frame.columns[position]
+            if sample is None:
+                new = frame[:, position].cast(nw.Float64()) * 0.0 + float(value)
+            else:
+                new = frame[:, position][[sample] * self.n]
+            return Table(nw.to_native(frame.with_columns(new.alias(name))), self.names, True, self.index)
+        values = (
+            self.values.astype(np.float64)
+            if isinstance(value, float) and self.values.dtype.kind in "iub"
+            else self.values
+        )
+        values = values.copy()
+        values[:, position] = value
+        return Table(values, self.names, False, self.index)
+
 
 def same_values(first: Table, second: Table) -> bool:
     """Whether two tables of the same columns hold the same values."""

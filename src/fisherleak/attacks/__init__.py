@@ -1,0 +1,14 @@
+"""What real attackers get out of a released model: attribute inference, with and without the model's parameters.
+
+All attackers take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that one can
+stand in for another. Adding one is adding a file with a subclass of ``Attacker``.
+"""
+
+from fisherleak.attacks.attacker import Attacker
+from fisherleak.attacks.black_box import BlackBox
+from fisherleak.attacks.ideal import Ideal
+from fisherleak.attacks.outcome import Outcome
+from fisherleak.attacks.prior import Prior
+from fisherleak.attacks.white_box import WhiteBox
+
+__all__ = ["Attacker", "BlackBox", "Ideal", "Outcome", "Prior", "WhiteBox"]

@@ -1,0 +1,76 @@
+"""How often an attack was right, with an interval and the baseline of a guesser who knows the prior alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+__all__ = ["Outcome", "outcome_of"]
+
+Vector = NDArray[np.float64]
+Z = float(ndtri(0.975))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Accuracy of an attack.
+
+    Attributes
+    ----------
+    attacker, attribute : str
+    accuracy : float
+        Part of the rows guessed right: observed, or expected over the noise.
+    low, high : float
+        95 % interval (Wilson's) for the attacked rows as a sample of the training data, the model held fixed; for other
+        draws of the noise, too, where several releases or a noise were attacked. All rows share the draw of a release.
+    baseline : float
+        Accuracy on the same rows of always guessing the most frequent value.
+    n : int
+        Rows attacked.
+    trials : int or None
+        Released models that were attacked; None where the accuracy is an exact expectation.
+    """
+
+    attacker: str
+    attribute: str
+    accuracy: float
+    low: float
+    high: float
+    baseline: float
+    n: int
+    trials: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.attacker} on {self.attribute}: {self.accuracy:.1%} right "
+            f"(95 % interval {self.low:.1%} to {self.high:.1%}); the prior alone: {self.baseline:.1%}"
+        )
+
+
+def outcome_of(
+    attacker: str, attribute: str, by_row: Vector, by_trial: Vector | None, baseline: float, exact: bool = False
+) -> Outcome:
+    """An outcome from the mean accuracy of each row and, for several releases, of each release.
+
+    The variance of the mean is that over rows plus that over releases; Wilson's interval is taken for the number of
+    independent guesses with the same variance.
+    """
+    n = by_row.shape[0]
+    mean = float(by_row.mean())
+    variance = float(by_row.var(ddof=1)) / n if n > 1 else 0.25
+    if by_trial is not None and by_trial.shape[0] > 1:
+        variance += float(by_trial.var(ddof=1)) / by_trial.shape[0]
+    guesses = mean * (1.0 - mean) / variance if variance > 0 and 0.0 < mean < 1.0 else float(n)
+    low, high = _wilson(mean, guesses)
+    trials = None if exact else 1 if by_trial is None else int(by_trial.shape[0])
+    return Outcome(attacker, attribute, mean, low, high, baseline, n, trials)
+
+
+def _wilson(part: float, count: float) -> tuple[float, float]:
+    centre = (part + Z**2 / (2 * count)) / (1 + Z**2 / count)
+    half = Z / (1 + Z**2 / count) * math.sqrt(part * (1 - part) / count + Z**2 / (4 * count**2))
+    return max(0.0, min(centre - half, part)), min(1.0, max(centre + half, part))

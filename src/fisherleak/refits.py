@@ -1,0 +1,247 @@
+r"""Minimisers of neighbouring data sets, without fitting again.
+
+Replace the features x of one example by x + e. The Hessian changes by rank two and, with :math:`U = [x, e]`, primes for
+the derivatives at x + e and the old parameters,
+
+.. math::
+
+    H' = H + U K U^T, \quad K = \omega \begin{pmatrix} a' - a & a' \\ a' & a' \end{pmatrix}, \qquad
+    g' = U c, \quad c = \omega \begin{pmatrix} r' - r \\ r' \end{pmatrix}
+
+so that one Newton step, :math:`-H'^{-1} g' = -H^{-1} U (I + K M)^{-1} c` with :math:`M = U^T H^{-1} U`, moves to the new
+minimum: exactly for the squared loss, to a first approximation for the others, which chord steps (the same H', the
+gradient of all rows) then improve. All examples at once in O(n d^2), and O(n^2 d) for each chord step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fisherleak._array import Array, host, namespace
+from fisherleak._blocks import map_rows, rows_per_block, sum_rows
+from fisherleak._progress import track
+from fisherleak.erm import Fit, fit_at
+from fisherleak.errors import SingularHessianError
+from fisherleak.risk import Risk, with_constant
+
+__all__ = ["Moves", "moves"]
+
+UNDETERMINED = 1e-9
+"""Least det H' / det H: below it the new data do not determine the parameters to a few digits."""
+CLOSE = 1e-8
+"""A chord step of at most this part of the move is the last."""
+MOST_CHORDS = 8
+"""Examples that need more are fitted again, one by one."""
+AT_ONCE = 512
+"""Neighbours whose gradients are summed in one pass over the rows."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How far the released parameters move when one example changes.
+
+    Parameters
+    ----------
+    values : array of shape (m, p)
+    error : array of shape (m,)
+        Bound on the norm of each move's error, |gradient| / (n l2) (for rows as they are centred beside a free intercept);
+        rounding alone for the squared loss. Without a penalty on every parameter there is no such bound, and this is
+        the length of the last chord step.
+    refitted : int
+        How many were fitted again because chord steps did not settle.
+    """
+
+    values: Array
+    error: Array
+    refitted: int
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """Examples x (m, p) that become x + e, with what a Newton step needs."""
+
+    rows: Array
+    x: Array
+    e: Array
+    y: Array
+    omega: Array
+
+
+@dataclass(frozen=True)
+class _Update:
+    """H'^-1 for each neighbour: H^-1 less U-shaped rank two, (I + K M)^-1 in ``inverse`` (four arrays)."""
+
+    B: Array
+    Bx: Array
+    Be: Array
+    k: tuple[Array, Array]
+    inverse: tuple[Array, Array, Array, Array]
+
+    def along(self, first: Array, second: Array) -> Array:
+        """H'^-1 (first x + second e)."""
+        a, b, c, d = self.inverse
+        return (a * first + b * second)[:, None] * self.Bx + (c * first + d * second)[:, None] * self.Be
+
+    def solve(self, gradient: Array, x: Array, e: Array) -> Array:
+        """H'^-1 gradient = B g - B U (I + K M)^-1 K U^T B g."""
+        xp = namespace(gradient)
+        Bg = gradient @ self.B
+        on_x, on_e = xp.sum(x * Bg, axis=1), xp.sum(e * Bg, axis=1)
+        change, new = self.k
+        return Bg - self.along(change * on_x + new * on_e, new * (on_x + on_e))
+
+
+def moves(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str = "the change") -> Moves:
+    """How the parameters move when each of some rows, alone, takes other features.
+
+    Parameters
+    ----------
+    fit : Fit
+    X : array of shape (n, d)
+        The features it was fitted on.
+    y : array of shape (n,)
+    rows : integer array of shape (m,)
+        The rows that change, one at a time.
+    changed : array of shape (m, d)
+        Their new features.
+    what : str
+        Names the change in a refusal.
+    """
+    xp = namespace(X)
+    intercept = fit.intercept is not None
+
+    def block(rows: Array, changed: Array) -> Array:
+        near = _neighbours(fit, X, y, rows, changed)
+        update, gradient = _newton(fit, near, what)
+        return -update.along(*gradient)
+
+    values = map_rows(lambda changed, rows: block(rows, changed), changed, rows)
+    error = 1e-14 * xp.sqrt(xp.sum(values * values, axis=1))
+    refitted = 0
+    if not fit.loss.quadratic:
+        names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
+        risk = Risk(
+            X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre
+        )
+        values, error, refitted = _improved(fit, risk, rows, changed, values, what)
+    return Moves(fit.uncentred(values.T).T, error, refitted)
+
+
+def _neighbours(fit: Fit, X: Array, y: Array, rows: Array, changed: Array) -> _Neighbours:
+    xp = namespace(X)
+    intercept = fit.intercept is not None
+    old = xp.take(X, rows, axis=0)
+    x = with_constant(old, intercept, fit.centre)
+    e = with_constant(changed, False, None) - with_constant(old, False, None)
+    if intercept:
+        e = xp.concat([e, xp.zeros_like(e[:, :1])], axis=1)
+    labels = xp.take(y, rows, axis=0)
+    omega = xp.ones_like(labels) if fit.sample_weight is None else xp.take(fit.sample_weight, rows, axis=0)
+    return _Neighbours(rows, x, e, labels, omega)
+
+
+def _newton(fit: Fit, near: _Neighbours, what: str) -> tuple[_Update, tuple[Array, Array]]:
+    """The changed Hessian, and the changed gradient as its parts along x and e."""
+    xp = namespace(near.x)
+    theta, loss = fit.centred_theta, fit.loss
+    B = fit.factor.inverse()
+    Bx, Be = near.x @ B, near.e @ B
+    m11, m12, m22 = xp.sum(near.x * Bx, axis=1), xp.sum(near.x * Be, axis=1), xp.sum(near.e * Be, axis=1)
+    z = near.x @ theta
+    step = near.e @ theta
+    r, a = loss.r(z, near.y), loss.a(z, near.y)
+    new_r, new_a = loss.r(z + step, near.y), loss.a(z + step, near.y)
+    new = near.omega * new_a
+    change = near.omega * (new_a - a)
+    a11, a12 = 1.0 + change * m11 + new * m12, change * m12 + new * m22
+    a21, a22 = new * (m11 + m12), 1.0 + new * (m12 + m22)
+    det = a11 * a22 - a12 * a21
+    _refuse_undetermined(det, near.rows, what)
+    inverse = (a22 / det, -a12 / det, -a21 / det, a11 / det)
+    difference = step if loss.quadratic else new_r - r
+    return _Update(B, Bx, Be, (change, new), inverse), (near.omega * difference, near.omega * new_r)
+
+
+def _refuse_undetermined(det: Array, rows: Array, what: str) -> None:
+    xp = namespace(det)
+    wrong = ~(det > UNDETERMINED)
+    if bool(xp.any(wrong)):
+        row = int(rows[int(xp.argmax(xp.astype(wrong, xp.int64)))])
+        raise SingularHessianError(
+            f"With {what} in row {row} the data no longer determine the model: that row alone tells two columns apart. "
+            "Add an l2 penalty, or leave the row out of the attack (rows=)."
+        )
+
+
+def _improved(fit: Fit, risk: Risk, rows: Array, changed: Array, values: Array, what: str) -> tuple[Array, Array, int]:
+    """Chord steps for a few hundred neighbours at a time."""
+    xp = namespace(values)
+    count = values.shape[0]
+    parts, errors, refitted = [], [], 0
+    for start in track(range(0, count, AT_ONCE), -(-count // AT_ONCE), "Refitting"):
+        part = slice(start, start + AT_ONCE)
+        near = _neighbours(fit, risk.X, risk.y, rows[part], changed[part, ...])
+        update, _ = _newton(fit, near, what)
+        moved, error, loose = _chords(fit, risk, near, update, values[part, ...])
+        for k in np.flatnonzero(host(loose)).tolist():
+            fresh = _refit(fit, risk, int(near.rows[k]), changed[start + k, :])
+            moved[k, :] = fresh
+            error[k] = 1e-10 * xp.sqrt(xp.sum(fresh * fresh))
+            refitted += 1
+        parts.append(moved)
+        errors.append(error)
+    return xp.concat(parts, axis=0), xp.concat(errors, axis=0), refitted
+
+
+def _chords(fit: Fit, risk: Risk, near: _Neighbours, update: _Update, values: Array) -> tuple[Array, Array, Array]:
+    """Moves, the bound on their errors, and which did not settle."""
+    xp = namespace(values)
+    least = min(float(x) for x in host(risk.penalty))
+    for _ in range(MOST_CHORDS):
+        gradient = _gradients(fit, risk, near, values)
+        step = update.solve(gradient, near.x, near.e)
+        values = values - step
+        length = xp.sqrt(xp.sum(step * step, axis=1))
+        size = xp.sqrt(xp.sum(values * values, axis=1))
+        loose = ~(length <= CLOSE * size) & (size > 0)
+        if not bool(xp.any(loose)):
+            break
+    error = length
+    if least > 0:
+        # the bound holds before the last step: after it, it may grow by the step's length at most
+        error = xp.sqrt(xp.sum(gradient * gradient, axis=1)) / least + length
+    return values, error, loose
+
+
+def _gradients(fit: Fit, risk: Risk, near: _Neighbours, values: Array) -> Array:
+    """Gradient of each neighbour's risk at its own parameters, (m, p): all rows, less the old example, plus the new."""
+    xp = namespace(values)
+    loss = fit.loss
+    theta = fit.centred_theta[None, :] + values
+    most = max(64, rows_per_block(values.shape[0]))
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Array]:
+        x = with_constant(X, risk.intercept, risk.centre)
+        z = x @ theta.T
+        labels = xp.broadcast_to(y[:, None], z.shape)
+        r = loss.r(z, labels)
+        r = r if weights is None else weights[:, None] * r
+        return (r.T @ x,)
+
+    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
+    z = xp.sum(near.x * theta, axis=1)
+    step = xp.sum(near.e * theta, axis=1)
+    old, new = near.omega * loss.r(z, near.y), near.omega * loss.r(z + step, near.y)
+    total = total + (new - old)[:, None] * near.x + new[:, None] * near.e
+    return total + risk.penalty[None, :] * theta
+
+
+def _refit(fit: Fit, risk: Risk, row: int, features: Array) -> Array:
+    """A true fit of one neighbour: its move, for rows as they are centred."""
+    xp = namespace(risk.X)
+    X = xp.asarray(risk.X, copy=True)
+    X[row, :] = features
+    fresh = fit_at(replace(risk, X=X), fit.theta, polish=True)
+    return fresh.centred_theta - fit.centred_theta
