@@ -29,6 +29,8 @@ class Outcome:
         draws of the noise, too, where several releases or a noise were attacked. All rows share the draw of a release.
     baseline : float
         Accuracy on the same rows of always guessing the most frequent value.
+    sd : float or None
+        Standard deviation of the accuracy from release to release; None where fewer than two were attacked.
     n : int
         Rows attacked.
     trials : int or None
@@ -41,6 +43,7 @@ class Outcome:
     low: float
     high: float
     baseline: float
+    sd: float | None
     n: int
     trials: int | None
 
@@ -62,12 +65,13 @@ def outcome_of(
     n = by_row.shape[0]
     mean = float(by_row.mean())
     variance = float(by_row.var(ddof=1)) / n if n > 1 else 0.25
-    if by_trial is not None and by_trial.shape[0] > 1:
-        variance += float(by_trial.var(ddof=1)) / by_trial.shape[0]
+    sd = float(by_trial.std(ddof=1)) if by_trial is not None and by_trial.shape[0] > 1 else None
+    if by_trial is not None and sd is not None:
+        variance += sd**2 / by_trial.shape[0]
     guesses = mean * (1.0 - mean) / variance if variance > 0 and 0.0 < mean < 1.0 else float(n)
     low, high = _wilson(mean, guesses)
     trials = None if exact else 1 if by_trial is None else int(by_trial.shape[0])
-    return Outcome(attacker, attribute, mean, low, high, baseline, n, trials)
+    return Outcome(attacker, attribute, mean, low, high, baseline, sd, n, trials)
 
 
 def _wilson(part: float, count: float) -> tuple[float, float]:

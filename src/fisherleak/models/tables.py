@@ -49,7 +49,12 @@ class Table:
         return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
 
     def is_numeric(self, position: int) -> bool:
-        dtype = self.column(position).dtype if self.is_frame else getattr(self.values, "dtype", None)
+        if self.is_frame:
+            kind = nw.from_native(self.values, eager_only=True)[:, position].dtype
+            if kind.is_numeric() or kind in (nw.Boolean, nw.String, nw.Categorical, nw.Enum):
+                return bool(kind.is_numeric() or kind == nw.Boolean)
+            return self.column(position).dtype.kind in "fiub"
+        dtype = getattr(self.values, "dtype", None)
         return not isinstance(dtype, np.dtype) or dtype.kind in "fiub"
 
     def named(self, name: str) -> NDArray[Any]:

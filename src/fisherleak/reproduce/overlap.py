@@ -1,0 +1,30 @@
+"""How many of the 100 most exposed examples are the same for linear and logistic regression (a statement in the text)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.workspace import IMAGES, KINDS, TITLES, Workspace, settings_of_images
+
+COUNT = 100
+PAPER = {"mnist": 24, "cifar10": 34}
+
+
+def compute(work: Workspace) -> Numbers:
+    found = {}
+    for name in IMAGES:
+        tops = [set(np.argsort(work.eta(name, kind))[-COUNT:].tolist()) for kind in KINDS]
+        found[name] = len(tops[0] & tops[1])
+    return found
+
+
+def compare(numbers: Numbers) -> list[Comparison]:
+    notes = {"cifar10": "Copies of CIFAR-10 whose pixels went through JPEG give 35."}
+    return [
+        Comparison(f"shared by both models, {TITLES[name]}", str(numbers[name]), str(PAPER[name]), notes.get(name, ""))
+        for name in IMAGES
+    ]
+
+
+ITEM = Item("overlap", "The 100 most exposed examples of both models", settings_of_images(), compute, compare)

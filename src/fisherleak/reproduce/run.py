@@ -1,0 +1,153 @@
+"""Compute items, keep what is finished, and write the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fisherleak._check import nearest
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.reproduce.items import ITEMS
+from fisherleak.reproduce.page import page
+from fisherleak.reproduce.record import Item
+from fisherleak.reproduce.workspace import Workspace
+
+__all__ = ["reproduce"]
+
+UNDATED: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+"""Metadata without which the same numbers give the same file."""
+FORMAT = 1
+"""Of the JSON files: results of another are computed again."""
+
+
+def reproduce(
+    items: Sequence[str] = ("all",),
+    data_home: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] = "reproduced",
+    again: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Compute tables and figures of the paper, and set them beside the published ones.
+
+    Parameters
+    ----------
+    items : sequence of str
+        Names in ``ITEMS``, or "all".
+    data_home : path, optional
+        A folder with the four data sets, as for the loaders of ``fisherleak.datasets``.
+    out : path
+        Gets, for each item, NAME.json (numbers), NAME.png and NAME.pdf (where there is a figure), and RESULTS.md. Items that
+        are finished there, with the same settings, are not computed again.
+    again : bool
+        Compute them again all the same.
+    say : callable
+        Is told what is done, line by line.
+
+    Returns
+    -------
+    Path
+        Of RESULTS.md.
+    """
+    chosen = _chosen(items)
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"The folder {folder} cannot be made: {error.strerror}. Choose another with --out.") from None
+    work = Workspace(data_home)
+    for place, item in enumerate(chosen, start=1):
+        ahead = f"{place} of {len(chosen)}: {item.title}"
+        if not again and _finished(item, folder):
+            say(f"{ahead} (finished before)")
+            continue
+        say(ahead)
+        _make(item, folder, work)
+    results = {
+        name: json.loads(_json(item, folder).read_text()) for name, item in ITEMS.items() if _finished(item, folder)
+    }
+    _write(folder / "RESULTS.md", lambda path: path.write_text(page(results), encoding="utf-8"))
+    return folder / "RESULTS.md"
+
+
+def _chosen(items: Sequence[str]) -> list[Item]:
+    for name in items:
+        if name != "all" and name not in ITEMS:
+            raise InvalidInputError(f"There is no item '{name}'. {nearest(name, ['all', *ITEMS])}")
+    return list(ITEMS.values()) if not items or "all" in items else [ITEMS[name] for name in dict.fromkeys(items)]
+
+
+def _json(item: Item, folder: Path) -> Path:
+    return folder / f"{item.name}.json"
+
+
+def _pictures(item: Item, folder: Path) -> list[Path]:
+    return [] if item.draw is None else [folder / f"{item.name}.{kind}" for kind in ("png", "pdf")]
+
+
+def _key(item: Item) -> dict[str, Any]:
+    from fisherleak import __version__
+
+    plain: dict[str, Any] = json.loads(
+        json.dumps({"format": FORMAT, "version": __version__, "settings": item.settings})
+    )
+    return plain
+
+
+def _finished(item: Item, folder: Path) -> bool:
+    """Whether all files of an item are there, made with the same settings; the JSON file comes last."""
+    if not all(path.exists() for path in (_json(item, folder), *_pictures(item, folder))):
+        return False
+    try:
+        known = json.loads(_json(item, folder).read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(known, dict) and {name: known.get(name) for name in _key(item)} == _key(item)
+
+
+def _make(item: Item, folder: Path, work: Workspace) -> None:
+    start = time.perf_counter()
+    numbers = item.compute(work)
+    if item.draw is not None:
+        with _quiet_figures():
+            figure = item.draw(numbers, work)
+            for path in _pictures(item, folder):
+                _write(path, partial(figure.savefig, format=path.suffix[1:], dpi=110, metadata=UNDATED[path.suffix]))
+    record = {**_key(item), "item": item.name, "seconds": round(time.perf_counter() - start, 2), "numbers": numbers}
+    _write(_json(item, folder), lambda path: path.write_text(json.dumps(record, indent=1), encoding="utf-8"))
+
+
+@contextmanager
+def _quiet_figures() -> Iterator[None]:
+    """Figures without a screen, closed afterwards, with the user's backend restored."""
+    try:
+        import matplotlib
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise InvalidInputError("Figures need matplotlib: pip install 'fisherleak[plot]'.") from None
+    before = matplotlib.get_backend()
+    plt.switch_backend("Agg")
+    try:
+        yield
+    finally:
+        plt.close("all")
+        plt.switch_backend(before)
+
+
+def _write(path: Path, write: Callable[[Path], Any]) -> None:
+    """A file that appears whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    os.close(handle)
+    try:
+        write(Path(name))
+        Path(name).chmod(0o644)
+        os.replace(name, path)  # noqa: PTH105
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

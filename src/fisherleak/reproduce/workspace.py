@@ -1,0 +1,138 @@
+"""Data and models that several items share, each made once per run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+
+from fisherleak import datasets
+from fisherleak.irfil import IRFIL
+from fisherleak.leakage import Leakage, measure
+
+__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "settings_of_images"]
+
+T = TypeVar("T")
+Vector = NDArray[np.float64]
+
+IMAGES = ("mnist", "cifar10")
+KINDS = ("linear", "logistic")
+TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "linear": "linear", "logistic": "logistic"}
+CLASSES = {"mnist": ("0", "1"), "cifar10": ("plane", "car")}
+L2 = {"mnist": 8e-4, "cifar10": 8e-5}
+"""Of logistic regression; linear regression has none."""
+REWEIGHTINGS = 15
+
+
+def settings_of_images() -> dict[str, Any]:
+    """What decides the image models."""
+    return {"l2 of logistic regression": L2, "l2 of linear regression": 0.0, "reweightings": REWEIGHTINGS, "sigma": 1.0}
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images as published, and their twenty principal components."""
+
+    pixels: NDArray[np.uint8]
+    X: Vector
+    y: NDArray[np.int64]
+    X_test: Vector
+    y_test: NDArray[np.int64]
+
+    def labels(self, kind: str, test: bool = False) -> NDArray[Any]:
+        """-1 and 1 for linear regression, 0 and 1 for logistic."""
+        y = self.y_test if test else self.y
+        return 2 * y - 1 if kind == "linear" else y
+
+
+class Workspace:
+    """Loads and fits on first use, and remembers.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        As for the loaders of ``fisherleak.datasets``.
+    """
+
+    def __init__(self, data_home: str | os.PathLike[str] | None = None) -> None:
+        self.data_home = data_home
+        self._made: dict[Any, Any] = {}
+
+    def _once(self, key: Any, make: Callable[[], T]) -> T:
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found
+
+    def images(self, name: str) -> Images:
+        return self._once(("images", name), lambda: self._images(name))
+
+    def _images(self, name: str) -> Images:
+        load = {"mnist": datasets.load_mnist, "cifar10": datasets.load_cifar10}[name]
+        data = load(data_home=self.data_home)
+        prepare = data.preprocessing.fit(data.X)
+        return Images(data.X, prepare.transform(data.X), data.y, prepare.transform(data.X_test), data.y_test)
+
+    def estimator(self, name: str, kind: str) -> Any:
+        """An image model that is not fitted yet."""
+        if kind == "linear":
+            return LinearRegression(fit_intercept=False)
+        n = self.images(name).y.size
+        options = {"fit_intercept": False, "tol": 1e-10, "max_iter": 1000}
+        return LogisticRegression(C=1.0 / (n * L2[name]), solver="newton-cholesky", **options)
+
+    def model(self, name: str, kind: str) -> Any:
+        data = self.images(name)
+        return self._once(("model", name, kind), lambda: self.estimator(name, kind).fit(data.X, data.labels(kind)))
+
+    def leakage(self, name: str, kind: str) -> Leakage:
+        """Of an image model, for sigma = 1."""
+        data = self.images(name)
+        return self._once(("leakage", name, kind), lambda: measure(self.model(name, kind), data.X, data.labels(kind)))
+
+    def eta(self, name: str, kind: str) -> Vector:
+        """Per example, label included."""
+        return self._once(("eta", name, kind), lambda: np.asarray(self.leakage(name, kind).per_example()))
+
+    def balanced(self, name: str, kind: str) -> IRFIL:
+        """The same model after IRFIL."""
+        data = self.images(name)
+        return self._once(
+            ("balanced", name, kind),
+            lambda: IRFIL(self.estimator(name, kind), n_iter=REWEIGHTINGS).fit(data.X, data.labels(kind)),
+        )
+
+    def test_accuracy(self, name: str, kind: str, model: Any) -> float:
+        """Part of the test images on the right side."""
+        data = self.images(name)
+        guesses = model.predict(data.X_test)
+        sides = guesses > 0 if kind == "linear" else guesses == 1
+        return float(np.mean(sides == (data.y_test == 1)))
+
+    def iwpc(self, split: int = 0) -> Any:
+        return self._once(("iwpc", split), lambda: datasets.load_iwpc(split, data_home=self.data_home))
+
+    def adult(self) -> Any:
+        return self._once("adult", lambda: datasets.load_adult(data_home=self.data_home))
+
+    def iwpc_model(self, l2: float, split: int = 0) -> Any:
+        """Linear regression of the dose on the raw table, without an intercept."""
+        data = self.iwpc(split)
+        last = Ridge(alpha=l2 * data.y.size, fit_intercept=False)
+        return self._once(("iwpc", l2, split), lambda: make_pipeline(data.preprocessing, last).fit(data.X, data.y))
+
+    def adult_features(self) -> tuple[Vector, list[str], Vector]:
+        """The paper's 86 columns, their names, and labels -1 and 1."""
+
+        def make() -> tuple[Vector, list[str], Vector]:
+            data = self.adult()
+            prepare = data.preprocessing.fit(data.X)
+            return prepare.transform(data.X), prepare.get_feature_names_out().tolist(), 2.0 * data.y - 1.0
+
+        return self._once("adult features", make)
