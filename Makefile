@@ -24,6 +24,7 @@ test-oldest: $(VENV)-oldest/.ready
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/reproduce.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
