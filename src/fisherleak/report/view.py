@@ -175,4 +175,4 @@ def _balance(balance: Mapping[str, Any] | None) -> dict[str, Any] | None:
         {"name": name, "count": sum(histogram[key]), "mean": balance[key]["mean"], "counts": histogram[key]}
         for name, key in (("before", "before"), ("after", "after"))
     ]
-    return {"edges": histogram["edges"], "groups": groups}
+    return {"edges": histogram["edges"], "groups": groups, "own_heights": True}

@@ -1,7 +1,7 @@
 // The other charts: each takes colours, its data and a description, and returns the library's option.
 const FLOOR = 1e-3; // exposures below this part of the largest share the lightest shade
 
-function heatMap(colours, data, description) {
+function heatMap(colours, data, description, narrow) {
   const largest = Math.max(...data.exposure.flat(), Number.MIN_VALUE);
   const shade = (value) => Math.log10(Math.max(value, largest * FLOOR) / largest);
   const cells = data.exposure.flatMap((line, y) => line.map((value, x) => [x, y, shade(value)]));
@@ -19,7 +19,7 @@ function heatMap(colours, data, description) {
     xAxis: { ...band(data.columns), position: "top", axisLabel: { ...names(data.columns, 110), rotate: 50 } },
     yAxis: { ...band(data.rows), inverse: true, axisLabel: names(data.rows, 80) },
     visualMap: {
-      min: Math.min(least, -0.01), max: 0, orient: "horizontal", left: 92, bottom: 8, itemWidth: 12, itemHeight: 160,
+      min: Math.min(least, -0.01), max: 0, orient: "horizontal", left: narrow ? 8 : 92, bottom: 8, itemWidth: 12, itemHeight: narrow ? 100 : 160,
       text: [`exposure ${number(largest)}`, number(largest * 10 ** least)],
       textStyle: { color: colours.muted, fontSize: 12 }, inRange: { color: colours.heat }, hoverLink: false,
     },
@@ -32,26 +32,26 @@ function heatMap(colours, data, description) {
 }
 
 // A dot, a whisker and a tick for each entry, one below the other.
-function ranges(colours, items, description, { name, log = false, reference = null, share = false, words }) {
+function ranges(colours, items, description, { name, narrow, log = false, reference = null, share = false, words }) {
   const write = share ? percent : number;
   const ends = items.flatMap((i) => [i.low, i.high, i.mark]).concat(reference).filter((x) => x !== null && (!log || x > 0));
   const least = Math.min(...ends), most = Math.max(...ends);
-  const limits = log ? { min: least / 1.3, max: most * 1.3 } : share ? { min: Math.min(0, least), max: Math.max(1, most) } : { min: 0 };
+  const limits = log ? { min: least / 1.3, max: most * 1.3 } : share ? { min: Math.min(0, least), max: Math.max(1, most) } : { min: 0, max: 1.05 * most };
   const tip = ({ dataIndex }) => {
     const item = items[dataIndex];
     return `${plain(item.name)}\n${item.note || `${words.value} ${write(item.value)}, ${write(item.low)} to ${write(item.high)}\n${words.mark} ${write(item.mark)}`}`;
   };
   return {
     ...base(colours, description, tip),
-    grid: { left: 140, right: 24, top: 14, bottom: 56 },
+    grid: { left: narrow ? 104 : 140, right: 24, top: 14, bottom: 56 },
     xAxis: axis(colours, {
       type: log ? "log" : "value", ...limits, name, nameLocation: "middle", nameGap: 32,
-      splitLine: { show: true, lineStyle: { color: colours.rule } },
-      axisLabel: { formatter: share ? (x) => `${Math.round(100 * x)} %` : (x) => number(x), showMinLabel: !log, showMaxLabel: !log },
+      splitLine: { show: true, showMinLine: false, showMaxLine: false, lineStyle: { color: colours.rule } },
+      axisLabel: { formatter: share ? (x) => `${Math.round(100 * x)} %` : (x) => number(x), showMinLabel: !log, showMaxLabel: share },
     }),
     yAxis: axis(colours, {
       type: "category", inverse: true, data: items.map((_, i) => i),
-      axisLabel: { interval: 0, width: 124, overflow: "truncate", color: colours.ink, formatter: (i) => plain(items[i].name) },
+      axisLabel: { interval: 0, width: narrow ? 94 : 124, overflow: "truncate", color: colours.ink, formatter: (i) => plain(items[i].name) },
     }),
     series: [{
       type: "custom", data: items.map((item, i) => [item.value, i, item.low, item.high, item.mark]),
@@ -117,7 +117,7 @@ function tradeoff(colours, data, description, sigma) {
     axisLabel: { show: named, showMinLabel: false, showMaxLabel: false },
   });
   const y = (k, name, format, limits) => axis(colours, {
-    type: "value", gridIndex: k, name, nameLocation: "end", nameGap: 14, nameTextStyle: { color: colours.muted, fontSize: 13, align: "left", padding: [0, 0, 0, -40] }, ...limits,
+    type: "value", gridIndex: k, name, nameLocation: "end", nameGap: 30, nameTextStyle: { color: colours.muted, fontSize: 13, align: "left", padding: [0, 0, 0, -40] }, ...limits,
     splitLine: { show: true, lineStyle: { color: colours.rule } }, axisLabel: { formatter: format, showMinLabel: false, showMaxLabel: false },
   });
   const marks = (k, more) => ({ silent: true, symbol: "none", data: [...lines.map((l) => (k ? { ...l, label: { show: false } } : l)), ...more] });

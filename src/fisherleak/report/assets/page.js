@@ -1,18 +1,25 @@
 // Puts the parts together: charts that follow theme, width and paper; explanations; the slider; sortable tables.
 const PRINT_WIDTH = 660;
+const NARROW = 480;
 const drawn = new Map();
 let sigma = null;
+let printing = false;
+
+function isNarrow(box) {
+  return !printing && box.clientWidth < NARROW;
+}
 
 function option(kind, box) {
   const colours = palette();
   const description = box.getAttribute("aria-label");
+  const narrow = isNarrow(box);
   switch (kind) {
     case "eta": return histogram(colours, DATA.eta, description);
     case "balance": return histogram(colours, DATA.balance, description);
-    case "heat": return heatMap(colours, DATA.heat, description);
-    case "attributes": return ranges(colours, DATA.attributes, description, { name: "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
-    case "groups": return ranges(colours, DATA.groups, description, { name: "η of a row" });
-    case "attacks": return ranges(colours, DATA.attacks, description, { name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
+    case "heat": return heatMap(colours, DATA.heat, description, narrow);
+    case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
+    case "groups": return ranges(colours, DATA.groups, description, { narrow, name: "η of a row" });
+    case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
     default: return tradeoff(colours, DATA.tradeoff, description, sigma);
   }
 }
@@ -40,7 +47,13 @@ function drawAll() {
     const chart = echarts.init(box, null, { renderer: "svg" });
     drawn.set(kind, { box, chart });
     redraw(kind);
-    new ResizeObserver(() => { if (!printing) chart.resize(); }).observe(box);
+    let narrow = isNarrow(box);
+    new ResizeObserver(() => {
+      if (printing) return;
+      chart.resize();
+      if (narrow !== isNarrow(box)) redraw(kind);
+      narrow = isNarrow(box);
+    }).observe(box);
   }
 }
 
@@ -94,7 +107,6 @@ function startExplanations() {
 }
 
 // Paper is light, opens what is folded, and has a width of its own.
-let printing = false;
 let kept = null;
 
 function beforePrint() {

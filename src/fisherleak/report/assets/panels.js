@@ -55,7 +55,7 @@ function isLogarithmic(edges) {
 }
 
 // One histogram above the other on the same axes, so that groups compare without colours.
-const PANEL = { height: 74, head: 28, foot: 56 };
+const PANEL = { height: 74, head: 46, foot: 56 };
 
 function histogramHeight(data) {
   return data.groups.length * (PANEL.height + PANEL.head) + PANEL.foot;
@@ -70,7 +70,7 @@ function histogramPanel(colours, data, group, k, highest) {
     grid: { left: 52, right: 20, top, height: PANEL.height },
     title: {
       text: `${plain(group.name)}: ${number(group.count, 9)} rows, mean η ${number(group.mean)}`,
-      left: 52, top: top - 26, padding: 0,
+      left: 52, top: top - 27, padding: 0,
       textStyle: { color: colours.ink, fontSize: 13, fontWeight: 600 },
     },
     xAxis: axis(colours, {
@@ -114,9 +114,10 @@ function meanLine(colours, group, k, highest) {
 }
 
 function histogram(colours, data, description) {
-  const share = Math.max(...data.groups.map((g) => Math.max(0, ...g.counts) / Math.max(1, g.count)));
-  const highest = share > 0 ? Math.ceil(share * 20) / 20 : 1;
-  const panels = data.groups.map((group, k) => histogramPanel(colours, data, group, k, highest));
+  const shares = data.groups.map((g) => Math.max(0, ...g.counts) / Math.max(1, g.count));
+  const rounded = (share) => (share > 0 ? Math.ceil(share * 20) / 20 : 1);
+  const highest = (k) => rounded(data.own_heights ? shares[k] : Math.max(...shares));
+  const panels = data.groups.map((group, k) => histogramPanel(colours, data, group, k, highest(k)));
   const tip = ({ value, seriesName }) =>
     `${seriesName}\nη from ${number(value[0])} to ${number(value[1])}\n${number(value[3], 9)} rows (${percent(value[2])})`;
   return {
