@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -13,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report import sample
 
 import fisherleak as fl
 from fisherleak.report import render
 from fisherleak.report._numbers import number
 from fisherleak.report.render import embedded
 from fisherleak.report.words import WORDS, attribute_sentence
+from report import sample
 
 pytest.importorskip("pandas")
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -199,7 +200,7 @@ def test_headings_landmarks_and_tables(any_page: tuple[dict[str, Any], str, Page
     levels = [int(tag[1]) for tag, _ in parsed.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert [len(parsed.all(tag)) for tag in ("main", "nav", "header", "footer")] == [1, 1, 1, 1]
     assert parsed.all("html")[0]["lang"] == "en"
     assert len(parsed.all("caption")) == len(parsed.all("table")) > 0
@@ -241,7 +242,10 @@ def test_lone_surrogates_and_controls_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "number", "error_least": 3.1, "spread": 13.0}, "to better than ± 3.1 (the column's own unit; its spread is 13)"),
+        (
+            {"kind": "number", "error_least": 3.1, "spread": 13.0},
+            "to better than ± 3.1 (the column's own unit; its spread is 13)",
+        ),
         ({"kind": "number", "error_least": 20.0, "spread": 4.4}, "is above the column's own spread (4.4)"),
         ({"kind": "number", "error_least": 2.0, "spread": None}, "to better than ± 2 (the column's own unit)"),
         ({"kind": "number", "error_least": None, "spread": 1.0}, "says nothing"),
@@ -254,7 +258,7 @@ def test_sentences_about_columns(change: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("summary", [{}, {"schema": "fisherleak.summary/9"}, None, [1]])
 def test_other_schemas_are_refused(summary: Any) -> None:
-    with pytest.raises(fl.InvalidInputError, match="schema 'fisherleak.summary/1'"):
+    with pytest.raises(fl.InvalidInputError, match=r"schema 'fisherleak\.summary/1'"):
         render(summary)
 
 

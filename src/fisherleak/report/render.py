@@ -74,12 +74,12 @@ def render(summary: Mapping[str, Any]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element: no ``<``, ``>``, ``&`` or line separator in it.
+    r"""JSON that can stand inside a script element: no ``<``, ``>``, ``&`` or line separator in it.
 
     Examples
     --------
     >>> embedded({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
+    '{"name":"\\u003c/script\\u003e"}'
     """
     try:
         text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -93,7 +93,9 @@ def embedded(value: Any) -> str:
 def _check(summary: Mapping[str, Any]) -> None:
     if not isinstance(summary, Mapping) or summary.get("schema") != SCHEMA:
         found = summary.get("schema") if isinstance(summary, Mapping) else type(summary).__name__
-        raise InvalidInputError(f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again.")
+        raise InvalidInputError(
+            f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again."
+        )
     missing = [key for key in KEYS if key not in summary]
     if missing:
         raise InvalidInputError(f"The summary has no {missing[0]!r}; every summary has it. Run the audit again.")
@@ -113,9 +115,7 @@ def _script() -> str:
 def _policy(scripts: list[str], style: str) -> str:
     """A content security policy that lets these texts run and nothing be fetched."""
     allowed = " ".join(_digest(text) for text in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
-    )
+    return f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,9 +13,26 @@ from fisherleak.report._numbers import number
 __all__ = ["charts", "exposure", "page"]
 
 LONGEST_TEXT = 400
-MOST = {"rows": 50, "attributes": 200, "groups": 200, "columns": 200, "gate": 100, "attacks": 100, "values": 30, "points": 200}
+MOST = {
+    "rows": 50,
+    "attributes": 200,
+    "groups": 200,
+    "columns": 200,
+    "gate": 100,
+    "attacks": 100,
+    "values": 30,
+    "points": 200,
+}
 """Entries of each table; a list in any other place is cut at the largest of these."""
-CHARTED = {"panels": 8, "heat_rows": 40, "heat_columns": 40, "attributes": 30, "groups": 30, "attacks": 30, "slider": 12}
+CHARTED = {
+    "panels": 8,
+    "heat_rows": 40,
+    "heat_columns": 40,
+    "attributes": 30,
+    "groups": 30,
+    "attacks": 30,
+    "slider": 12,
+}
 DIGITS = 6
 """Significant digits of the numbers that the charts get."""
 
@@ -41,7 +58,10 @@ def page(summary: Mapping[str, Any]) -> dict[str, Any]:
         shown["gate"]["rows"] = shown["gate"]["rows"][: MOST["gate"]]
     shown["value_columns"] = list((shown["rows"][0]["values"] or {}) if shown["rows"] else {})[: MOST["values"]]
     shown["counts"] = {name: len(summary[name]) for name in ("attributes", "groups", "attacks", "rows")}
-    shown["counts"] |= {"columns": len(summary["data"]["columns"]), "panels": len(summary["eta"]["histogram"]["groups"])}
+    shown["counts"] |= {
+        "columns": len(summary["data"]["columns"]),
+        "panels": len(summary["eta"]["histogram"]["groups"]),
+    }
     shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
     return shown
 
@@ -105,7 +125,9 @@ def _most_exposed(attributes: Sequence[Mapping[str, Any]]) -> list[int]:
     )
 
 
-def _with_closest(row: dict[str, Any], full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _with_closest(
+    row: dict[str, Any], full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """The row with all its cells, and the column whose bound is the smallest part of its spread."""
     cells = full["cells"]
     known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and cells[j] > 0]

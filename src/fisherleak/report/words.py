@@ -160,7 +160,9 @@ WORDS: dict[str, Word] = {
         "The strength of the penalty on large coefficients, per row. It is taken as public. A stronger penalty makes the "
         "model lean less on each row.",
     ),
-    "parameters": Word("parameters", "How many numbers are released: the coefficients, and the intercept if there is one."),
+    "parameters": Word(
+        "parameters", "How many numbers are released: the coefficients, and the intercept if there is one."
+    ),
     "gradient": Word(
         "gradient",
         "The largest component of the gradient where the fit stopped, relative to the sizes of its terms. Zero at an exact "

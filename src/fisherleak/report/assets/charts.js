@@ -110,7 +110,7 @@ function tradeoff(colours, data, description, sigma) {
   const vertical = (text, x, style) => ({ xAxis: x, lineStyle: { color: colours.ink, width: 1.5, ...style }, label: { formatter: () => text, color: colours.ink, fontSize: 12 } });
   const lines = [vertical("chosen σ", sigma.chosen, { type: "solid" })];
   if (sigma.current !== sigma.chosen) lines.push(vertical("slider", sigma.current, { type: "dashed", color: colours.accent }));
-  const tip = ({ seriesName, value }) => (value ? `${seriesName}\nσ ${number(value[0])}: ${seriesName === "utility" ? write(value[1]) : percent(value[1])}` : "");
+  const tip = (series) => [`σ ${number(series[0].value[0])}`, ...series.filter((s) => s.seriesType === "line").map((s) => `${s.seriesName}: ${s.seriesName === "utility" ? write(s.value[1]) : percent(s.value[1])}`)].join("\n");
   const two = attacked.length > 0;
   const x = (k, named) => axis(colours, {
     type: "log", gridIndex: k, ...ends, name: named ? "scale of the noise σ (logarithmic)" : "", nameLocation: "middle", nameGap: 32,
@@ -131,8 +131,11 @@ function tradeoff(colours, data, description, sigma) {
     data: data.points.map((p) => [p.scale, p.attacks[j].accuracy]), lineStyle: { color: colours.accent, width: 2, type: ["solid", "dashed", "dotted"][j % 3] },
     itemStyle: { color: colours.accent }, markLine: j === 0 ? marks(1, []) : undefined,
   }));
+  const shared = base(colours, description, tip);
   return {
-    ...base(colours, description, tip),
+    ...shared,
+    tooltip: { ...shared.tooltip, trigger: "axis" },
+    axisPointer: { link: [{ xAxisIndex: "all" }], lineStyle: { color: colours.muted, type: "dotted" } },
     grid: [{ left: 56, right: 24, top: 62, height: 200 }, ...(two ? [{ left: 56, right: 24, top: 318, height: 110 }] : [])],
     xAxis: two ? [x(0, false), x(1, true)] : [x(0, true)],
     yAxis: [y(0, plain(data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),

@@ -80,13 +80,13 @@ function startTheme() {
   showTheme();
 }
 
-// Each explanation opens beside the button that asked for it.
+// Each explanation opens beside the button that asked for it, and scrolls with the page.
 function place(button, note) {
   const at = button.getBoundingClientRect(), size = note.getBoundingClientRect(), gap = 8;
   const left = Math.max(gap, Math.min(at.left, innerWidth - size.width - gap));
   const below = at.bottom + gap + size.height <= innerHeight;
-  note.style.left = `${left}px`;
-  note.style.top = `${below ? at.bottom + gap : Math.max(gap, at.top - gap - size.height)}px`;
+  const top = below ? at.bottom + gap : Math.max(gap, at.top - gap - size.height);
+  Object.assign(note.style, { position: "absolute", margin: "0", inset: `${top + scrollY}px auto auto ${left + scrollX}px` });
 }
 
 function startExplanations() {
@@ -95,6 +95,8 @@ function startExplanations() {
     button.addEventListener("click", () => { asked = button; });
   }
   for (const note of document.querySelectorAll("[popover]")) {
+    // inside the window while it takes the focus, so that the page does not jump
+    note.addEventListener("beforetoggle", () => Object.assign(note.style, { position: "fixed", inset: "0", margin: "auto" }));
     note.addEventListener("toggle", (event) => {
       const open = event.newState === "open";
       if (open && asked) place(asked, note);
@@ -103,7 +105,6 @@ function startExplanations() {
       }
     });
   }
-  addEventListener("scroll", () => { for (const note of document.querySelectorAll("[popover]:popover-open")) note.hidePopover(); }, { passive: true });
 }
 
 // Paper is light, opens what is folded, and has a width of its own.
