@@ -233,6 +233,15 @@ def test_a_limit_that_holds() -> None:
     assert "It holds for all 331 rows" in Page(render(made)).text
 
 
+def test_nothing_revealed_and_a_limit_of_zero() -> None:
+    made = sample.summary()
+    made["gate"]["max_eta"] = 0.0
+    for row in made["rows"]:
+        row["cells"] = [0.0 for _ in row["cells"]]
+    made["attributes"] = [a | {"eta_max": 0.0, "error_least": None, "error_typical": None} for a in made["attributes"]]
+    assert "the release says nothing about it" in Page(render(made)).text
+
+
 def test_lone_surrogates_and_controls_can_be_written() -> None:
     made = sample.summary()
     made["title"] = "\ud800 \x00 \x1b[31m"

@@ -2,8 +2,8 @@
 const FLOOR = 1e-3; // exposures below this part of the largest share the lightest shade
 
 function heatMap(colours, data, description, narrow) {
-  const largest = Math.max(...data.exposure.flat(), Number.MIN_VALUE);
-  const shade = (value) => Math.log10(Math.max(value, largest * FLOOR) / largest);
+  const largest = Math.max(0, ...data.exposure.flat());
+  const shade = (value) => (largest > 0 ? Math.log10(Math.max(value / largest, FLOOR)) : 0);
   const cells = data.exposure.flatMap((line, y) => line.map((value, x) => [x, y, shade(value)]));
   const least = Math.min(...cells.map((cell) => cell[2]));
   const tip = ({ value: [x, y] }) => {
@@ -41,9 +41,10 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     const item = items[dataIndex];
     return `${plain(item.name)}\n${item.note || `${words.value} ${write(item.value)}, ${write(item.low)} to ${write(item.high)}\n${words.mark} ${write(item.mark)}`}`;
   };
+  const room = Math.min(narrow ? 104 : 240, 28 + 7 * Math.max(...items.map((item) => item.name.length)));
   return {
     ...base(colours, description, tip),
-    grid: { left: narrow ? 104 : 140, right: 24, top: 14, bottom: 56 },
+    grid: { left: room, right: 24, top: 14, bottom: 56 },
     xAxis: axis(colours, {
       type: log ? "log" : "value", ...limits, name, nameLocation: "middle", nameGap: 32,
       splitLine: { show: true, showMinLine: false, showMaxLine: false, lineStyle: { color: colours.rule } },
@@ -51,7 +52,7 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     }),
     yAxis: axis(colours, {
       type: "category", inverse: true, data: items.map((_, i) => i),
-      axisLabel: { interval: 0, width: narrow ? 94 : 124, overflow: "truncate", color: colours.ink, formatter: (i) => plain(items[i].name) },
+      axisLabel: { interval: 0, width: room - 14, overflow: "truncate", color: colours.ink, formatter: (i) => plain(items[i].name) },
     }),
     series: [{
       type: "custom", data: items.map((item, i) => [item.value, i, item.low, item.high, item.mark]),
@@ -136,6 +137,7 @@ function tradeoff(colours, data, description, sigma) {
     ...shared,
     tooltip: { ...shared.tooltip, trigger: "axis" },
     axisPointer: { link: [{ xAxisIndex: "all" }], lineStyle: { color: colours.muted, type: "dotted" } },
+    legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), right: 24, top: 284, textStyle: { color: colours.muted, fontSize: 12 } },
     grid: [{ left: 56, right: 24, top: 62, height: 200 }, ...(two ? [{ left: 56, right: 24, top: 318, height: 110 }] : [])],
     xAxis: two ? [x(0, false), x(1, true)] : [x(0, true)],
     yAxis: [y(0, plain(data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
