@@ -1,0 +1,139 @@
+// Puts the parts together: charts that follow theme, width and paper; explanations; the slider; sortable tables.
+const PRINT_WIDTH = 660;
+const NARROW = 480;
+const drawn = new Map();
+let sigma = null;
+let printing = false;
+
+function isNarrow(box) {
+  return !printing && box.clientWidth < NARROW;
+}
+
+function option(kind, box) {
+  const colours = palette();
+  const description = box.getAttribute("aria-label");
+  const narrow = isNarrow(box);
+  switch (kind) {
+    case "eta": return histogram(colours, DATA.eta, description);
+    case "balance": return histogram(colours, DATA.balance, description);
+    case "heat": return heatMap(colours, DATA.heat, description, narrow);
+    case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
+    case "groups": return ranges(colours, DATA.groups, description, { narrow, name: "η of a row" });
+    case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
+    default: return tradeoff(colours, DATA.tradeoff, description, sigma);
+  }
+}
+
+function heightOf(kind) {
+  switch (kind) {
+    case "eta": return histogramHeight(DATA.eta);
+    case "balance": return histogramHeight(DATA.balance);
+    case "heat": return 176 + 17 * DATA.heat.rows.length;
+    case "tradeoff": return DATA.tradeoff.points[0].attacks.length ? 490 : 330;
+    default: return 76 + 28 * DATA[kind].length;
+  }
+}
+
+function redraw(kind) {
+  const entry = drawn.get(kind);
+  if (entry) entry.chart.setOption(option(kind, entry.box), { notMerge: true });
+}
+
+function drawAll() {
+  for (const box of document.querySelectorAll("[data-chart]")) {
+    const kind = box.dataset.chart;
+    box.style.height = `${heightOf(kind)}px`;
+    if (kind === "heat") box.style.minWidth = `${Math.min(900, 120 + 20 * DATA.heat.columns.length)}px`;
+    const chart = echarts.init(box, null, { renderer: "svg" });
+    drawn.set(kind, { box, chart });
+    redraw(kind);
+    let narrow = isNarrow(box);
+    new ResizeObserver(() => {
+      if (printing) return;
+      chart.resize();
+      if (narrow !== isNarrow(box)) redraw(kind);
+      narrow = isNarrow(box);
+    }).observe(box);
+  }
+}
+
+function redrawAll() {
+  for (const kind of drawn.keys()) redraw(kind);
+}
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const toggle = document.getElementById("theme");
+
+function showTheme() {
+  const chosen = document.documentElement.dataset.theme;
+  toggle.setAttribute("aria-pressed", String(chosen ? chosen === "dark" : dark.matches));
+  redrawAll();
+}
+
+function startTheme() {
+  toggle.hidden = false;
+  toggle.addEventListener("click", () => {
+    document.documentElement.dataset.theme = toggle.getAttribute("aria-pressed") === "true" ? "light" : "dark";
+    showTheme();
+  });
+  dark.addEventListener("change", showTheme);
+  showTheme();
+}
+
+// Each explanation opens beside the button that asked for it, and scrolls with the page.
+function place(button, note) {
+  const at = button.getBoundingClientRect(), size = note.getBoundingClientRect(), gap = 8;
+  const left = Math.max(gap, Math.min(at.left, innerWidth - size.width - gap));
+  const below = at.bottom + gap + size.height <= innerHeight;
+  const top = below ? at.bottom + gap : Math.max(gap, at.top - gap - size.height);
+  Object.assign(note.style, { position: "absolute", margin: "0", inset: `${top + scrollY}px auto auto ${left + scrollX}px` });
+}
+
+function startExplanations() {
+  let asked = null;
+  for (const button of document.querySelectorAll("button[popovertarget]")) {
+    button.addEventListener("click", () => { asked = button; });
+  }
+  for (const note of document.querySelectorAll("[popover]")) {
+    // inside the window while it takes the focus, so that the page does not jump
+    note.addEventListener("beforetoggle", () => Object.assign(note.style, { position: "fixed", inset: "0", margin: "auto" }));
+    note.addEventListener("toggle", (event) => {
+      const open = event.newState === "open";
+      if (open && asked) place(asked, note);
+      for (const button of document.querySelectorAll(`button[popovertarget="${note.id}"]`)) {
+        button.setAttribute("aria-expanded", String(open && button === asked));
+      }
+    });
+  }
+}
+
+// Paper is light, opens what is folded, and has a width of its own.
+let kept = null;
+
+function beforePrint() {
+  if (printing) return;
+  printing = true;
+  kept = { theme: document.documentElement.dataset.theme, closed: [...document.querySelectorAll("details:not([open])")] };
+  document.documentElement.dataset.theme = "light";
+  for (const part of kept.closed) part.open = true;
+  for (const { chart } of drawn.values()) chart.resize({ width: PRINT_WIDTH });
+  redrawAll();
+}
+
+function afterPrint() {
+  if (!printing) return;
+  if (kept.theme) document.documentElement.dataset.theme = kept.theme;
+  else delete document.documentElement.dataset.theme;
+  for (const part of kept.closed) part.open = false;
+  printing = false;
+  for (const { chart } of drawn.values()) chart.resize({ width: "auto" });
+  redrawAll();
+}
+
+sigma = startSlider(redraw);
+drawAll();
+startTheme();
+startExplanations();
+makeSortable();
+addEventListener("beforeprint", beforePrint);
+addEventListener("afterprint", afterPrint);

@@ -1,0 +1,143 @@
+"""A summary as one HTML document that opens offline, prints and can be mailed.
+
+The page is a template with autoescaping, our style sheet and scripts, Apache ECharts, and the charts' numbers as JSON. Its
+content security policy allows exactly these scripts and this style sheet, by their hashes, and no request of any kind.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.report import view
+from fisherleak.report._numbers import number, percent, plus_minus
+from fisherleak.report.words import NOT_PROMISED, WORDS, attribute_sentence, chosen_how, measured_sentence
+
+__all__ = ["SCHEMA", "render"]
+
+SCHEMA = "fisherleak.summary/1"
+KEYS = (
+    *("created", "title", "command", "seed", "versions", "assumptions", "data", "model", "noise", "eta", "rows"),
+    *("attributes", "groups", "tradeoff", "attacks", "balance", "gate", "diagnostics"),
+)
+SCRIPTS = ("numbers.js", "tables.js", "panels.js", "charts.js", "slider.js", "page.js")
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+def render(summary: Mapping[str, Any]) -> str:
+    """The report of a summary, as the text of one HTML file.
+
+    Parameters
+    ----------
+    summary : mapping
+        Of schema ``fisherleak.summary/1``: JSON types only, null for what is absent.
+
+    Returns
+    -------
+    str
+        A document without any reference to the outside, to be written as UTF-8.
+
+    Notes
+    -----
+    **What holds.** Texts of the summary reach the page escaped, and its scripts as JSON that they write as text, never as
+    markup. The page is below 3 MB whatever the size of the audit: long tables and texts are cut, and it says where.
+    """
+    _check(summary)
+    shown = view.page(summary)
+    script, library, style = _script(), _asset("echarts/echarts.min.js"), _asset("report.css")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            shown,
+            policy=_policy([library, script], style),
+            style=Markup(style),  # noqa: S704 - our own file
+            library=Markup(library),  # noqa: S704 - the vendored file
+            script=Markup(script),  # noqa: S704 - our own files
+            charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
+            words=WORDS,
+            not_promised=NOT_PROMISED,
+            measured=measured_sentence(shown),
+            most=view.MOST,
+            charted=view.CHARTED,
+        )
+    )
+
+
+def embedded(value: Any) -> str:
+    r"""JSON that can stand inside a script element: no ``<``, ``>``, ``&`` or line separator in it.
+
+    Examples
+    --------
+    >>> embedded({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise InvalidInputError("A summary holds NaN or an infinite number; write null in its place.") from None
+    for character, escape in UNSAFE.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _check(summary: Mapping[str, Any]) -> None:
+    if not isinstance(summary, Mapping) or summary.get("schema") != SCHEMA:
+        found = summary.get("schema") if isinstance(summary, Mapping) else type(summary).__name__
+        raise InvalidInputError(
+            f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again."
+        )
+    missing = [key for key in KEYS if key not in summary]
+    if missing:
+        raise InvalidInputError(f"The summary has no {missing[0]!r}; every summary has it. Run the audit again.")
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return files("fisherleak.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _script() -> str:
+    parts = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    """A content security policy that lets these texts run and nothing be fetched."""
+    allowed = " ".join(_digest(text) for text in scripts)
+    return f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
+
+
+@functools.lru_cache(maxsize=8)
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("fisherleak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "plus_minus": plus_minus,
+        "sentence": attribute_sentence,
+        "chosen_how": chosen_how,
+    }
+    environment.globals["exposure"] = view.exposure
+    return environment

@@ -1,0 +1,200 @@
+"""What the page shows of a summary: clipped, capped and put in order, and the numbers its charts draw.
+
+However large the audit, the page stays small: lists are cut at the lengths below and the page says so where it cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fisherleak.report._numbers import number
+
+__all__ = ["charts", "exposure", "page"]
+
+LONGEST_TEXT = 400
+MOST = {
+    "rows": 50,
+    "attributes": 200,
+    "groups": 200,
+    "columns": 200,
+    "gate": 100,
+    "attacks": 100,
+    "values": 30,
+    "points": 200,
+}
+"""Entries of each table; a list in any other place is cut at the largest of these."""
+CHARTED = {
+    "panels": 8,
+    "heat_rows": 40,
+    "heat_columns": 40,
+    "attributes": 30,
+    "groups": 30,
+    "attacks": 30,
+    "slider": 12,
+}
+DIGITS = 6
+"""Significant digits of the numbers that the charts get."""
+
+
+def page(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary as the template reads it: every text clipped, every list capped, with what is derived from it."""
+    shown: dict[str, Any] = _clipped(summary)
+    whole = summary["attributes"]
+    order = _most_exposed(whole)[: MOST["attributes"]]
+    shown["attributes"] = [_clipped(whole[j]) for j in order]
+    shown["heat_columns"] = order[: CHARTED["heat_columns"]]
+    shown["names"] = [_text(attribute["name"]) for attribute in whole]
+    for rows in (shown["rows"], (shown["gate"] or {}).get("rows", [])):
+        for row in rows:
+            row["label"] = str(row["row"]) if row["id"] is None else row["id"]
+    shown["rows"] = [_with_closest(row, full, whole) for row, full in zip(shown["rows"], summary["rows"], strict=False)]
+    shown["rows"] = shown["rows"][: MOST["rows"]]
+    for name in ("groups", "attacks"):
+        shown[name] = shown[name][: MOST[name]]
+    shown["data"]["columns"] = shown["data"]["columns"][: MOST["columns"]]
+    shown["panels"] = _panels(shown["eta"]["histogram"]["groups"])
+    if shown["gate"]:
+        shown["gate"]["rows"] = shown["gate"]["rows"][: MOST["gate"]]
+    shown["value_columns"] = list((shown["rows"][0]["values"] or {}) if shown["rows"] else {})[: MOST["values"]]
+    shown["counts"] = {name: len(summary[name]) for name in ("attributes", "groups", "attacks", "rows")}
+    shown["counts"] |= {
+        "columns": len(summary["data"]["columns"]),
+        "panels": len(summary["eta"]["histogram"]["groups"]),
+    }
+    shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
+    return shown
+
+
+def charts(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's script needs, and nothing more: shapes of histograms, cells, curves, and η at the chosen noise."""
+    examples, histogram = shown["eta"]["examples"], shown["eta"]["histogram"]
+    drawn: dict[str, Any] = {
+        "eta": {"edges": histogram["edges"], "groups": shown["panels"]},
+        "heat": _heat(shown),
+        "attributes": _attribute_ranges(shown["attributes"]),
+        "groups": [_group_range(group) for group in shown["groups"][: CHARTED["groups"]]],
+        "attacks": [_attack_range(attack) for attack in shown["attacks"][: CHARTED["attacks"]]],
+        "tradeoff": dict(shown["tradeoff"]),
+        "chosen": {
+            "scale": shown["noise"]["scale"],
+            "eta": {"max": examples["max"], "mean": examples["mean"], "dataset": shown["eta"]["dataset"]},
+            "errors": [{"least": a["error_least"], "spread": a["spread"]} for a in shown["tightest"]],
+        },
+        "balance": _balance(shown["balance"]),
+    }
+    rounded: dict[str, Any] = _rounded(drawn)
+    rounded["chosen"]["scale"] = shown["noise"]["scale"]
+    return rounded
+
+
+def _clipped(value: Any) -> Any:
+    """The same with texts of bounded length that are valid Unicode, and lists of bounded length."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {_text(str(key)): _clipped(entry) for key, entry in list(value.items())[: MOST["columns"]]}
+    if isinstance(value, Sequence):
+        return [_clipped(entry) for entry in value[: MOST["columns"]]]
+    return value
+
+
+def _text(text: str) -> str:
+    sound = text.encode("utf-8", "replace").decode("utf-8")
+    return sound if len(sound) <= LONGEST_TEXT else sound[: LONGEST_TEXT - 1] + "…"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, list) else value
+
+
+def exposure(eta: float, attribute: Mapping[str, Any]) -> float:
+    """η in units of the column's spread; η itself where there is none."""
+    return eta * (attribute["spread"] or 1.0)
+
+
+def _most_exposed(attributes: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Positions of the attributes, the most exposed for its spread first; numbers before categories."""
+    return sorted(
+        range(len(attributes)),
+        key=lambda j: (attributes[j]["kind"] != "number", -exposure(attributes[j]["eta_max"], attributes[j])),
+    )
+
+
+def _with_closest(
+    row: dict[str, Any], full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The row with all its cells, and the column whose bound is the smallest part of its spread."""
+    cells = full["cells"]
+    known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and cells[j] > 0]
+    best = max(known, key=lambda j: exposure(cells[j], attributes[j]), default=None)
+    closest = None
+    if best is not None:
+        closest = {
+            "name": _text(attributes[best]["name"]),
+            "error": 1.0 / cells[best],
+            "exposure": exposure(cells[best], attributes[best]),
+        }
+    return row | {"cells": cells, "closest": closest}
+
+
+def _panels(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The groups to draw: all of a few, or the largest of many, in the order given."""
+    if len(groups) <= CHARTED["panels"]:
+        return groups
+    largest = sorted(range(len(groups)), key=lambda k: -groups[k]["count"])[: CHARTED["panels"]]
+    return [groups[k] for k in sorted(largest)]
+
+
+def _heat(shown: Mapping[str, Any]) -> dict[str, Any]:
+    rows, columns = shown["rows"][: CHARTED["heat_rows"]], shown["heat_columns"]
+    ranked = shown["attributes"][: len(columns)]
+    etas = [[row["cells"][j] for j in columns] for row in rows]
+    return {
+        "rows": [row["label"] for row in rows],
+        "columns": [attribute["name"] for attribute in ranked],
+        "categories": [attribute["kind"] == "category" for attribute in ranked],
+        "eta": etas,
+        "exposure": [[exposure(eta, a) for eta, a in zip(line, ranked, strict=True)] for line in etas],
+    }
+
+
+def _attribute_ranges(attributes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Least and typical error of numbers, in spreads of their columns."""
+    made = []
+    for attribute in attributes:
+        spread, least, typical = attribute["spread"], attribute["error_least"], attribute["error_typical"]
+        if spread and least is not None:
+            typical = least if typical is None else typical
+            low, high = least / spread, typical / spread
+            note = f"least ± {number(least)}, typical ± {number(typical)}, spread {number(spread)}"
+            made.append({"name": attribute["name"], "low": low, "high": high, "value": low, "mark": None, "note": note})
+    return made[: CHARTED["attributes"]]
+
+
+def _group_range(group: Mapping[str, Any]) -> dict[str, Any]:
+    mean, sd = group["eta_mean"], group["eta_sd"] or 0.0
+    note = f"mean {number(mean)}, spread {number(sd)}, largest {number(group['eta_max'])}"
+    low = max(0.0, mean - sd)
+    return {"name": group["name"], "low": low, "high": mean + sd, "value": mean, "mark": group["eta_max"], "note": note}
+
+
+def _attack_range(attack: Mapping[str, Any]) -> dict[str, Any]:
+    name = f"{attack['attacker']}: {attack['attribute']}"
+    made = {key: attack[key] for key in ("low", "high")}
+    return made | {"name": name, "value": attack["accuracy"], "mark": attack["baseline"], "note": ""}
+
+
+def _balance(balance: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if balance is None:
+        return None
+    histogram = balance["histogram"]
+    groups = [
+        {"name": name, "count": sum(histogram[key]), "mean": balance[key]["mean"], "counts": histogram[key]}
+        for name, key in (("before", "before"), ("after", "after"))
+    ]
+    return {"edges": histogram["edges"], "groups": groups, "own_heights": True}

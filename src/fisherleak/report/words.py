@@ -1,0 +1,282 @@
+"""What the report says in words: the meaning of every number, and sentences about columns.
+
+``WORDS`` is the one place where a number is explained. The page shows an entry behind every number's "what is this?" and
+all of them at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fisherleak.report._numbers import number
+
+__all__ = ["NOT_PROMISED", "WORDS", "Word", "attribute_sentence", "chosen_how", "measured_sentence"]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A term and its meaning, in plain words with its assumptions."""
+
+    name: str
+    meaning: str
+
+
+WORDS: dict[str, Word] = {
+    "eta": Word(
+        "eta (η), Fisher information loss",
+        "How much the released parameters say about some values in the training data. 1/η is the smallest standard deviation "
+        "that an unbiased attacker can reach who knows everything else. Twice the η means half the error. η = 0 means that "
+        "the release says nothing about them. No value of η is safe by itself: what error is large enough is for you to say.",
+    ),
+    "eta_row": Word(
+        "η of a row",
+        "Everything in one row, all its columns and its label, taken together. 1/η is the least error for the unit "
+        "combination of these values that the release reveals most. It mixes the columns' units, so compare it between rows "
+        "and not between data sets; for a number in years or kilograms look at the columns one by one.",
+    ),
+    "eta_dataset": Word(
+        "η of the data set",
+        "All columns and labels of all rows, taken together: the best-known combination of all values. It is never below the "
+        "η of any row, column or group, and grows with the number of rows.",
+    ),
+    "eta_max": Word("η of the most exposed row", "The largest η of any row: no row is revealed more than this."),
+    "eta_mean": Word(
+        "mean η", "The average of the rows' η. It hides the worst rows: read it with the largest and the spread."
+    ),
+    "eta_spread": Word(
+        "spread of η",
+        "The standard deviation of the rows' η: how unequally the model leans on people. It is zero if every row is "
+        "revealed as much.",
+    ),
+    "eta_median": Word("median η", "Half of the rows have a smaller η, half a larger one."),
+    "eta_least": Word("smallest η", "The η of the row that the release reveals least."),
+    "eta_quantiles": Word(
+        "5 % and 95 % quantiles",
+        "One row in twenty has an η below the first, and one in twenty an η above the second.",
+    ),
+    "eta_label": Word(
+        "η of the label",
+        "The row's label (its target) alone, everything else known to the attacker. For a class it is the η of the number "
+        "that encodes it, and not a chance of guessing it.",
+    ),
+    "row": Word(
+        "row",
+        "The position of the row among those the model was fitted on, counted from 0, or its id where an id column was "
+        "named. The page shows values only where that was asked for.",
+    ),
+    "closest": Word(
+        "closest column",
+        "The column of this row that is revealed most for its size: the least error, divided by the column's spread, is the "
+        "smallest. Numbers only.",
+    ),
+    "exposure": Word(
+        "exposure of a cell",
+        "η of one column in one row, times the spread of the column, so that columns in different units can be compared. "
+        "1 means that the least error is as large as the column's own spread; 10 means a tenth of it. For a category, or a "
+        "column without a spread, it is η itself.",
+    ),
+    "eta_column": Word(
+        "η of a column",
+        "The values of one column in all rows, taken together, per unit of the column. It is never below the η of a single "
+        "cell of the column.",
+    ),
+    "cell": Word(
+        "largest, mean and median η of a cell",
+        "η of this column alone, row by row, everything else known to the attacker: the largest over the rows, the "
+        "average, and the one in the middle. Per unit of the column.",
+    ),
+    "error_least": Word(
+        "least error",
+        "1/η of the most exposed row: no unbiased attacker has a smaller standard deviation for this column in any row, in "
+        "the column's own unit. A biased guess can have a smaller error: the column's mean, for example, is off by about the "
+        "spread.",
+    ),
+    "error_typical": Word(
+        "typical least error",
+        "1/η of the middle row (the median): for half of the rows the least error of an unbiased attacker is larger.",
+    ),
+    "spread": Word(
+        "spread of a column",
+        "The standard deviation of its values in the data, in its own unit: about the error of someone who guesses the mean "
+        "without looking at the release.",
+    ),
+    "group_joint": Word(
+        "joint η of a group",
+        "All values of all rows of the group, taken together. It grows with the group's size; compare the means for what "
+        "happens to a person.",
+    ),
+    "group_mean": Word(
+        "mean, spread and largest η in a group",
+        "Over the rows of the group. Where the means differ, the model leans more on the people of one group than on those "
+        "of another.",
+    ),
+    "sigma": Word(
+        "sigma (σ), the scale of the noise",
+        "The standard deviation of the Gaussian noise that is added to each released parameter, in the units that the "
+        "parameters have after preprocessing. Every η is proportional to 1/σ: twice the noise, half the η, twice the least "
+        "error. That is exact.",
+    ),
+    "utility": Word(
+        "utility",
+        "How well the released model does its work: the average over draws of the noise, with the range that nine draws in "
+        "ten fall into. Between the scales that were tried, it is read off a straight line in the logarithm of σ.",
+    ),
+    "without_noise": Word("without noise", "The utility of the model as it was fitted, before noise is added."),
+    "constant": Word(
+        "the model that ignores the columns",
+        "The utility of always answering the same: the commonest class, or the mean. A release that is no better is of no "
+        "use.",
+    ),
+    "attack": Word(
+        "attack accuracy",
+        "How often an attacker guesses the column's value right from the release and everything else in the row, on "
+        "average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the baseline "
+        "and not with zero. Stronger attackers than those tried may exist.",
+    ),
+    "baseline": Word(
+        "baseline",
+        "The accuracy of guessing without the release, from how common each value is. Only what lies above it is due to "
+        "the release.",
+    ),
+    "balance": Word(
+        "equalising (IRFIL)",
+        "Iteratively reweighted Fisher information loss: rows with a large η get a smaller weight and the model is fitted "
+        "again, until all rows have about the same η. η is computed with the weights held fixed; the weights depend on the "
+        "data too, so equal η does not mean that the whole procedure reveals as much about everyone.",
+    ),
+    "gate": Word(
+        "limit",
+        "The η that no row may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
+    ),
+    "rows_used": Word(
+        "rows",
+        "The rows that were read, less those that were dropped, are used. Those the model is fitted on are the ones whose "
+        "exposure is measured; the others are held out to measure utility.",
+    ),
+    "l2": Word(
+        "l2",
+        "The strength of the penalty on large coefficients, per row. It is taken as public. A stronger penalty makes the "
+        "model lean less on each row.",
+    ),
+    "parameters": Word(
+        "parameters", "How many numbers are released: the coefficients, and the intercept if there is one."
+    ),
+    "gradient": Word(
+        "gradient",
+        "The largest component of the gradient where the fit stopped, relative to the sizes of its terms. Zero at an exact "
+        "minimum; η is defined at the minimum only.",
+    ),
+    "distance": Word(
+        "distance from the minimum",
+        "How far the fit is from the exact minimum, relative to the size of the model. It is about the relative error of "
+        "every η on this page.",
+    ),
+    "condition": Word(
+        "condition number",
+        "How close the columns are to being redundant, after scaling. 1 is the best; with 10ᵏ about k of 16 digits are "
+        "lost.",
+    ),
+    "steps": Word("steps", "Newton steps that the fit took."),
+    "finite_difference": Word(
+        "spot check by refitting",
+        "For a few rows the value was changed a little, the model fitted again, and the change of its parameters compared with "
+        "what the formula says: the largest difference, relative to η.",
+    ),
+    "seconds": Word("seconds", "How long each step of the audit took."),
+    "seed": Word(
+        "seed",
+        "Where the random numbers of this audit start: the split, the draws of noise for the utility curve. Run again with the "
+        "same seed, data and versions, it gives the same numbers.",
+    ),
+    "sha256": Word(
+        "data hash (SHA-256)",
+        "A fingerprint of the file that was read: the same bytes give the same fingerprint, and any change gives another.",
+    ),
+}
+
+NOT_PROMISED: tuple[Word, ...] = (
+    Word(
+        "It is not differential privacy.",
+        "η is a property of this data set and this model, and not a worst case over all data sets.",
+    ),
+    Word(
+        "It is not membership privacy.",
+        "It is about the values of rows that are known to be in the data. It does not say how well an attacker can tell "
+        "whether someone is.",
+    ),
+    Word(
+        "It is not anonymity.",
+        "Nothing here hides who is in the data, or makes a row look like others.",
+    ),
+    Word(
+        "It bounds unbiased attackers.",
+        "Attackers with prior knowledge can have a smaller error, above all where the bound is near a column's spread. For "
+        "bounds on every attacker see fisherleak.bounds.",
+    ),
+    Word(
+        "Preprocessing is taken as public.",
+        "Means, spreads, levels and components that were learned from the data are released with the model and are not "
+        "counted. Weights and l2 are taken as public too.",
+    ),
+    Word(
+        "It counts one release.",
+        "Every further release about the same people adds to the leakage.",
+    ),
+    Word(
+        "This page is itself derived from the data.",
+        "Its numbers, the row numbers and ids, and a noise scale that was chosen by looking at the data carry no noise. "
+        "Share it as carefully as the data.",
+    ),
+)
+
+
+def chosen_how(chosen: str) -> str:
+    """How the scale of the noise came about."""
+    ways = {
+        "given": "as given",
+        "calibrated": "chosen so that a limit on η holds",
+        "default": "the default, since none was given",
+    }
+    return ways.get(chosen, chosen)
+
+
+def measured_sentence(summary: Mapping[str, Any]) -> str:
+    """One sentence on what was fitted to what."""
+    data, model = summary["data"], summary["model"]
+    return (
+        f"A {model['kind']} model of “{data['target']}” was fitted on {number(data['train_rows'])} rows and "
+        f"{number(len(summary['attributes']))} columns of {data['source']}. Before it is released, Gaussian noise of scale "
+        f"σ = {number(summary['noise']['scale'])} is added to each of its {number(model['parameters'])} parameters. This "
+        "page says how much the released parameters then reveal about the rows it was fitted on."
+    )
+
+
+def attribute_sentence(attribute: Mapping[str, Any]) -> str:
+    """What the bound on one column means, with its spread; it follows the column's name.
+
+    Examples
+    --------
+    >>> attribute_sentence({"kind": "number", "error_least": 3.1, "spread": 13.0})
+    "no unbiased attacker recovers it to better than ± 3.1 (the column's own unit; its spread is 13)."
+    """
+    least, spread = attribute["error_least"], attribute["spread"]
+    if least is None:
+        return "the release says nothing about it (η is 0)."
+    if attribute["kind"] == "category":
+        return (
+            f"a category: no unbiased attacker recovers its encoded values (0 or 1 for each level) to better than "
+            f"± {number(least)}. That is not a chance of guessing the level."
+        )
+    if spread is None:
+        return f"no unbiased attacker recovers it to better than ± {number(least)} (the column's own unit)."
+    if least > spread:
+        return (
+            f"the bound, ± {number(least)}, is above the column's own spread ({number(spread)}): guessing the mean does as "
+            "well as any unbiased attacker can."
+        )
+    return (
+        f"no unbiased attacker recovers it to better than ± {number(least)} (the column's own unit; its spread is "
+        f"{number(spread)})."
+    )

@@ -1,0 +1,358 @@
+"""The page in a real browser, with the network off: Debian's chromium, driven by playwright.
+
+Pictures of it go to the folder that FISHERLEAK_ARTEFACTS names, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fisherleak.report import render
+from fisherleak.report._numbers import number, percent
+from report import sample
+
+pytest.importorskip("pandas")
+playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="browser tests need chromium: apt-get install chromium")
+FLAGS = [
+    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+PARTS = ("summary", "hostile", "bare")
+CONTRAST = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, k) => s + v * [0.2126, 0.7152, 0.0722][k], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const poor = [];
+  for (const e of document.querySelectorAll("body *")) {
+    if (!e.checkVisibility() || e.closest("svg, script, .skip") || ![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push(e.textContent.slice(0, 40));
+  }
+  return poor;
+}"""
+
+
+@dataclass
+class Opened:
+    """A page, and what it asked for and complained about."""
+
+    page: Any
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.page.locator(selector).all_text_contents()
+        return found
+
+    def text(self, selector: str) -> str:
+        return str(self.page.locator(selector).first.text_content())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS + root)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("report")
+    for part in PARTS:
+        (folder / f"{part}.html").write_text(render(getattr(sample, part)()), encoding="utf-8")
+    return {part: folder / f"{part}.html" for part in PARTS}
+
+
+@pytest.fixture
+def visit(browser: Any, documents: dict[str, Path]) -> Iterator[Callable[..., Opened]]:
+    """Opens a document offline; every request that is not the document itself is refused, and counted."""
+    contexts: list[Any] = []
+
+    def go(part: str = "summary", width: int = 1280, scheme: str = "light", **options: Any) -> Opened:
+        size = {"width": width, "height": 800}
+        context = browser.new_context(
+            viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce", **options
+        )
+        contexts.append(context)
+        opened = Opened(context.new_page())
+        address = documents[part].as_uri()
+        context.route("**/*", lambda route: route.continue_() if route.request.url == address else route.abort())
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.on("console", lambda message: opened.complaints.append(message.text))
+        opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        opened.page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
+        opened.page.goto(address)
+        opened.page.wait_for_load_state("load")
+        return opened
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def artefacts(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("FISHERLEAK_ARTEFACTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_opens_offline_without_a_complaint(visit: Callable[..., Opened], documents: dict[str, Path], part: str) -> None:
+    opened = visit(part)
+    for chart in opened.page.locator("[data-chart]").all():
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert chart.locator("svg path").count() > 0
+    for fold in opened.page.locator("details").all():
+        fold.locator("summary").first.click()
+    assert opened.requests == [documents[part].as_uri()]
+    assert opened.complaints == []
+    assert opened.dialogs == []
+
+
+def test_all_charts_are_there(visit: Callable[..., Opened]) -> None:
+    shown = visit().page.locator("[data-chart]").evaluate_all("all => all.map(e => e.dataset.chart)")
+    assert shown == ["eta", "heat", "attributes", "groups", "tradeoff", "attacks", "balance"]
+
+
+def test_slider_moves_every_number_together(visit: Callable[..., Opened]) -> None:
+    opened, made = visit(), sample.summary()
+    chosen, points = made["noise"]["scale"], made["tradeoff"]["points"]
+    eta = made["eta"]["examples"] | {"dataset": made["eta"]["dataset"]}
+
+    def check(sigma: float) -> None:
+        for key in ("max", "mean", "dataset"):
+            assert opened.text(f"[data-live={key}]") == number(eta[key] * chosen / sigma)
+        logs = np.log([point["scale"] for point in points])
+        utility = np.interp(np.log(sigma), logs, [point["utility"] for point in points])
+        attack = np.interp(np.log(sigma), logs, [point["attacks"][0]["accuracy"] for point in points])
+        assert opened.text("[data-live=utility]") == percent(float(utility))
+        assert opened.text("[data-live-attack]") == percent(float(attack))
+        least = {a["name"]: a["error_least"] for a in made["attributes"]}
+        for row in opened.page.locator("[data-live-error]").all():
+            name, error = row.locator("th").text_content(), row.locator("td").first.text_content()
+            assert error == f"± {number(least[name] * sigma / chosen)}"
+
+    check(chosen)
+    slider = opened.page.locator("#sigma")
+    slider.focus()
+    slider.press("End")
+    check(points[-1]["scale"])
+    slider.press("Home")
+    check(points[0]["scale"])
+    slider.evaluate("e => { e.value = 640; e.dispatchEvent(new Event('input')); }")
+    check(float(points[0]["scale"] * (points[-1]["scale"] / points[0]["scale"]) ** 0.64))
+    opened.page.get_by_role("button", name="Back to the chosen σ").click()
+    check(chosen)
+    assert opened.complaints == []
+
+
+def test_slider_is_for_keyboards_and_screen_readers(visit: Callable[..., Opened]) -> None:
+    opened = visit()
+    slider = opened.page.get_by_role("slider", name="Scale of the noise σ")
+    before = opened.text("[data-live=max]")
+    slider.press("ArrowRight")
+    assert re.fullmatch(r"σ = [\d.]+", slider.get_attribute("aria-valuetext"))
+    for _ in range(30):
+        slider.press("ArrowRight")
+    assert opened.text("[data-live=max]") != before
+    status = opened.page.locator("#sigma-said")
+    playwright.expect(status).to_contain_text(f"most exposed row {opened.text('[data-live=max]')}")
+
+
+def test_slider_without_a_curve(visit: Callable[..., Opened]) -> None:
+    opened = visit("bare")
+    before = opened.text("[data-live=max]")
+    opened.page.locator("#sigma").press("End")
+    assert opened.text("[data-live=max]") == number(sample.bare()["eta"]["examples"]["max"] / 100) != before
+
+
+@pytest.mark.parametrize("table", ["rows-table", "attributes-table", "groups-table", "attacks-table", "gate-table"])
+def test_tables_sort_by_every_header(visit: Callable[..., Opened], table: str) -> None:
+    page = visit().page
+    headers = page.locator(f"#{table} thead th[aria-sort]")
+    for k in range(headers.count()):
+        header, button = headers.nth(k), headers.nth(k).locator("button.sort")
+        for _ in range(2):
+            button.press("Enter")
+            direction = header.get_attribute("aria-sort")
+            column = header.evaluate("e => e.cellIndex")
+            cells = page.locator(f"#{table} tbody tr").evaluate_all(
+                "(rows, k) => rows.map(r => [r.cells[k].dataset.value ?? null, r.cells[k].textContent.trim()])", column
+            )
+            if cells[0][0] is not None:
+                values = [float(value) for value, _ in cells if value]
+                assert values == sorted(values, reverse=direction == "descending")
+                assert all(not value for value, _ in cells[len(values) :])
+            else:
+                ordered = "(words, sign) => words.every((w, k) => !k || sign * words[k - 1].localeCompare(w, undefined, {numeric: true}) <= 0)"
+                assert page.evaluate(
+                    f"([words, sign]) => ({ordered})(words, sign)",
+                    [[t for _, t in cells], 1 if direction == "ascending" else -1],
+                )
+        others = [h.get_attribute("aria-sort") for j, h in enumerate(headers.all()) if j != k]
+        assert set(others) <= {"none"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_theme_follows_the_system_and_the_button(visit: Callable[..., Opened], scheme: str) -> None:
+    page = visit(scheme=scheme).page
+    toggle = page.get_by_role("button", name="Dark theme")
+    paint = (
+        "() => [getComputedStyle(document.body).backgroundColor, document.querySelector('[data-chart=eta]').innerHTML]"
+    )
+    assert toggle.get_attribute("aria-pressed") == str(scheme == "dark").lower()
+    before = page.evaluate(paint)
+    toggle.focus()
+    toggle.press("Space")
+    after = page.evaluate(paint)
+    assert toggle.get_attribute("aria-pressed") == str(scheme != "dark").lower()
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+    toggle.press("Enter")
+    assert page.evaluate(paint)[0] == before[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visit: Callable[..., Opened], scheme: str) -> None:
+    page = visit(scheme=scheme).page
+    page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_explanations_open_and_close_by_keyboard(visit: Callable[..., Opened]) -> None:
+    page = visit().page
+    button = page.locator("button[popovertarget=word-eta_row]").first
+    note = page.locator("#word-eta_row")
+    assert not note.is_visible()
+    button.focus()
+    before = page.evaluate("scrollY")
+    assert before > 0
+    button.press("Enter")
+    assert note.is_visible()
+    playwright.expect(button).to_have_attribute("aria-expanded", "true")
+    assert page.evaluate("scrollY") == before
+    at, size = note.bounding_box(), page.viewport_size
+    assert at["x"] >= 0
+    assert at["x"] + at["width"] <= size["width"]
+    assert at["y"] + at["height"] <= size["height"]
+    page.keyboard.press("Escape")
+    assert not note.is_visible()
+    playwright.expect(button).to_have_attribute("aria-expanded", "false")
+    assert button.evaluate("e => document.activeElement === e")
+
+
+@pytest.mark.parametrize(("chart", "name"), [("heat", 0), ("eta", 0), ("tradeoff", 0), ("attacks", 0)])
+def test_tooltips_show_markup_as_text(visit: Callable[..., Opened], chart: str, name: int) -> None:
+    opened = visit("hostile")
+    place = opened.page.locator(f"[data-chart={chart}]")
+    place.scroll_into_view_if_needed()
+    before = place.locator("svg text").count()
+    box = place.bounding_box()
+    seen = ""
+    for across, down in np.ndindex(12, 12):
+        opened.page.mouse.move(
+            box["x"] + box["width"] * (across + 0.5) / 12, box["y"] + box["height"] * (down + 0.5) / 12
+        )
+        if place.locator("svg text").count() > before:
+            seen = " ".join(place.locator("svg text").all_text_contents()[before:])
+            if sample.HOSTILE[name] in seen:
+                break
+    assert sample.HOSTILE[name] in seen
+    assert place.locator("script, img, iframe, foreignObject").count() == 0
+    assert opened.dialogs == []
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("width", [360, 768])
+def test_no_sideways_scrolling(visit: Callable[..., Opened], part: str, width: int) -> None:
+    page = visit(part, width=width).page
+    page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    regions = page.locator(".scroll, .sideways").evaluate_all(
+        "all => all.every(e => e.tabIndex === 0 && e.role === 'region')"
+    )
+    assert regions
+
+
+def test_charts_follow_the_width(visit: Callable[..., Opened]) -> None:
+    page = visit().page
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_function("document.querySelector('[data-chart=eta] svg').getBoundingClientRect().width < 500")
+
+
+def test_skip_link_comes_first(visit: Callable[..., Opened]) -> None:
+    page = visit().page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.locator(".skip").bounding_box()["y"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_without_scripts_the_tables_remain(visit: Callable[..., Opened]) -> None:
+    opened = visit(java_script_enabled=False)
+    assert "Scripts are off" in opened.text("main")
+    assert opened.page.locator("#rows-table tbody tr").count() == 50
+
+
+def test_numbers_are_written_as_in_python(browser: Any) -> None:
+    source = files("fisherleak.report").joinpath("assets", "numbers.js").read_text(encoding="utf-8")
+    rng = np.random.default_rng(0)
+    values = [0.0, 1.0, 999.6, 9995.0, 999_950.0, 1e6, 1e-3, 9.996e-4, -2.5, 48213.7, 1e-300, 1e300]
+    values += [float(v) for v in rng.normal(size=200) * 10.0 ** rng.integers(-9, 9, size=200)]
+    page = browser.new_page()
+    written = page.evaluate(f"(values) => {{ {source}; return values.map((v) => number(v)); }}", values)
+    page.close()
+    assert written == [number(value) for value in values]
+
+
+def test_paper(visit: Callable[..., Opened], artefacts: Path) -> None:
+    page = visit(scheme="dark").page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator(".slider").is_visible()
+    assert page.locator("#words dl").is_visible()
+    widths = page.locator("[data-chart] svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    assert max(widths) <= 680  # A4 less its margins
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    page.pdf(path=artefacts / "report.pdf", format="A4")
+    assert (artefacts / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "width", "scheme"),
+    [
+        ("light", "summary", 1280, "light"),
+        ("dark", "summary", 1280, "dark"),
+        ("phone", "summary", 360, "light"),
+        ("markup", "hostile", 1280, "light"),
+    ],
+)
+def test_pictures(visit: Callable[..., Opened], artefacts: Path, name: str, part: str, width: int, scheme: str) -> None:
+    page = visit(part, width=width, scheme=scheme).page
+    page.screenshot(path=artefacts / f"report-{name}.png", full_page=True)
+    assert (artefacts / f"report-{name}.png").stat().st_size > 100_000
