@@ -1,0 +1,1 @@
+"""From an audit to a plain dictionary, and from that to one HTML file."""
