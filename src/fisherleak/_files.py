@@ -25,7 +25,9 @@ def check_folder_place(folder: Path, overwrite: bool) -> None:
         raise InvalidInputError(f"'{folder}' is a file, not a folder: choose another --out.")
     _check_writable(folder)
     if any(folder.iterdir()) and not overwrite:
-        raise InvalidInputError(f"The folder '{folder}' is not empty: choose another --out, or allow it with --overwrite.")
+        raise InvalidInputError(
+            f"The folder '{folder}' is not empty: choose another --out, or allow it with --overwrite."
+        )
 
 
 def check_file_place(path: Path, overwrite: bool) -> None:
@@ -82,14 +84,14 @@ def _move_in(temporary: Path, folder: Path, names: Sequence[str]) -> None:
     try:
         for name in names:
             if (folder / name).exists():
-                os.replace(folder / name, old / name)
+                (folder / name).replace(old / name)
             moved.append(name)
-            os.replace(temporary / name, folder / name)
+            (temporary / name).replace(folder / name)
     except BaseException:
         for name in moved:
             (folder / name).unlink(missing_ok=True)
         for path in old.iterdir():
-            os.replace(path, folder / path.name)
+            path.replace(folder / path.name)
         raise
 
 

@@ -29,7 +29,18 @@ from fisherleak.tables import Design, Feature, RawTable, from_frame, read_table
 from fisherleak.tradeoff import Tradeoff, tradeoff, utility_at
 from fisherleak.training import Settings, Trained, reweighted, train
 
-__all__ = ["Audit", "Balanced", "Gate", "NoiseChoice", "Settings", "audit", "audit_trained", "as_raw", "attacked_columns", "choose_noise"]
+__all__ = [
+    "Audit",
+    "Balanced",
+    "Gate",
+    "NoiseChoice",
+    "Settings",
+    "as_raw",
+    "attacked_columns",
+    "audit",
+    "audit_trained",
+    "choose_noise",
+]
 
 Vector = NDArray[np.float64]
 WORST_ROWS = 50
@@ -178,6 +189,7 @@ def audit_trained(
     attributes: Sequence[str] | None = None,
     balance: bool = False,
     draws: int = DRAWS,
+    noise_note: str = "The scale was given.",
     seconds: dict[str, float] | None = None,
     said: Sequence[str] = (),
 ) -> Audit:
@@ -199,6 +211,8 @@ def audit_trained(
         Also reweight with IRFIL and compare.
     draws : int
         Noisy copies behind each point of utility.
+    noise_note : str
+        Where a given noise comes from, in a sentence.
     """
     check_options(noise, eta, max_eta, draws)
     chosen, asked = attacked_columns(trained.design, attributes)
@@ -206,7 +220,7 @@ def audit_trained(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         plain = clock("rows", lambda: _finite(np.asarray(trained.leak.per_example())))
-        choice = choose_noise(trained, plain, noise, eta, max_eta)
+        choice = choose_noise(trained, noise, eta, max_eta, noise_note)
         scale = choice.scale / trained.unit
         worst = np.argsort(-plain, kind="stable")[:WORST_ROWS]
         by, groups = clock("groups", lambda: _grouped(trained, plain, scale))
@@ -240,11 +254,11 @@ def audit_trained(
 
 
 def choose_noise(
-    trained: Trained, plain: Vector, noise: float | None, eta: float | None, max_eta: float | None
+    trained: Trained, noise: float | None, eta: float | None, max_eta: float | None, note: str = ""
 ) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1."""
     if noise is not None:
-        return NoiseChoice(float(noise), "given", "The scale was given.")
+        return NoiseChoice(float(noise), "given", note)
     limit = eta if eta is not None else max_eta
     target = 1.0 if limit is None else limit
     scale = float(calibrate(trained.leak, target).scale) * trained.unit
@@ -265,7 +279,9 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
     if asked:
         for name in asked:
             if name not in names:
-                raise InvalidInputError(f"--attribute names '{name}', which the model does not use. {nearest(name, names)}")
+                raise InvalidInputError(
+                    f"--attribute names '{name}', which the model does not use. {nearest(name, names)}"
+                )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if _has_few(design, feature)]
     order = [column.name for column in design.columns]
@@ -330,7 +346,7 @@ def _columns(trained: Trained, scale: float, seed: int) -> tuple[ColumnFigures, 
 
 
 def _own_units(trained: Trained, cells: Vector) -> Vector:
-    return cells / np.array([feature.scale for feature in trained.design.features])
+    return np.asarray(cells / np.array([feature.scale for feature in trained.design.features]))
 
 
 def _balance(trained: Trained, plain: Vector, choice: NoiseChoice, draws: int, seed: int) -> Balanced:
@@ -361,7 +377,9 @@ def _cautions(trained: Trained) -> list[str]:
     design = trained.design
     cautions = []
     if design.n < 100:
-        cautions.append(f"There are only {design.n} training rows: what a model of so few rows reveals is a matter of chance.")
+        cautions.append(
+            f"There are only {design.n} training rows: what a model of so few rows reveals is a matter of chance."
+        )
     if trained.fit.coef.shape[0] + 1 > design.n:
         cautions.append(
             f"The model has more parameters ({trained.fit.coef.shape[0] + 1}) than training rows ({design.n}): only l2 "

@@ -55,7 +55,8 @@ class SavedModel:
     @property
     def settings(self) -> Settings:
         known = {item.name for item in fields(Settings)}
-        given = {key: tuple(v) if isinstance(v, list) else v for key, v in self.card["settings"].items() if key in known}
+        given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
+        given.update({key: tuple(value) for key, value in given.items() if isinstance(value, list)})
         return Settings(**given)
 
 
@@ -107,7 +108,9 @@ def save_model(
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
         card = _card(trained, settings, scale, limit, attribute, before, _sha256(folder / path.name))
-        (folder / names[1]).write_text(json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+        (folder / names[1]).write_text(
+            json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
+        )
     return card
 
 
@@ -167,7 +170,9 @@ def _assumptions(trained: Trained, scale: float, what: str) -> list[str]:
         *design.notes,
     ]
     if trained.weights is not None:
-        sentences.append("Rows were reweighted by IRFIL; the weights depend on the data, which these etas do not count.")
+        sentences.append(
+            "Rows were reweighted by IRFIL; the weights depend on the data, which these etas do not count."
+        )
     return sentences
 
 
@@ -180,7 +185,9 @@ def load_model(path: Path) -> SavedModel:
     _check_readable(path)
     card = _read_card(card_path(path))
     if _sha256(path) != card["model"]["file_sha256"]:
-        raise DataError(f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again.")
+        raise DataError(
+            f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
+        )
     _check_types(io, path)
     try:
         model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name.startswith(TRUSTED)])
@@ -215,7 +222,7 @@ def _check_types(io: Any, path: Path) -> None:
     foreign = sorted(name for name in found if not name.startswith(TRUSTED))
     if foreign:
         raise InvalidInputError(
-            f"'{path}' holds {foreign[0]}, which is neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."
+            f"'{path}' holds {foreign[0]}, neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."
         )
 
 
@@ -237,14 +244,16 @@ def _read_card(path: Path) -> dict[str, Any]:
         check_positive(settings.l2, "l2", zero=True)
         str(card["data"]["sha256"]), str(card["model"]["file_sha256"]), bool(card["balanced"])
     except (KeyError, TypeError, AttributeError, FisherleakError):
-        raise InvalidInputError(f"The card '{path}' lacks what a card must say, or says it wrongly: release again.") from None
+        raise InvalidInputError(
+            f"The card '{path}' lacks what a card must say, or says it wrongly: release again."
+        ) from None
     return card
 
 
 def retrain(saved: SavedModel, raw: RawTable) -> Trained:
-    """Fit the model again from the table it was released from, and check that the release belongs to it.
+    r"""Fit the model again from the table it was released from, and check that the release belongs to it.
 
-    The released parameters must lie from the refit as far as their noise goes: :math:`|\\theta' - \\theta|^2 / \\sigma^2`
+    The released parameters must lie from the refit as far as their noise goes: :math:`|\theta' - \theta|^2 / \sigma^2`
     follows a chi-squared distribution. Too near means that there is no noise, too far that the model is another.
     """
     if raw.sha256 != saved.card["data"]["sha256"]:
@@ -256,13 +265,19 @@ def retrain(saved: SavedModel, raw: RawTable) -> Trained:
         trained = reweighted(trained)
     theta = parameters(saved.model[-1])
     if theta.shape != own_parameters(trained).shape:
-        raise InvalidInputError(f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again.")
+        raise InvalidInputError(
+            f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
+        )
     away = float(np.sum((theta - own_parameters(trained)) ** 2)) / saved.scale**2
     law = scipy.stats.chi2(theta.size)
     if law.cdf(away) < UNLIKELY:
-        raise InvalidInputError(f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on.")
+        raise InvalidInputError(
+            f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
+        )
     if law.sf(away) < UNLIKELY:
-        raise InvalidInputError(f"'{saved.path.name}' is farther from its refit than its noise explains: release it again.")
+        raise InvalidInputError(
+            f"'{saved.path.name}' is farther from its refit than its noise explains: release it again."
+        )
     return trained
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._progress import track
-from fisherleak.erm import minimise
-from fisherleak.training import LOSS, Trained
+from fisherleak.erm import fit_at
+from fisherleak.risk import Risk
+from fisherleak.training import Trained
 
 __all__ = ["SpotCheck", "spot_check"]
 
@@ -48,7 +49,7 @@ def _error(trained: Trained, row: int) -> float:
     if sizes[0] == 0:
         return 0.0
     # one row among many moves the model little: a longer step keeps the difference above rounding
-    step = float(np.clip(1e-4 * np.sqrt(trained.design.n), 1e-4, 1e-1))
+    step = float(np.clip(1e-5 * np.sqrt(trained.design.n), 1e-4, 1e-2))
     ends = [_moved(trained, row, sign * step * directions[0]) for sign in (1.0, -1.0)]
     return abs(float(np.linalg.norm(ends[0] - ends[1])) / (2 * step) / float(sizes[0]) - 1.0)
 
@@ -65,7 +66,8 @@ def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[n
     before = design.X[row].copy()
     try:
         design.X[row] += change
-        fit = minimise(design.X, design.y, LOSS[design.target.kind], trained.l2, trained.weights, intercept=True)
+        risk = Risk(design.X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True)
+        fit = fit_at(risk, trained.fit.theta, polish=True)
     finally:
         design.X[row] = before
     return np.asarray(fit.theta)

@@ -60,4 +60,6 @@ def _built() -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit status; the entry point of ``fisherleak``."""
     given = list(sys.argv[1:] if argv is None else argv)
-    return status_of(lambda: _built().main(args=given or ["--help"], prog_name="fisherleak", standalone_mode=False, obj=given))
+    return status_of(
+        lambda: _built().main(args=given or ["--help"], prog_name="fisherleak", standalone_mode=False, obj=given)
+    )

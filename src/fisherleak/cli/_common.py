@@ -39,13 +39,15 @@ BAD = 2
 EXAMPLE_TARGET = "progression"
 
 
-class Interrupted(Exception):
+class InterruptedByUserError(Exception):
     """The user pressed Ctrl-C."""
 
 
 # options that several commands have
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")]
+Table = Annotated[
+    str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
+]
 Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column that the model predicts.")]
 Model = Annotated[
     str | None, typer.Option("--model", metavar="KIND", help="auto (default), linear, logistic or poisson.")
@@ -84,8 +86,10 @@ def settings_from(**given: Any) -> Settings:
     """Settings from options; those that were not given keep their default."""
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
-    lists = {key: tuple(value or ()) for key, value in given.items() if key in ("numbers", "categories", "drop")}
-    single = {key: value for key, value in given.items() if key not in lists and value is not None}
+    lists: dict[str, Any] = {
+        key: tuple(value or ()) for key, value in given.items() if key in ("numbers", "categories", "drop")
+    }
+    single: dict[str, Any] = {key: value for key, value in given.items() if key not in lists and value is not None}
     return Settings(**single, **lists)
 
 
@@ -149,7 +153,7 @@ def interruptible(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(*args, **kwargs)
         except (KeyboardInterrupt, EOFError):
-            raise Interrupted from None
+            raise InterruptedByUserError from None
 
     return wrapped
 
@@ -165,7 +169,7 @@ def status_of(run: Callable[[], Any]) -> int:
         return result if isinstance(result, int) else 0
     except typer.Exit as leaving:
         return int(leaving.exit_code)
-    except (Interrupted, KeyboardInterrupt, typer.Abort):
+    except (InterruptedByUserError, KeyboardInterrupt, typer.Abort):
         return _say("interrupted; nothing was written.")
     except BrokenPipeError:
         return 0

@@ -79,7 +79,9 @@ def show_gate(gate: dict[str, Any]) -> None:
     if not gate["exceeded"]:
         emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
         return
-    emit(f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:")
+    emit(
+        f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"
+    )
     for row in gate["rows"][:MOST_LISTED]:
         emit(f"  {_name(row)}: {_number(row['eta'])}")
     if gate["count"] > MOST_LISTED:
@@ -102,7 +104,10 @@ def show_release(card: dict[str, Any], model: str) -> None:
     emit(f"Released {printable(model)} with its card {printable(model)}.json\n")
     _pairs(
         [
-            ("model", f"{card['model']['kind']}, {card['model']['parameters']} parameters, {card['data']['rows']} rows"),
+            (
+                "model",
+                f"{card['model']['kind']}, {card['model']['parameters']} parameters, {card['data']['rows']} rows",
+            ),
             ("noise", f"{_number(card['noise']['scale'])} on every coefficient"),
             ("limit", f"{eta['limit']:g} on {eta['limit_on']}"),
             ("eta of a row", f"{_number(eta['after']['mean'])} on average, {_number(eta['after']['max'])} at most"),
@@ -115,7 +120,9 @@ def _utility(cost: dict[str, Any], scale: float) -> str:
     points = [p for p in cost["points"] if p["utility"] is not None]
     near = min(points, key=lambda p: abs(p["scale"] - scale), default=None)
     noisy = "unknown" if near is None else _number(near["utility"])
-    return f"{noisy} with the noise, {_number(cost['without_noise'])} without, {_number(cost['constant'])} for a constant"
+    return (
+        f"{noisy} with the noise, {_number(cost['without_noise'])} without, {_number(cost['constant'])} for a constant"
+    )
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ def attack(
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    """Run the attackers against a model of a table and print how often each is right.
+    r"""Run the attackers against a model of a table and print how often each is right.
 
     \b
     Examples:

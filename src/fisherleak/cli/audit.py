@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,12 +19,16 @@ from fisherleak.saved import load_model, retrain
 
 __all__ = ["audit"]
 
+CARD_NOTE = "The scale is that of the released model, from its card; the model was fitted again from the table."
+
 
 def audit(
     context: typer.Context,
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", show_default=False, help="CSV or Parquet file, in gzip or not; - is standard input."),
+        typer.Argument(
+            metavar="TABLE", show_default=False, help="CSV or Parquet file, in gzip or not; - is standard input."
+        ),
     ] = None,
     target: common.Target = None,
     model: common.Model = None,
@@ -59,13 +63,15 @@ def audit(
     released: common.Released = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")] = DRAWS,
+    draws: Annotated[
+        int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
+    ] = DRAWS,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    """Measure what a linear model of a table reveals about its rows, and what noise costs.
+    r"""Measure what a linear model of a table reveals about its rows, and what noise costs.
 
     Without TABLE it runs on the diabetes data that scikit-learn carries.
 
@@ -79,10 +85,17 @@ def audit(
     """
     if out is not None:
         check_folder_place(out, overwrite)
-    choice = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
+    choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
-    options = {**choice, "attributes": attribute, "balance": balance}
-    decided = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed, "group": group}
+    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance}
+    decided: dict[str, Any] = {
+        "target": target,
+        "model": model,
+        "l2": l2,
+        "held_out": held_out,
+        "seed": seed,
+        "group": group,
+    }
     with common.quietly(quiet, json):
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
@@ -90,7 +103,9 @@ def audit(
                 raise InvalidInputError("--released needs the TABLE that the model was released from.")
             saved = load_model(released)
             trained = retrain(saved, common.source_table(table, delimiter, encoding))
-            result = audit_trained(trained, saved.settings, **{**options, "noise": saved.scale})
+            result = audit_trained(
+                trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE}
+            )
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)

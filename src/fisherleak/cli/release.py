@@ -21,7 +21,9 @@ def release(
     target: common.Target = None,
     attribute: Annotated[
         str | None,
-        typer.Option("--attribute", metavar="COLUMN", help="Limit what is revealed about this column alone, in its unit."),
+        typer.Option(
+            "--attribute", metavar="COLUMN", help="Limit what is revealed about this column alone, in its unit."
+        ),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: common.Model = None,
@@ -38,7 +40,7 @@ def release(
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
+    r"""Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all complete rows unless --held-out says otherwise. The model without noise is never written.
 

@@ -98,7 +98,9 @@ def _outcome(attacker: str, outcome: Any, note: str) -> dict[str, Any]:
         "low": float(outcome.low),
         "high": float(outcome.high),
         "baseline": float(outcome.baseline),
-        "method": f"{outcome.n} rows, {outcome.trials} releases" if getattr(outcome, "trials", None) else f"{outcome.n} rows",
+        "method": f"{outcome.n} rows, {outcome.trials} releases"
+        if getattr(outcome, "trials", None)
+        else f"{outcome.n} rows",
         "note": NOTES[attacker] + note,
     }
 

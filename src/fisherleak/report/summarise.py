@@ -25,7 +25,9 @@ ATTACKED_VALUES = 5_000_000
 WHAT = {"linear": "linear regression", "logistic": "logistic regression", "poisson": "Poisson regression"}
 
 
-def summarise(audit: Audit, *, attacks: bool = True, show_values: bool = False, command: str | None = None) -> dict[str, Any]:
+def summarise(
+    audit: Audit, *, attacks: bool = True, show_values: bool = False, command: str | None = None
+) -> dict[str, Any]:
     """The dictionary that is written as ``summary.json`` and shown in the report.
 
     Parameters
@@ -76,20 +78,24 @@ def _attacks(audit: Audit, wanted: bool) -> tuple[list[dict[str, Any]], list[lis
         return (*nothing, [])
     if audit.design.X.size > ATTACKED_VALUES and not audit.attributes_asked:
         return (*nothing, ["The table is large, so no attack was run; name a column with --attribute to have one."])
-    outcomes, curves = attack_results(audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed)
+    outcomes, curves = attack_results(
+        audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed
+    )
     return outcomes, curves, []
 
 
 def _assumptions(audit: Audit) -> list[str]:
     design, model = audit.design, audit.design.target.kind
-    label = "the label counts in standard deviations too" if model == "linear" else "the label counts as the model sees it"
+    label = (
+        "the label counts in standard deviations too" if model == "linear" else "the label counts as the model sees it"
+    )
     sentences = [
-        "Eta bounds what an unbiased attacker who knows all other data can learn: no better than a standard deviation of 1/eta.",
+        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
         f"column, every category by its indicators, and {label}. Etas of single columns are in the column's own unit.",
         f"Noise of standard deviation {audit.noise.scale:.4g} is added to every coefficient, as they are behind the "
         f"preprocessing, and to the intercept. {audit.noise.note}",
-        "What preprocessing learned (means, standard deviations, categories), l2, and the scale of the noise are taken as public.",
+        "What preprocessing learned (means, standard deviations, categories), l2 and the scale of the noise are public.",
         "This is not differential privacy, does not bound membership inference, and is not anonymity.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *design.notes,
@@ -117,7 +123,8 @@ def _data(audit: Audit) -> dict[str, Any]:
         "train_rows": design.n,
         "test_rows": design.y_test.size,
         "columns": [
-            {"name": c.name, "kind": c.kind, "assumed": c.assumed, "note": c.note, "levels": c.levels} for c in design.columns
+            {"name": c.name, "kind": c.kind, "assumed": c.assumed, "note": c.note, "levels": c.levels}
+            for c in design.columns
         ],
     }
 
@@ -218,7 +225,9 @@ def _tradeoff(audit: Audit, curves: list[list[dict[str, Any]]]) -> dict[str, Any
     where = "held-out rows" if cost.held_out else "the training rows"
     return {
         "metric": cost.metric.name,
-        "label": f"{cost.metric.label}, on {cost.rows} {where}" if cost.held_out else f"{cost.metric.label}, on {where}",
+        "label": f"{cost.metric.label}, on {cost.rows} {where}"
+        if cost.held_out
+        else f"{cost.metric.label}, on {where}",
         "higher_is_better": cost.metric.higher_is_better,
         "without_noise": cost.without_noise,
         "constant": cost.constant,

@@ -19,9 +19,7 @@ MISSING = [
 """Fields that count as missing: those of pandas."""
 
 
-def read_csv(
-    file: IO[bytes], source: str, delimiter: str | None, encoding: str | None
-) -> tuple[Any, tuple[str, ...]]:
+def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Any, tuple[str, ...]]:
     """An Arrow table and what was assumed, in sentences."""
     import pyarrow
     from pyarrow import csv
@@ -86,7 +84,9 @@ def _encoding(file: IO[bytes], source: str, given: str | None) -> str:
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InvalidInputError(f"{source} is encoded in UTF-16: read it with --encoding utf-16.")
     if b"\x00" in head:
-        raise InvalidInputError(f"{source} holds binary data, which is neither CSV nor Parquet: save it as one of these.")
+        raise InvalidInputError(
+            f"{source} holds binary data, which is neither CSV nor Parquet: save it as one of these."
+        )
     return "utf-8"
 
 
@@ -95,19 +95,16 @@ def _first_line(file: IO[bytes], source: str, encoding: str) -> str:
     file.seek(0)
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head)
-    except (UnicodeError, AttributeError, TypeError):
-        line = head.replace(b"\r", b"\n").split(b"\n", 1)[0]
-        try:
-            return line.decode(encoding)
-        except (UnicodeError, LookupError):
-            raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
-    if not isinstance(text, str):
-        raise InvalidInputError(f"encoding must be one of text, such as utf-8 or latin-1; got {encoding!r}.")
+    except UnicodeError:
+        # the damage may lie in the rows: whether it matters is for the reader to say
+        text = head.replace(b"\r", b"\n").split(b"\n", 1)[0].decode(encoding, errors="replace")
+    except (LookupError, TypeError):
+        raise InvalidInputError(f"encoding must be one of text, such as utf-8 or latin-1; got {encoding!r}.") from None
     lines = (line for line in text.replace("\r", "\n").split("\n") if line.strip("\ufeff \t"))
-    line = next(lines, "")
-    if not line:
+    first = next(lines, "")
+    if not first:
         raise InvalidInputError(f"{source} holds blank lines only: a table needs a header and rows.")
-    return line.removeprefix("\ufeff")
+    return first.removeprefix("\ufeff")
 
 
 def _delimiter(line: str, source: str, given: str | None) -> tuple[str, tuple[str, ...]]:
@@ -142,7 +139,7 @@ def _refusal(error: Exception, ragged: list[Any], source: str, delimiter: str, e
         )
     if "UTF8" in text or "utf-8" in text:
         return InvalidInputError(_badly_encoded(source, encoding, None))
-    if "straddl" in text or "block" in text and "size" in text:
+    if "straddl" in text or ("block" in text and "size" in text):
         return InvalidInputError(
             f"{source} has a row of more than {BLOCK // 2**20} MiB, which no table has: is a quote left open, or the "
             "delimiter another?"

@@ -129,7 +129,9 @@ def design_of(raw: RawTable, choices: Choices, model: str = "auto", held_out: fl
         raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
     columns = decide(raw, choices)
     if raw.rows < FEWEST_ROWS:
-        raise InvalidInputError(f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed.")
+        raise InvalidInputError(
+            f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
+        )
     target, labels, kept, dropped = _label_rows(raw, choices.target, model)
     used = [column for column in columns if column.kind in ("number", "category")]
     kept, dropped = _complete_rows(raw, used, kept, dropped)
@@ -185,7 +187,9 @@ def _label_rows(
     values = raw.columns.get(name)
     sort = sort_of(values.type)
     if sort not in ("number", "text", "bool"):
-        raise InvalidInputError(f"The target '{name}' holds {values.type}: it must be numbers, or text with two values.")
+        raise InvalidInputError(
+            f"The target '{name}' holds {values.type}: it must be numbers, or text with two values."
+        )
     if sort == "number" and model in ("linear", "poisson", "auto"):
         labels = as_numbers(values)
         check_finite(labels, name)
@@ -218,7 +222,9 @@ def _number_target(name: str, present: Vector, model: str) -> Target:
         if not np.all(present >= 0):
             raise InvalidInputError(f"The target '{name}' has values below zero: --model poisson needs counts.")
         if present.max(initial=0.0) > 1e9:
-            raise InvalidInputError(f"The target '{name}' has counts above 1e9: a Poisson model would overflow. Rescale it.")
+            raise InvalidInputError(
+                f"The target '{name}' has counts above 1e9: a Poisson model would overflow. Rescale it."
+            )
         return Target(name, "poisson", False, "")
     note = f"'{name}' holds numbers, so the model is linear."
     if counts:
@@ -238,7 +244,9 @@ def _scaled(target: Target, y: Vector, y_test: Vector) -> tuple[Target, Vector, 
         return target, y, y_test
     centre, scale = _moments(y, f"The target '{target.name}'")
     if scale == 0:
-        raise InvalidInputError(f"The target '{target.name}' has one value only in the training rows: nothing to predict.")
+        raise InvalidInputError(
+            f"The target '{target.name}' has one value only in the training rows: nothing to predict."
+        )
     target = replace(target, centre=centre, scale=scale)
     return target, (y - centre) / scale, (y_test - centre) / scale
 
@@ -383,10 +391,10 @@ def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:
 def _filled(
     raw: RawTable, features: Sequence[Feature], train: NDArray[np.int64], test: NDArray[np.int64]
 ) -> tuple[Vector, Vector, NDArray[np.bool_]]:
-    """Features of both parts, stored column by column, and which held-out rows have a category that is new."""
+    """Features of both parts, filled column by column, and which held-out rows have a category that is new."""
     width = features[-1].columns[-1] + 1
-    X = np.zeros((train.size, width), order="F")
-    X_test = np.zeros((test.size, width), order="F")
+    X = np.zeros((train.size, width))
+    X_test = np.zeros((test.size, width))
     unseen = np.zeros(test.size, dtype=bool)
     for feature in features:
         values = raw.columns.get(feature.name)

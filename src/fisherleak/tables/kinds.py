@@ -57,19 +57,25 @@ def decide(raw: RawTable, choices: Choices) -> list[Column]:
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
     """Columns that exist, and one role for each."""
-    said = [("--target", choices.target)]
+    said: list[tuple[str, str | None]] = [("--target", choices.target)]
     said += [("--number", name) for name in choices.numbers] + [("--category", name) for name in choices.categories]
     said += [("--drop", name) for name in choices.drop]
-    said += [("--id", choices.id)] * (choices.id is not None) + [("--group", choices.group)] * (choices.group is not None)
+    said += [("--id", choices.id)] * (choices.id is not None) + [("--group", choices.group)] * (
+        choices.group is not None
+    )
     for option, name in said:
         if name not in names:
-            raise InvalidInputError(f"{option} names the column '{name}', which is not there. {nearest(str(name), names)}")
+            raise InvalidInputError(
+                f"{option} names the column '{name}', which is not there. {nearest(str(name), names)}"
+            )
     roles: dict[str, str] = {}
     for option, name in said:
         if option == "--group" and name != choices.target and name != choices.id:
             continue  # groups may be formed by a column that has another role
         if name in roles and roles[name] != option:
-            raise InvalidInputError(f"Column '{name}' is named by {roles[name]} and by {option}: it can have one role only.")
+            raise InvalidInputError(
+                f"Column '{name}' is named by {roles[name]} and by {option}: it can have one role only."
+            )
         roles[str(name)] = option
 
 
@@ -103,7 +109,7 @@ def _identifier(name: str, values: Any) -> Column:
     distinct = int(pc.count_distinct(values).as_py())
     if distinct < len(values):
         raise InvalidInputError(
-            f"The id column '{name}' repeats {len(values) - distinct} of its {len(values)} values: rows could not be told apart."
+            f"The id column '{name}' repeats {len(values) - distinct} of its {len(values)} values: they cannot tell rows apart."
         )
     return Column(name, "id", False, "names the rows")
 

@@ -210,7 +210,7 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     if str(path) == "-":
         return _copied(sys.stdin.buffer)
     try:
-        file = Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
     except IsADirectoryError:
         raise InvalidInputError(f"'{path}' is a folder, not a table: name a CSV or Parquet file.") from None
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def _copied(file: IO[bytes]) -> IO[bytes]:
-    copy = tempfile.TemporaryFile()
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is given back open
     while chunk := file.read(CHUNK):
         copy.write(chunk)
     copy.seek(0)
