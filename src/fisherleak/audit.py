@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from fisherleak._check import check_positive, nearest, rows_by_group
 from fisherleak._progress import track
-from fisherleak.calibrate import calibrate
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.spotcheck import SpotCheck, spot_check
 from fisherleak.tables import Design, Feature, RawTable, from_frame, read_table
 from fisherleak.tradeoff import Tradeoff, tradeoff, utility_at
-from fisherleak.training import Settings, Trained, reweighted, train
+from fisherleak.training import Settings, Trained, calibrated_scale, reweighted, train
 
 __all__ = [
     "Audit",
@@ -261,9 +260,7 @@ def choose_noise(
         return NoiseChoice(float(noise), "given", note)
     limit = eta if eta is not None else max_eta
     target = 1.0 if limit is None else limit
-    scale = float(calibrate(trained.leak, target).scale) * trained.unit
-    if not 0 < scale < np.inf:
-        raise NotConvergedError(f"The noise for an eta of {target:g} overflows: choose another limit, or give --noise.")
+    scale = calibrated_scale(trained, target)
     if limit is not None:
         note = f"The least scale at which no row's eta is above {target:g}."
         if eta is None:

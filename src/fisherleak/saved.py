@@ -22,13 +22,12 @@ from sklearn.pipeline import Pipeline
 from fisherleak._check import check_positive
 from fisherleak._files import check_file_place, written_whole
 from fisherleak._plain import plain, versions
-from fisherleak.calibrate import calibrate
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.noise import Gaussian
 from fisherleak.release import release
 from fisherleak.tables import RawTable
-from fisherleak.training import Settings, Trained, own_parameters, pipeline_of, reweighted, train
+from fisherleak.training import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
 
 __all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model"]
 
@@ -101,7 +100,7 @@ def save_model(
     before = np.asarray(trained.leak.per_example())
     if balance:
         trained = reweighted(trained)
-    scale = _calibrated(trained, limit, attribute)
+    scale = calibrated_scale(trained, limit, attribute)
     model, _, _ = pipeline_of(trained)
     released = release(model, Gaussian(scale), random_state)
     names = [path.name, card_path(path).name]
@@ -112,14 +111,6 @@ def save_model(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
     return card
-
-
-def _calibrated(trained: Trained, limit: float, attribute: str | None) -> float:
-    """The scale on the model's own coefficients."""
-    if attribute is None:
-        return float(calibrate(trained.leak, limit).scale) * trained.unit
-    unit = {feature.name: feature.scale for feature in trained.design.features}
-    return float(calibrate(trained.leak, limit * unit.get(attribute, 1.0), attributes=[attribute]).scale) * trained.unit
 
 
 def _card(

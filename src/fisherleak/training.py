@@ -24,6 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._check import check_positive
 from fisherleak._meta import fit_weighted
+from fisherleak.calibrate import calibrate
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.irfil import IRFIL
@@ -35,9 +36,21 @@ from fisherleak.perturbation import Attribute
 from fisherleak.release import set_parameters
 from fisherleak.tables import Choices, Design, RawTable, design_of
 
-__all__ = ["DEFAULT_L2", "Settings", "Trained", "estimator_for", "own_parameters", "pipeline_of", "reweighted", "train"]
+__all__ = [
+    "DEFAULT_L2",
+    "Settings",
+    "Trained",
+    "calibrated_scale",
+    "estimator_for",
+    "own_parameters",
+    "pipeline_of",
+    "reweighted",
+    "train",
+]
 
 DEFAULT_L2 = 1e-2
+LARGEST_LIMIT = 1e60
+"""Limits beyond this, or below its inverse, lead to scales that overflow."""
 LOSS = {"linear": "squared", "logistic": "logistic", "poisson": "poisson"}
 BLOCK_VALUES = 10_000_000
 """Cells whose eta is held in memory at a time."""
@@ -128,6 +141,21 @@ def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
         warnings.simplefilter("ignore")  # the model is fitted to its minimum below
         balanced = IRFIL(estimator, n_iter=n_iter).fit(design.X, design.y)
     return _trained(design, trained.l2, np.asarray(balanced.weights_))
+
+
+def calibrated_scale(trained: Trained, limit: float, attribute: str | None = None) -> float:
+    """The least scale on the model's own coefficients with which no eta is above a limit.
+
+    The limit is on every row, in standard units, or on every value of one column, in the column's own unit.
+    """
+    limit = check_positive(limit, "eta")
+    if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
+        raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
+    if attribute is None:
+        return float(calibrate(trained.leak, limit).scale) * trained.unit
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    noise = calibrate(trained.leak, limit * unit.get(attribute, 1.0), attributes=[attribute])
+    return float(noise.scale) * trained.unit
 
 
 def _attributes(design: Design) -> list[Attribute]:

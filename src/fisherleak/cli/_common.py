@@ -37,6 +37,7 @@ __all__ = [
 
 BAD = 2
 EXAMPLE_TARGET = "progression"
+LONGEST = 440
 
 
 class InterruptedByUserError(Exception):
@@ -206,6 +207,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def _say(sentence: str) -> int:
     line = printable(" ".join(sentence.split()))
+    if len(line) > LONGEST:  # a name given by the user may have any length
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     with contextlib.suppress(OSError, ValueError):
         print(f"fisherleak: {line}", file=sys.stderr, flush=True)
     return BAD

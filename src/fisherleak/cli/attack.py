@@ -12,7 +12,7 @@ from fisherleak.audit import attacked_columns
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_attacks
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.report.attack_results import attack_results, available
+from fisherleak.report import attack_results as attacking
 from fisherleak.saved import load_model, retrain
 from fisherleak.training import train
 
@@ -63,9 +63,9 @@ def attack(
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
             trained = train(common.source_table(table, delimiter, encoding), settings)
         columns, _ = attacked_columns(trained.design, attribute)
-        if not available():
+        if not attacking.available():
             raise FisherleakError("This installation has no attackers.")
-        outcomes, _ = attack_results(trained, columns, noise, released=against, seed=settings.seed)
+        outcomes, _ = attacking.attack_results(trained, columns, noise, released=against, seed=settings.seed)
     if json:
         document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "versions": versions()}
         common.emit_json(plain(document))

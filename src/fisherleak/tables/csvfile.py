@@ -43,6 +43,7 @@ def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str 
             ),
             convert_options=csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
         )
+        names = table.column_names
     except UnicodeError:
         raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
     except pyarrow.ArrowInvalid as error:
@@ -51,7 +52,7 @@ def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str 
         raise
     except pyarrow.ArrowException as error:
         raise DataError(f"{source} cannot be read as CSV: {str(error).splitlines()[0][:120]}.") from None
-    binary = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if _is_bytes(kind)]
+    binary = [name for name, kind in zip(names, table.schema.types, strict=True) if _is_bytes(kind)]
     if binary:
         raise InvalidInputError(_badly_encoded(source, encoding, binary[0]))
     return table, note
@@ -73,11 +74,13 @@ def _quoted(file: IO[bytes]) -> bool:
 def _encoding(file: IO[bytes], source: str, given: str | None) -> str:
     if given is not None:
         try:
-            codecs.lookup(given)
+            known = "x".encode(given) is not None  # refuses encodings that are not of text
         except (LookupError, ValueError):
+            known = False
+        if not known:
             raise InvalidInputError(
-                f"encoding must be one that Python knows, such as utf-8 or latin-1; got {given!r}."
-            ) from None
+                f"encoding must be one of text that Python knows, such as utf-8 or latin-1; got {given!r}."
+            )
         return given
     head = file.read(4096)
     file.seek(0)
@@ -98,8 +101,6 @@ def _first_line(file: IO[bytes], source: str, encoding: str) -> str:
     except UnicodeError:
         # the damage may lie in the rows: whether it matters is for the reader to say
         text = head.replace(b"\r", b"\n").split(b"\n", 1)[0].decode(encoding, errors="replace")
-    except (LookupError, TypeError):
-        raise InvalidInputError(f"encoding must be one of text, such as utf-8 or latin-1; got {encoding!r}.") from None
     lines = (line for line in text.replace("\r", "\n").split("\n") if line.strip("\ufeff \t"))
     first = next(lines, "")
     if not first:

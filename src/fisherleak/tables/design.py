@@ -361,6 +361,7 @@ def _moments(values: Vector, what: str) -> tuple[float, float]:
         raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
     part = values / largest
     mean = float(part.mean())
+    mean += float((part - mean).mean())  # columns of years keep their digits
     spread = float(np.sqrt(np.mean((part - mean) ** 2)))
     if spread <= SAME * abs(mean) or np.all(values == values[0]):
         return mean * largest, 0.0

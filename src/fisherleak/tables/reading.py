@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import tempfile
+import weakref
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,10 +103,11 @@ class InMemory:
 class InParquet:
     """Columns of a Parquet file, read when asked for."""
 
-    def __init__(self, file: Any, names: tuple[str, ...], source: str) -> None:
+    def __init__(self, file: Any, handle: IO[bytes], names: tuple[str, ...], source: str) -> None:
         self._file, self._source = file, source
         self._position = {name: j for j, name in enumerate(names)}
         self._own = list(file.schema_arrow.names)
+        weakref.finalize(self, handle.close)
 
     def get(self, name: str) -> Any:
         own = self._own[self._position[name]]
@@ -227,9 +229,13 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
 
 def _copied(file: IO[bytes]) -> IO[bytes]:
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is given back open
-    while chunk := file.read(CHUNK):
-        copy.write(chunk)
-    copy.seek(0)
+    try:
+        while chunk := file.read(CHUNK):
+            copy.write(chunk)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 
@@ -276,9 +282,11 @@ def _parquet(file: IO[bytes], source: str, digest: str) -> RawTable:
     if rows == 0:
         raise InvalidInputError(f"{source} has columns and no rows: there is nothing to learn from.")
     if names == tuple(own):
-        return RawTable(source, digest, names, rows, notes, InParquet(opened, names, source))
+        return RawTable(source, digest, names, rows, notes, InParquet(opened, file, names, source))
     with _arrow_refusals(source, "Parquet file"):  # columns without a name cannot be asked for by it
-        return RawTable(source, digest, names, rows, notes, InMemory(opened.read(), names))
+        table = opened.read()
+        file.close()
+        return RawTable(source, digest, names, rows, notes, InMemory(table, names))
 
 
 class _arrow_refusals:  # noqa: N801 - used as a verb
