@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from typing import IO, Any
 
 from fisherleak.errors import DataError, InvalidInputError
@@ -17,6 +18,7 @@ MISSING = [
     *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),
 ]
 """Fields that count as missing: those of pandas."""
+RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Any, tuple[str, ...]]:
@@ -27,27 +29,19 @@ def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str 
     encoding = _encoding(file, source, encoding)
     line = _first_line(file, source, encoding)
     chosen, note = _delimiter(line, source, delimiter)
-    ragged: list[Any] = []
-
-    def on_ragged(row: Any) -> str:
-        ragged.append(row)
-        return "error"
-
     try:
         table = csv.read_csv(
             file,
             # one thread, so that rows have numbers
             read_options=csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False),
-            parse_options=csv.ParseOptions(
-                delimiter=chosen, newlines_in_values='"' in line or _quoted(file), invalid_row_handler=on_ragged
-            ),
+            parse_options=csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
             convert_options=csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
         )
         names = table.column_names
     except UnicodeError:
         raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
     except pyarrow.ArrowInvalid as error:
-        raise _refusal(error, ragged, source, chosen, encoding) from None
+        raise _refusal(error, source, chosen, encoding) from None
     except MemoryError:
         raise
     except pyarrow.ArrowException as error:
@@ -129,14 +123,15 @@ def _delimiter(line: str, source: str, given: str | None) -> tuple[str, tuple[st
     return best, () if best == "," else (f"Fields are taken to be separated by {DELIMITERS[best]}s.",)
 
 
-def _refusal(error: Exception, ragged: list[Any], source: str, delimiter: str, encoding: str) -> InvalidInputError:
+def _refusal(error: Exception, source: str, delimiter: str, encoding: str) -> InvalidInputError:
     text = str(error)
+    ragged = RAGGED.search(text)
     if ragged:
-        row = ragged[0]
-        where = f"line {row.number}" if row.number is not None else "a row"
+        line, expected, actual = ragged.groups()
+        where = "a row" if line is None else f"line {line}"
         return InvalidInputError(
-            f"{source} has {row.actual_columns} field{'s' * (row.actual_columns != 1)} in {where} where its header has "
-            f"{row.expected_columns}: mend that row, or name the delimiter with --delimiter (taken: {delimiter!r})."
+            f"{source} has {actual} field{'s' * (actual != '1')} in {where} where its header has {expected}: mend that row, "
+            f"or name the delimiter with --delimiter (taken: {delimiter!r})."
         )
     if "UTF8" in text or "utf-8" in text:
         return InvalidInputError(_badly_encoded(source, encoding, None))

@@ -359,15 +359,15 @@ def _moments(values: Vector, what: str) -> tuple[float, float]:
         return 0.0, 0.0
     if largest > EXTREME:
         raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
-    part = values / largest
-    mean = float(part.mean())
-    mean += float((part - mean).mean())  # columns of years keep their digits
-    spread = float(np.sqrt(np.mean((part - mean) ** 2)))
-    if spread <= SAME * abs(mean) or np.all(values == values[0]):
-        return mean * largest, 0.0
-    if spread * largest < 1 / EXTREME:
-        raise InvalidInputError(f"{what} has values as small as {spread * largest:.1e}: use a smaller unit.")
-    return mean * largest, spread * largest
+    moved = values - values[0]  # columns of years keep their digits
+    mean = float(moved.mean())
+    spread = float(np.sqrt(np.mean((moved - mean) ** 2)))
+    centre = float(values[0]) + mean
+    if spread <= SAME * abs(centre) or np.all(moved == 0):
+        return centre, 0.0
+    if spread < 1 / EXTREME:
+        raise InvalidInputError(f"{what} has values as small as {spread:.1e}: use a smaller unit.")
+    return centre, spread
 
 
 def _refused(found: dict[str, Feature | str], column: Column) -> bool:
