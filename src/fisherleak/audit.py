@@ -319,8 +319,7 @@ def _columns(trained: Trained, scale: float, seed: int) -> tuple[ColumnFigures, 
     if n > MEDIAN_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(n, MEDIAN_ROWS, replace=False))
     sample = np.empty((chosen.size, width), dtype=np.float32 if n > MEDIAN_ROWS else np.float64)
-    blocks = trained.cells()
-    for part, cells in track(blocks, 1 + n * width // 10_000_000, "Measuring columns"):
+    for part, cells in trained.cells("Measuring columns"):
         top = cells.argmax(axis=0)
         high = cells[top, np.arange(width)]
         worst = np.where(high > largest, top + part.start, worst)

@@ -24,6 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._check import check_positive
 from fisherleak._meta import fit_weighted
+from fisherleak._progress import track
 from fisherleak.calibrate import calibrate
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import InvalidInputError, NotConvergedError
@@ -52,7 +53,7 @@ DEFAULT_L2 = 1e-2
 LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
 LOSS = {"linear": "squared", "logistic": "logistic", "poisson": "poisson"}
-BLOCK_VALUES = 10_000_000
+BLOCK_VALUES = 2_000_000
 """Cells whose eta is held in memory at a time."""
 Vector = NDArray[np.float64]
 
@@ -95,14 +96,18 @@ class Trained:
     def weights(self) -> Vector | None:
         return None if self.fit.sample_weight is None else np.asarray(self.fit.sample_weight)
 
-    def cells(self) -> Iterator[tuple[slice, Vector]]:
+    def cells(self, description: str) -> Iterator[tuple[slice, Vector]]:
         """Eta of every column of every row at noise of scale 1, in the columns' own units, block by block."""
         design = self.design
-        step = max(1, BLOCK_VALUES // len(design.features))
         scales = np.array([feature.scale for feature in design.features])
-        for start in range(0, design.n, step):
-            part = slice(start, min(start + step, design.n))
+        blocks = [slice(k, min(k + self.block, design.n)) for k in range(0, design.n, self.block)]
+        for part in track(blocks, len(blocks), description):
             yield part, self.cells_of(part) / scales
+
+    @property
+    def block(self) -> int:
+        """Rows whose cells are held at a time."""
+        return max(1, BLOCK_VALUES // int(self.design.X.shape[1]))
 
     def cells_of(self, rows: Any) -> Vector:
         """The same for some rows, in standard units."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fisherleak._files import written_whole
-from fisherleak._progress import track
 from fisherleak.audit import Audit
 from fisherleak.tables.reading import arrow
 
@@ -41,9 +40,8 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     kinds = [("row", pa.int64()), *[("id", pa.string())] * with_id]
     kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label")]
     schema = pa.schema(kinds)
-    blocks = track(audit.trained.cells(), 1 + design.X.size // 10_000_000, "Writing")
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for part, cells in blocks:
+        for part, cells in audit.trained.cells("Writing"):
             columns: list[Any] = [design.rows[part]]
             if design.ids is not None:
                 columns.append([str(value) for value in design.ids[part]])
