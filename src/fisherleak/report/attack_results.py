@@ -23,10 +23,10 @@ MOST_ROWS = 500
 MOST_NUMBERS = 20
 """A number with more different values is guessed as one of five typical values."""
 NOTES = {
-    "WhiteBox": "sees the released coefficients and knows everything but this value",
-    "BlackBox": "sees predictions of the released model and knows everything but this value",
+    "WhiteBox": "knows all other data and sees the released coefficients",
+    "BlackBox": "knows the row's other values and its label, and queries the released model",
     "Prior": "guesses the most common value and sees no model",
-    "Ideal": "sees the model without noise: what noise has to prevent",
+    "Ideal": "learns the value from the other columns and the label: what the population gives away without any model",
 }
 
 
@@ -91,16 +91,13 @@ def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, s
 
 
 def _outcome(attacker: str, outcome: Any, note: str) -> dict[str, Any]:
+    exact = attacker == "WhiteBox" and not outcome.trials
+    trials = f", {outcome.trials} release{'s' * (outcome.trials > 1)}" if outcome.trials else ""
     return {
         "attacker": str(outcome.attacker),
         "attribute": str(outcome.attribute),
-        "accuracy": float(outcome.accuracy),
-        "low": float(outcome.low),
-        "high": float(outcome.high),
-        "baseline": float(outcome.baseline),
-        "method": f"{outcome.n} rows, {outcome.trials} releases"
-        if getattr(outcome, "trials", None)
-        else f"{outcome.n} rows",
+        **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
+        "method": f"{outcome.n} rows{', expected over the noise' if exact else trials}",
         "note": NOTES[attacker] + note,
     }
 
