@@ -11,7 +11,7 @@ endif
 .PHONY: demo test test-long test-oldest bench lint docs format clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/demo.py demo
+	$(BIN)/fisherleak audit --l2 0.1 --out demo --overwrite
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
@@ -42,7 +42,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[frames,plot]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[frames]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
@@ -61,8 +61,8 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/.test
 $(VENV)-oldest/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
-		array-api-compat==1.12.* narwhals==1.20.0 numpy==2.0.* pooch==1.8.0 rich==13.0.* scikit-learn==1.6.* scipy==1.13.* \
-		numba==0.60.* pandas==2.2.2 matplotlib==3.9.0 array-api-strict==2.4 "pyparsing<3.2" hypothesis==6.100.* polars==1.0.0 pytest==8.2.*
+		array-api-compat==1.12.* jinja2==3.1.* narwhals==1.20.0 numpy==2.0.* pooch==1.8.0 rich==13.0.* scikit-learn==1.6.* scipy==1.13.* skops==0.11.* typer==0.15.* \
+		numba==0.60.* pandas==2.2.2 pyarrow==16.1.* matplotlib==3.9.0 array-api-strict==2.4 "pyparsing<3.2" hypothesis==6.100.* polars==1.0.0 pytest==8.2.*
 	touch $@
 
 clean:

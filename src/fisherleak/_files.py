@@ -1,0 +1,100 @@
+"""Files that appear whole or not at all: written in a folder beside their place, then renamed into it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fisherleak.errors import DataError, InvalidInputError
+
+__all__ = ["check_file_place", "check_folder_place", "written_whole"]
+
+
+def check_folder_place(folder: Path, overwrite: bool) -> None:
+    """Refuse, before any work, a folder that could not be written."""
+    if not folder.parent.is_dir():
+        raise InvalidInputError(f"The folder '{folder.parent}' does not exist: make it first, or choose another --out.")
+    if not folder.exists():
+        _check_writable(folder.parent)
+        return
+    if not folder.is_dir():
+        raise InvalidInputError(f"'{folder}' is a file, not a folder: choose another --out.")
+    _check_writable(folder)
+    if any(folder.iterdir()) and not overwrite:
+        raise InvalidInputError(
+            f"The folder '{folder}' is not empty: choose another --out, or allow it with --overwrite."
+        )
+
+
+def check_file_place(path: Path, overwrite: bool) -> None:
+    """Refuse, before any work, a file that could not be written."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"The folder '{path.parent}' does not exist: make it first, or choose another --out.")
+    if path.is_dir():
+        raise InvalidInputError(f"'{path}' is a folder: --out must name a file.")
+    _check_writable(path.parent)
+    if path.exists() and not overwrite:
+        raise InvalidInputError(f"'{path}' exists: choose another --out, or allow it with --overwrite.")
+
+
+def _check_writable(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataError(f"The folder '{folder}' cannot be written to: choose another --out.")
+
+
+@contextmanager
+def written_whole(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A temporary folder; when the block ends well, its files of these names move into ``folder``.
+
+    If anything fails, or is interrupted, nothing is left behind and files that were there before are there again.
+    """
+    made = not folder.exists()
+    try:
+        beside = folder.parent if made else folder
+        temporary = Path(tempfile.mkdtemp(prefix=".fisherleak-", dir=beside))
+    except OSError as error:
+        raise _refusal(folder, error) from None
+    try:
+        yield temporary
+        if made:
+            folder.mkdir()
+        _move_in(temporary, folder, names)
+    except OSError as error:
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, (DataError, BrokenPipeError)):
+            raise
+        raise _refusal(folder, error) from None
+    except BaseException:
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_in(temporary: Path, folder: Path, names: Sequence[str]) -> None:
+    old = temporary / "before"
+    old.mkdir()
+    moved: list[str] = []
+    try:
+        for name in names:
+            if (folder / name).exists():
+                (folder / name).replace(old / name)
+            moved.append(name)
+            (temporary / name).replace(folder / name)
+    except BaseException:
+        for name in moved:
+            (folder / name).unlink(missing_ok=True)
+        for path in old.iterdir():
+            path.replace(folder / path.name)
+        raise
+
+
+def _refusal(folder: Path, error: OSError) -> DataError:
+    reason = (error.strerror or type(error).__name__).lower()
+    return DataError(f"'{folder}' could not be written ({reason}): nothing was written.")

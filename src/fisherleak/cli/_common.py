@@ -1,0 +1,214 @@
+"""What the commands share: options, refusals in one sentence, and text that suits terminals and pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fisherleak._progress import hidden
+from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.tables import RawTable, example_table, read_table
+from fisherleak.training import DEFAULT_L2, Settings
+
+__all__ = [
+    "BAD",
+    "command_line",
+    "emit",
+    "emit_json",
+    "interruptible",
+    "printable",
+    "quietly",
+    "settings_from",
+    "source_table",
+    "status_of",
+]
+
+BAD = 2
+EXAMPLE_TARGET = "progression"
+LONGEST = 440
+
+
+class InterruptedByUserError(Exception):
+    """The user pressed Ctrl-C."""
+
+
+# options that several commands have
+
+Table = Annotated[
+    str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
+]
+Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column that the model predicts.")]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="KIND", help="auto (default), linear, logistic or poisson.")
+]
+L2 = Annotated[
+    float | None,
+    typer.Option("--l2", metavar="X", help=f"Penalty per row on standardised coefficients (default {DEFAULT_L2:g})."),
+]
+Numbers = Annotated[
+    list[str] | None, typer.Option("--number", metavar="COLUMN", help="Take this column as a number. Repeatable.")
+]
+Categories = Annotated[
+    list[str] | None, typer.Option("--category", metavar="COLUMN", help="Take this column as a category. Repeatable.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Leave this column out. Repeatable.")]
+Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Name rows by this column.")]
+Group = Annotated[str | None, typer.Option("--group", metavar="COLUMN", help="Measure these groups of rows jointly.")]
+HeldOut = Annotated[
+    float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Of the split and the draws (default 0).")]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
+]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Released = Annotated[
+    Path | None,
+    typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+
+
+def settings_from(**given: Any) -> Settings:
+    """Settings from options; those that were not given keep their default."""
+    if given.get("target") is None:
+        raise InvalidInputError("--target is missing: name the column that the model predicts.")
+    lists: dict[str, Any] = {
+        key: tuple(value or ()) for key, value in given.items() if key in ("numbers", "categories", "drop")
+    }
+    single: dict[str, Any] = {key: value for key, value in given.items() if key not in lists and value is not None}
+    return Settings(**single, **lists)
+
+
+def decided_by_card(**given: Any) -> None:
+    """Refuse options that the card of a released model decides."""
+    for name, value in given.items():
+        if value not in (None, [], ()):
+            option = "--" + name.replace("_", "-")
+            raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
+
+
+def source_table(path: str | None, delimiter: str | None, encoding: str | None) -> RawTable:
+    """The table that was named, or the one that scikit-learn carries."""
+    return example_table() if path is None else read_table(path, delimiter, encoding)
+
+
+# printing
+
+
+def printable(text: Any) -> str:
+    """Text without control characters, which terminals would obey."""
+    return "".join(c if c.isprintable() else "�" for c in str(text))
+
+
+def emit(text: str) -> None:
+    """Print to standard output; a reader who has left is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # later flushes, at exit too, must not meet the broken pipe again
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def emit_json(value: Any) -> None:
+    emit(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=True))
+
+
+@contextlib.contextmanager
+def quietly(quiet: bool, as_json: bool) -> Iterator[None]:
+    """No bars where nobody wants them."""
+    with hidden(quiet or as_json), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def command_line(context: typer.Context) -> str:
+    """The command as it was typed, for the record."""
+    given: Sequence[str] = context.obj if isinstance(context.obj, list) else []
+    return printable(shlex.join(["fisherleak", *given]))
+
+
+# refusals
+
+
+def interruptible(command: Callable[..., int]) -> Callable[..., int]:
+    """The command, with an interrupt as an ordinary exception: the parser would print a line of its own."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> int:
+        try:
+            return command(*args, **kwargs)
+        except (KeyboardInterrupt, EOFError):
+            raise InterruptedByUserError from None
+
+    return wrapped
+
+
+def status_of(run: Callable[[], Any]) -> int:
+    """Run, turn whatever goes wrong into one sentence on standard error, and give back the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        with _terminated_as_interrupted():
+            result = run()
+        return result if isinstance(result, int) else 0
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except (InterruptedByUserError, KeyboardInterrupt, typer.Abort):
+        return _say("interrupted; nothing was written.")
+    except BrokenPipeError:
+        return 0
+    except FisherleakError as error:
+        return _say(str(error))
+    except MemoryError:
+        return _say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
+    except OSError as error:
+        where = f" '{error.filename}'" if error.filename else ""
+        return _say(f"the system refused{where}: {error.strerror or error}; nothing was written.")
+    except Exception as error:
+        if hasattr(error, "format_message"):  # bad usage, as the parser words it
+            return _say(error.format_message())
+        text = f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
+        return _say(f"this should not happen ({text}): please report it with the command and the version.")
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """A request to end is an interrupt, so that temporary files are cleared away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(sentence: str) -> int:
+    line = printable(" ".join(sentence.split()))
+    if len(line) > LONGEST:  # a name given by the user may have any length
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    with contextlib.suppress(OSError, ValueError):
+        print(f"fisherleak: {line}", file=sys.stderr, flush=True)
+    return BAD

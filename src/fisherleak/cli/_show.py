@@ -1,0 +1,163 @@
+"""Summaries on a terminal: a few lines and tables; no colours in a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fisherleak.cli._common import emit, printable
+
+__all__ = ["show_attacks", "show_audit", "show_gate", "show_release"]
+
+MOST_SHOWN = 5
+MOST_LISTED = 20
+
+
+def show_audit(summary: dict[str, Any]) -> None:
+    """The digest of an audit."""
+    data, eta, cost = summary["data"], summary["eta"], summary["tradeoff"]
+    examples = eta["examples"]
+    test = f", {data['test_rows']} held out" if data["test_rows"] else ""
+    dropped = data["rows_read"] - data["rows_used"]
+    emit(f"{printable(summary['title'])}\n")
+    _pairs(
+        [
+            ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
+            ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
+            ("noise", f"{_number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})"),
+            ("eta of a row", f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most"),
+            ("eta of all data", _number(eta["dataset"])),
+            ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
+        ]
+    )
+    _table(
+        f"\nMost exposed rows ({min(MOST_SHOWN, len(summary['rows']))} of {data['train_rows']})",
+        ("row", "eta", "least error in standard units"),
+        [(_name(row), _number(row["eta"]), _inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
+    )
+    order = sorted(summary["attributes"], key=lambda item: -item["eta_max"] * (item["spread"] or 1.0))
+    _table(
+        "\nColumns, in their own units: no unbiased attacker does better than",
+        ("column", "worst row", "typical row", "the column varies by"),
+        [
+            (a["name"], f"± {_number(a['error_least'])}", f"± {_number(a['error_typical'])}", _number(a["spread"]))
+            for a in order
+        ],
+    )
+    if summary["groups"]:
+        _table(
+            "\nGroups",
+            ("group", "rows", "eta jointly", "mean eta", "largest eta"),
+            [
+                (g["name"], str(g["count"]), *(_number(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")))
+                for g in summary["groups"]
+            ],
+        )
+    if summary["attacks"]:
+        emit("")
+        show_attacks(summary["attacks"])
+    balance = summary["balance"]
+    if balance:
+        emit(
+            f"\nReweighted by IRFIL: eta {_number(balance['before']['mean'])} ± {_number(balance['before']['sd'])} before, "
+            f"{_number(balance['after']['mean'])} ± {_number(balance['after']['sd'])} after; utility "
+            f"{_number(balance['utility_before'])} and {_number(balance['utility_after'])}."
+        )
+    _sentences("\nUnder these assumptions:", summary["assumptions"])
+    if summary["diagnostics"]["warnings"]:
+        _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def show_gate(gate: dict[str, Any]) -> None:
+    """Whether the limit is kept, and the rows that exceed it."""
+    if not gate["exceeded"]:
+        emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
+        return
+    emit(
+        f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"
+    )
+    for row in gate["rows"][:MOST_LISTED]:
+        emit(f"  {_name(row)}: {_number(row['eta'])}")
+    if gate["count"] > MOST_LISTED:
+        emit(f"  and {gate['count'] - MOST_LISTED} more")
+
+
+def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
+    """What each attacker gets, beside guessing without the model."""
+    rows = []
+    for o in outcomes:
+        got = "not run" if o["accuracy"] is None else f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
+        base = "" if o["baseline"] is None else f"{o['baseline']:.1%}"
+        rows.append((o["attribute"], o["attacker"], got, base, o["note"]))
+    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the model", "who"), rows)
+
+
+def show_release(card: dict[str, Any], model: str) -> None:
+    """What was released, and under which limit."""
+    eta = card["eta"]
+    emit(f"Released {printable(model)} with its card {printable(model)}.json\n")
+    _pairs(
+        [
+            (
+                "model",
+                f"{card['model']['kind']}, {card['model']['parameters']} parameters, {card['data']['rows']} rows",
+            ),
+            ("noise", f"{_number(card['noise']['scale'])} on every coefficient"),
+            ("limit", f"{eta['limit']:g} on {eta['limit_on']}"),
+            ("eta of a row", f"{_number(eta['after']['mean'])} on average, {_number(eta['after']['max'])} at most"),
+        ]
+    )
+    _sentences("\nUnder these assumptions:", card["assumptions"])
+
+
+def _utility(cost: dict[str, Any], scale: float) -> str:
+    points = [p for p in cost["points"] if p["utility"] is not None]
+    near = min(points, key=lambda p: abs(p["scale"] - scale), default=None)
+    noisy = "unknown" if near is None else _number(near["utility"])
+    return (
+        f"{noisy} with the noise, {_number(cost['without_noise'])} without, {_number(cost['constant'])} for a constant"
+    )
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"row {row['row']}" if row["id"] is None else f"{printable(row['id'])} (row {row['row']})"
+
+
+def _number(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4g}"
+
+
+def _inverse(value: float) -> str:
+    return f"± {1 / value:.4g}" if value > 0 else "any"
+
+
+def _pairs(items: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in items)
+    for name, text in items:
+        emit(f"  {name:<{width}}  {printable(text)}")
+
+
+def _sentences(title: str, sentences: Sequence[str]) -> None:
+    emit(title)
+    for sentence in sentences:
+        emit(f"  - {printable(sentence)}")
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    emit(title)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 2))
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    terminal = sys.stdout.isatty()
+    buffer = io.StringIO()
+    console = Console(file=buffer, force_terminal=terminal, width=None if terminal else 160, legacy_windows=False)
+    console.print(table)
+    emit(buffer.getvalue().rstrip("\n"))

@@ -1,0 +1,74 @@
+"""``fisherleak attack``: what each attacker gets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fisherleak._check import check_positive
+from fisherleak._plain import plain, versions
+from fisherleak.audit import attacked_columns
+from fisherleak.cli import _common as common
+from fisherleak.cli._show import show_attacks
+from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.report import attack_results as attacking
+from fisherleak.saved import load_model, retrain
+from fisherleak.training import train
+
+__all__ = ["attack"]
+
+
+def attack(
+    table: common.Table,
+    attribute: Annotated[
+        list[str], typer.Option("--attribute", metavar="COLUMN", help="The column to infer. Repeatable.")
+    ],
+    target: common.Target = None,
+    noise: Annotated[
+        float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
+    ] = None,
+    released: common.Released = None,
+    model: common.Model = None,
+    l2: common.L2 = None,
+    number: common.Numbers = None,
+    category: common.Categories = None,
+    drop: common.Drop = None,
+    held_out: common.HeldOut = None,
+    seed: common.Seed = None,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+) -> int:
+    r"""Run the attackers against a model of a table and print how often each is right.
+
+    \b
+    Examples:
+      fisherleak attack people.csv --target sick --attribute city --noise 0.05
+      fisherleak attack people.csv --released model.skops --attribute city --json
+    """
+    given = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    against: Any = None
+    with common.quietly(quiet, json):
+        if released is not None:
+            common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
+            saved = load_model(released)
+            against, noise, settings = saved.model, saved.scale, saved.settings
+            trained = retrain(saved, common.source_table(table, delimiter, encoding))
+        else:
+            if noise is None:
+                raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
+            noise = check_positive(noise, "noise")
+            settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
+            trained = train(common.source_table(table, delimiter, encoding), settings)
+        columns, _ = attacked_columns(trained.design, attribute)
+        if not attacking.available():
+            raise FisherleakError("This installation has no attackers.")
+        outcomes, _ = attacking.attack_results(trained, columns, noise, released=against, seed=settings.seed)
+    if json:
+        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "versions": versions()}
+        common.emit_json(plain(document))
+    elif not quiet:
+        show_attacks(outcomes)
+    return 0

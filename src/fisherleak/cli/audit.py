@@ -1,0 +1,126 @@
+"""``fisherleak audit``: what a linear model of a table reveals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fisherleak._files import check_folder_place
+from fisherleak.audit import DRAWS, audit_trained, check_options
+from fisherleak.audit import audit as run_audit
+from fisherleak.cli import _common as common
+from fisherleak.cli._show import show_audit, show_gate
+from fisherleak.errors import InvalidInputError
+from fisherleak.report.outputs import write_outputs
+from fisherleak.report.summarise import summarise
+from fisherleak.saved import load_model, retrain
+
+__all__ = ["audit"]
+
+CARD_NOTE = "The scale is that of the released model, from its card; the model was fitted again from the table."
+
+
+def audit(
+    context: typer.Context,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE", show_default=False, help="CSV or Parquet file, in gzip or not; - is standard input."
+        ),
+    ] = None,
+    target: common.Target = None,
+    model: common.Model = None,
+    l2: common.L2 = None,
+    noise: Annotated[
+        float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
+    ] = None,
+    eta: Annotated[
+        float | None, typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X.")
+    ] = None,
+    max_eta: Annotated[
+        float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None, typer.Option("--attribute", metavar="COLUMN", help="Attack this column. Repeatable.")
+    ] = None,
+    group: common.Group = None,
+    id_: common.Id = None,
+    number: common.Numbers = None,
+    category: common.Categories = None,
+    drop: common.Drop = None,
+    balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for report.html, leakage.parquet and summary.json."),
+    ] = None,
+    overwrite: common.Overwrite = False,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Put the raw values of the most exposed rows in the report.")
+    ] = False,
+    no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Run no attacks.")] = False,
+    released: common.Released = None,
+    held_out: common.HeldOut = None,
+    seed: common.Seed = None,
+    draws: Annotated[
+        int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
+    ] = DRAWS,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+) -> int:
+    r"""Measure what a linear model of a table reveals about its rows, and what noise costs.
+
+    Without TABLE it runs on the diabetes data that scikit-learn carries.
+
+    \b
+    Examples:
+      fisherleak audit --out report
+      fisherleak audit people.csv --target income --id person --group city --out report
+      fisherleak audit people.parquet --target sick --noise 0.05 --max-eta 0.5
+      zcat people.csv.gz | fisherleak audit - --target sick --json
+      fisherleak audit people.csv --released model.skops
+    """
+    if out is not None:
+        check_folder_place(out, overwrite)
+    choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
+    check_options(**choice)
+    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance}
+    decided: dict[str, Any] = {
+        "target": target,
+        "model": model,
+        "l2": l2,
+        "held_out": held_out,
+        "seed": seed,
+        "group": group,
+    }
+    with common.quietly(quiet, json):
+        if released is not None:
+            common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
+            if table is None:
+                raise InvalidInputError("--released needs the TABLE that the model was released from.")
+            saved = load_model(released)
+            trained = retrain(saved, common.source_table(table, delimiter, encoding))
+            result = audit_trained(
+                trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE}
+            )
+        else:
+            decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
+            settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
+            result = run_audit(common.source_table(table, delimiter, encoding), settings, **options)
+        summary = summarise(
+            result, attacks=not no_attacks, show_values=show_values, command=common.command_line(context)
+        )
+        if out is not None:
+            write_outputs(result, summary, out)
+    if json:
+        common.emit_json(summary)
+    elif not quiet:
+        show_audit(summary)
+        if summary["gate"]:
+            show_gate(summary["gate"])
+        if out is not None:
+            common.emit(f"\nopen {common.printable(out / 'report.html')}")
+    return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0

@@ -1,0 +1,70 @@
+"""``fisherleak release``: train, calibrate, perturb, save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fisherleak.cli import _common as common
+from fisherleak.cli._show import show_release
+from fisherleak.saved import save_model
+
+__all__ = ["release"]
+
+
+def release(
+    table: common.Table,
+    eta: Annotated[float, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")],
+    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
+    target: common.Target = None,
+    attribute: Annotated[
+        str | None,
+        typer.Option(
+            "--attribute", metavar="COLUMN", help="Limit what is revealed about this column alone, in its unit."
+        ),
+    ] = None,
+    balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
+    model: common.Model = None,
+    l2: common.L2 = None,
+    number: common.Numbers = None,
+    category: common.Categories = None,
+    drop: common.Drop = None,
+    id_: common.Id = None,
+    held_out: common.HeldOut = None,
+    seed: common.Seed = None,
+    overwrite: common.Overwrite = False,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+) -> int:
+    r"""Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
+
+    It is trained on all complete rows unless --held-out says otherwise. The model without noise is never written.
+
+    \b
+    Examples:
+      fisherleak release people.csv --target sick --eta 0.5 --out model.skops
+      fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
+    """
+    settings = common.settings_from(
+        target=target,
+        model=model,
+        l2=l2,
+        held_out=0.0 if held_out is None else held_out,
+        seed=seed,
+        id=id_,
+        numbers=number,
+        categories=category,
+        drop=drop,
+    )
+    with common.quietly(quiet, json):
+        raw = common.source_table(table, delimiter, encoding)
+        card = save_model(raw, settings, out, eta=eta, attribute=attribute, balance=balance, overwrite=overwrite)
+    if json:
+        common.emit_json(card)
+    elif not quiet:
+        show_release(card, str(out))
+    return 0

@@ -1,0 +1,292 @@
+"""An audit as a plain dictionary of JSON types: schema "fisherleak.summary/1". NaN never appears in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._plain import plain, versions
+from fisherleak.audit import Audit, ColumnFigures
+from fisherleak.report.attack_results import attack_results
+from fisherleak.tables import Design
+
+__all__ = ["SCHEMA", "summarise"]
+
+SCHEMA = "fisherleak.summary/1"
+BINS = 40
+MOST_LISTED = 1000
+"""Rows above the limit that are listed by name."""
+ATTACKED_VALUES = 5_000_000
+"""Values in the features past which attacks run only where they are asked for."""
+WHAT = {"linear": "linear regression", "logistic": "logistic regression", "poisson": "Poisson regression"}
+
+
+def summarise(
+    audit: Audit, *, attacks: bool = True, show_values: bool = False, command: str | None = None
+) -> dict[str, Any]:
+    """The dictionary that is written as ``summary.json`` and shown in the report.
+
+    Parameters
+    ----------
+    audit : Audit
+    attacks : bool
+        Whether to run the attackers.
+    show_values : bool
+        Whether the most exposed rows come with their raw values.
+    command : str, optional
+        The command line, for the record.
+    """
+    outcomes, curves, notes = _attacks(audit, attacks)
+    design = audit.design
+    kind = design.target.kind
+    summary = {
+        "schema": SCHEMA,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "title": f"{design.source}: what a {kind} model of {design.target.name} reveals",
+        "command": command,
+        "seed": audit.settings.seed,
+        "versions": versions(),
+        "assumptions": [*_assumptions(audit), *notes],
+        "data": _data(audit),
+        "model": _model(audit),
+        "noise": {"scale": audit.noise.scale, "chosen": audit.noise.chosen, "note": audit.noise.note},
+        "eta": _eta(audit),
+        "rows": [_row(audit, k, show_values) for k in range(audit.worst.size)],
+        "attributes": [_attribute(design, figures) for figures in audit.columns],
+        "groups": [
+            {"name": group.name, "count": group.count, "eta_joint": group.joint, **_moments(group.etas)}
+            for group in audit.groups
+        ],
+        "tradeoff": _tradeoff(audit, curves),
+        "attacks": outcomes,
+        "balance": _balance(audit),
+        "gate": _gate(audit),
+        "diagnostics": _diagnostics(audit),
+    }
+    done: dict[str, Any] = plain(summary)
+    return done
+
+
+def _attacks(audit: Audit, wanted: bool) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]], list[str]]:
+    grid = [point.scale for point in audit.tradeoff.points]
+    nothing: tuple[list[Any], list[Any]] = ([], [[] for _ in grid])
+    if not wanted:
+        return (*nothing, [])
+    if audit.design.X.size > ATTACKED_VALUES and not audit.attributes_asked:
+        return (*nothing, ["The table is large, so no attack was run; name a column with --attribute to have one."])
+    outcomes, curves = attack_results(
+        audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed
+    )
+    return outcomes, curves, []
+
+
+def _assumptions(audit: Audit) -> list[str]:
+    design, model = audit.design, audit.design.target.kind
+    label = (
+        "the label counts in standard deviations too" if model == "linear" else "the label counts as the model sees it"
+    )
+    sentences = [
+        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
+        "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
+        f"column, every category by its indicators, and {label}. Etas of single columns are in the column's own unit.",
+        f"Noise of standard deviation {audit.noise.scale:.4g} is added to every coefficient, as they are behind the "
+        f"preprocessing, and to the intercept. {audit.noise.note}",
+        "What preprocessing learned (means, standard deviations, categories), l2 and the scale of the noise are public.",
+        "This is not differential privacy, does not bound membership inference, and is not anonymity.",
+        "Rows are counted from 1; only training rows are measured, because the model knows no others.",
+        *design.notes,
+    ]
+    ignored = [column for column in design.columns if column.kind == "ignored" and column.assumed]
+    sentences += [f"Column '{column.name}' is not used: it {column.note}." for column in ignored[:20]]
+    if len(ignored) > 20:
+        sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
+    sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
+    return sentences
+
+
+def _data(audit: Audit) -> dict[str, Any]:
+    design, settings = audit.design, audit.settings
+    return {
+        "source": design.source,
+        "sha256": design.sha256,
+        "rows_read": design.rows_read,
+        "rows_used": design.n + design.y_test.size,
+        "dropped": [{"reason": reason, "count": count} for reason, count in design.dropped],
+        "target": design.target.name,
+        "classes": [str(name) for name in design.target.classes] or None,
+        "id_column": settings.id,
+        "group_column": settings.group,
+        "train_rows": design.n,
+        "test_rows": design.y_test.size,
+        "columns": [
+            {"name": c.name, "kind": c.kind, "assumed": c.assumed, "note": c.note, "levels": c.levels}
+            for c in design.columns
+        ],
+    }
+
+
+def _model(audit: Audit) -> dict[str, Any]:
+    trained, target = audit.trained, audit.design.target
+    penalty = f"with l2 = {trained.l2:g} per row" if trained.l2 else "without a penalty"
+    weights = "" if trained.weights is None else ", rows reweighted by IRFIL"
+    return {
+        "kind": target.kind,
+        "assumed": target.assumed,
+        "description": f"{WHAT[target.kind]} on standardised numbers and indicators of categories, {penalty}{weights}",
+        "l2": trained.l2,
+        "parameters": int(trained.fit.coef.shape[0]) + 1,
+        "intercept": True,
+    }
+
+
+def _eta(audit: Audit) -> dict[str, Any]:
+    eta = audit.eta
+    edges = _edges([eta])
+    groups = audit.groups
+    bars = [{"name": g.name, "count": g.count, "mean": g.etas.mean(), "counts": _counts(g.etas, edges)} for g in groups]
+    if not bars:
+        bars = [{"name": "all rows", "count": eta.size, "mean": eta.mean(), "counts": _counts(eta, edges)}]
+    low, middle, high = np.quantile(eta, [0.05, 0.5, 0.95])
+    examples = {
+        "mean": eta.mean(),
+        "sd": _sd(eta),
+        "median": middle,
+        "min": eta.min(),
+        "max": eta.max(),
+        "q05": low,
+        "q95": high,
+    }
+    return {"dataset": audit.dataset, "examples": examples, "histogram": {"edges": edges, "groups": bars}}
+
+
+def _edges(samples: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Edges of bins that hold all samples; by ratio where they are skewed."""
+    values = np.concatenate(samples)
+    low, high = float(values.min()), float(values.max())
+    if not high > low * (1 + 1e-9):
+        low, high = 0.9 * low, 1.1 * high if high > 0 else 1.0
+    count = int(np.clip(np.sqrt(values.size), 8, BINS))
+    skewed = low > 0 and high > 20 * float(np.median(values))
+    edges = np.geomspace(low, high, count + 1) if skewed else np.linspace(low, high, count + 1)
+    edges[0], edges[-1] = low, high
+    return np.asarray(edges)
+
+
+def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[int]:
+    return [int(count) for count in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
+
+
+def _sd(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
+
+
+def _moments(values: NDArray[np.float64]) -> dict[str, float]:
+    return {"eta_mean": float(values.mean()), "eta_sd": _sd(values), "eta_max": float(values.max())}
+
+
+def _row(audit: Audit, k: int, show_values: bool) -> dict[str, Any]:
+    design, i = audit.design, int(audit.worst[k])
+    return {
+        "row": int(design.rows[i]),
+        "id": None if design.ids is None else str(design.ids[i]),
+        "eta": audit.eta[i],
+        "eta_label": audit.eta_label[i],
+        "cells": audit.worst_cells[k],
+        "values": {f.name: _text(design.raw(f, slice(i, i + 1))[0]) for f in design.features} if show_values else None,
+    }
+
+
+def _text(value: Any) -> str:
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _attribute(design: Design, figures: ColumnFigures) -> dict[str, Any]:
+    feature = figures.feature
+    return {
+        "name": feature.name,
+        "kind": feature.kind,
+        "eta_column": figures.joint,
+        "eta_max": figures.largest,
+        "eta_mean": figures.mean,
+        "eta_median": figures.median,
+        "error_least": 1 / figures.largest if figures.largest > 0 else None,
+        "error_typical": 1 / figures.median if figures.median > 0 else None,
+        "spread": feature.scale if feature.kind == "number" else None,
+        "worst_row": int(design.rows[figures.worst]),
+    }
+
+
+def _tradeoff(audit: Audit, curves: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    cost = audit.tradeoff
+    where = "held-out rows" if cost.held_out else "the training rows"
+    return {
+        "metric": cost.metric.name,
+        "label": f"{cost.metric.label}, on {cost.rows} {where}"
+        if cost.held_out
+        else f"{cost.metric.label}, on {where}",
+        "higher_is_better": cost.metric.higher_is_better,
+        "without_noise": cost.without_noise,
+        "constant": cost.constant,
+        "held_out": cost.held_out,
+        "draws": cost.draws,
+        "interval": "low and high hold 90 % of the noisy copies",
+        "points": [
+            {"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high, "attacks": curve}
+            for p, curve in zip(cost.points, curves, strict=True)
+        ],
+    }
+
+
+def _balance(audit: Audit) -> dict[str, Any] | None:
+    even = audit.balance
+    if even is None:
+        return None
+    edges = _edges([even.before, even.after])
+    sides = {"before": even.before, "after": even.after}
+    return {
+        "iterations": even.iterations,
+        **{side: {"mean": e.mean(), "sd": _sd(e), "max": e.max()} for side, e in sides.items()},
+        "histogram": {"edges": edges, **{side: _counts(e, edges) for side, e in sides.items()}},
+        "utility_before": even.utility_before,
+        "utility_after": even.utility_after,
+        "note": "Rows are reweighted until the model leans equally on all of them. Both sides have the same noise; utility is "
+        "the mean over noisy copies. The weights depend on the data, which these etas do not count.",
+    }
+
+
+def _gate(audit: Audit) -> dict[str, Any] | None:
+    if audit.gate is None:
+        return None
+    rows, design = audit.gate.rows, audit.design
+    return {
+        "max_eta": audit.gate.max_eta,
+        "exceeded": rows.size > 0,
+        "count": rows.size,
+        "rows": [
+            {
+                "row": int(design.rows[i]),
+                "id": None if design.ids is None else str(design.ids[i]),
+                "eta": audit.eta[i],
+            }
+            for i in rows[:MOST_LISTED]
+        ],
+    }
+
+
+def _diagnostics(audit: Audit) -> dict[str, Any]:
+    fit, spot = audit.trained.fit, audit.spot
+    return {
+        "gradient": fit.gradient,
+        "distance": fit.distance,
+        "condition": fit.condition,
+        "steps": fit.steps,
+        "warnings": list(audit.warnings),
+        "finite_difference": None
+        if spot is None
+        else {"rows": spot.rows, "largest_relative_error": spot.largest_relative_error, "note": spot.note},
+        "seconds": audit.seconds,
+    }

@@ -1,0 +1,82 @@
+"""Arrow columns as NumPy arrays: numbers with NaN where missing, categories as codes with -1 where missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Coded", "as_codes", "as_numbers", "as_text", "check_finite"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A category: the place of each row's value in ``levels``, -1 where it is missing."""
+
+    codes: NDArray[np.int32]
+    levels: tuple[Any, ...]
+
+
+def as_numbers(values: Any) -> Vector:
+    """Float64 with NaN for what is missing; text that is no number counts as missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.cast(kind.value_type)
+        kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        import pandas
+
+        parsed = pandas.to_numeric(values.to_pandas().astype(object), errors="coerce")
+        return np.asarray(parsed, dtype=np.float64)
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    numbers = pc.cast(values, pa.float64(), safe=False)
+    return np.asarray(numbers.to_numpy() if numbers.num_chunks else np.empty(0), dtype=np.float64)
+
+
+def check_finite(numbers: Vector, name: str) -> None:
+    """Refuse infinity by row number."""
+    wrong = np.isinf(numbers)
+    if wrong.any():
+        raise InvalidInputError(
+            f"Column '{name}' is infinite, or too large for a number, in row {int(np.argmax(wrong)) + 1} "
+            f"({int(wrong.sum())} such row{'s' * (int(wrong.sum()) > 1)}): mend the value, or leave the column out with "
+            f"--drop '{name}'."
+        )
+
+
+def as_codes(values: Any) -> Coded:
+    """Codes and sorted levels; the levels keep their type, so that text is text and true is true."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
+        values = pc.cast(values, pa.string())
+    encoded = values.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    levels = encoded.dictionary.to_pylist()
+    order = sorted(range(len(levels)), key=lambda k: levels[k])
+    rank = np.empty(len(levels) + 1, dtype=np.int32)
+    rank[order] = np.arange(len(levels))
+    rank[-1] = -1
+    codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return Coded(rank[codes], tuple(levels[k] for k in order))
+
+
+def as_text(values: Any) -> NDArray[Any]:
+    """Every value as text, for identifiers."""
+    return np.array([str(value) for value in values.to_pylist()], dtype=object)

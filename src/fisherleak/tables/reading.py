@@ -1,0 +1,331 @@
+"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, either of them in gzip, or standard input.
+
+A file is recognised by its first bytes, not by its name. Every refusal is one sentence that names the file and the remedy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from fisherleak._progress import track
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+
+__all__ = ["RawTable", "arrow", "example_table", "from_frame", "read_table"]
+
+CHUNK = 2**22
+GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
+FOREIGN = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"%PDF": "a PDF document",
+    b"\x89HDF": "an HDF5 file",
+    b"\x80\x04\x95": "a pickle",
+    b"\x80\x05\x95": "a pickle",
+    b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"ARROW1": "an Arrow file",
+    b"SQLite": "a database",
+}
+
+
+def arrow() -> Any:
+    """Give back pyarrow, which reads the files."""
+    try:
+        import pandas  # noqa: F401 - models are fitted on its frames
+        import pyarrow
+    except ImportError as error:
+        raise FisherleakError(
+            f"Reading tables needs {error.name or 'pyarrow'}, which is not installed: pip install 'fisherleak[frames]'."
+        ) from None
+    return pyarrow
+
+
+class Columns(Protocol):
+    """Columns by name, each an Arrow ChunkedArray."""
+
+    def get(self, name: str) -> Any:
+        """One column."""
+
+    def forget(self, name: str) -> None:
+        """Give its memory back."""
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A table as it was read.
+
+    Attributes
+    ----------
+    source : str
+        What to call it.
+    sha256 : str
+        Of the bytes of the file.
+    names : tuple of str
+        The columns, in order, each once.
+    rows : int
+    notes : tuple of str
+        What was assumed in reading it, in sentences.
+    """
+
+    source: str
+    sha256: str
+    names: tuple[str, ...]
+    rows: int
+    notes: tuple[str, ...]
+    columns: Columns
+
+
+class InMemory:
+    """Columns of an Arrow table, let go one by one."""
+
+    def __init__(self, table: Any, names: tuple[str, ...]) -> None:
+        self._columns = {name: table.column(j) for j, name in enumerate(names)}
+
+    def get(self, name: str) -> Any:
+        return self._columns[name]
+
+    def forget(self, name: str) -> None:
+        self._columns.pop(name, None)
+
+
+class InParquet:
+    """Columns of a Parquet file, read when asked for."""
+
+    def __init__(self, file: Any, handle: IO[bytes], names: tuple[str, ...], source: str) -> None:
+        self._file, self._source = file, source
+        self._position = {name: j for j, name in enumerate(names)}
+        self._own = list(file.schema_arrow.names)
+        weakref.finalize(self, handle.close)
+
+    def get(self, name: str) -> Any:
+        own = self._own[self._position[name]]
+        with _arrow_refusals(self._source, "Parquet file"):
+            return self._file.read(columns=[own]).column(0)
+
+    def forget(self, name: str) -> None:
+        return None
+
+
+def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encoding: str | None = None) -> RawTable:
+    """Read a CSV or Parquet file, in gzip or not; ``-`` is standard input.
+
+    Parameters
+    ----------
+    path : path or "-"
+    delimiter : str, optional
+        One character; found from the first line by default.
+    encoding : str, optional
+        Of CSV files; UTF-8 by default.
+    """
+    arrow()
+    source = "standard input" if str(path) == "-" else Path(path).name
+    file = _opened(path)
+    try:
+        digest = _digest(file, source)
+        if _head(file) == b"":
+            raise InvalidInputError(f"{source} is empty: a table needs a header and rows.")
+        if _head(file).startswith(GZIP):
+            file = _unpacked(file, source)
+        head = _head(file)
+        for magic, what in FOREIGN.items():
+            if head.startswith(magic):
+                raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
+        if head.startswith(PARQUET):
+            return _parquet(file, source, digest)
+        from fisherleak.tables.csvfile import read_csv
+
+        table, notes = read_csv(file, source, delimiter, encoding)
+        names, more = _named(table.column_names, source)
+        if table.num_rows == 0:
+            raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+        file.close()
+        return RawTable(source, digest, names, table.num_rows, (*notes, *more), InMemory(table, names))
+    except BaseException:
+        file.close()
+        raise
+
+
+def from_frame(frame: Any, source: str = "a table") -> RawTable:
+    """A pandas or polars frame, or an Arrow table."""
+    pa = arrow()
+    if hasattr(frame, "to_arrow"):
+        frame = frame.to_arrow()
+    try:
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{source} cannot be read as a table: {_first_line(error)}.") from None
+    names, notes = _named([str(name) for name in table.column_names], source)
+    if table.num_rows == 0:
+        raise InvalidInputError(f"{source} has no rows: there is nothing to learn from.")
+    digest = hashlib.sha256()
+    with pa.ipc.new_stream(pa.PythonFile(_Hashing(digest), mode="w"), table.schema) as stream:
+        stream.write_table(table)
+    return RawTable(source, digest.hexdigest(), names, table.num_rows, notes, InMemory(table, names))
+
+
+def example_table() -> RawTable:
+    """The diabetes data that scikit-learn carries, with the columns' real names: 442 patients."""
+    arrow()
+    from sklearn.datasets import load_diabetes
+
+    data = load_diabetes(as_frame=True, scaled=False)
+    names = {"s1": "cholesterol", "s2": "ldl", "s3": "hdl", "s4": "ratio", "s5": "triglycerides", "s6": "glucose"}
+    frame = data.data.rename(columns=names)
+    frame["sex"] = frame["sex"].map({1.0: "1", 2.0: "2"}).astype(object)
+    frame["progression"] = data.target
+    return from_frame(frame, "diabetes (of scikit-learn)")
+
+
+class _Hashing:
+    """A file that keeps only the checksum of what is written to it."""
+
+    closed = False
+
+    def __init__(self, digest: Any) -> None:
+        self._digest = digest
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file that can be read more than once; standard input and pipes are copied to a temporary one."""
+    if str(path) == "-":
+        return _copied(sys.stdin.buffer)
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
+    except IsADirectoryError:
+        raise InvalidInputError(f"'{path}' is a folder, not a table: name a CSV or Parquet file.") from None
+    except FileNotFoundError:
+        raise DataError(f"'{path}' does not exist: check the name, or use - for standard input.") from None
+    except ValueError as error:
+        raise InvalidInputError(f"{str(path)!r} is no file name: {error}.") from None
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    with file:
+        return _copied(file)
+
+
+def _copied(file: IO[bytes]) -> IO[bytes]:
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is given back open
+    try:
+        while chunk := file.read(CHUNK):
+            copy.write(chunk)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _digest(file: IO[bytes], source: str) -> str:
+    digest = hashlib.sha256()
+    total = os.fstat(file.fileno()).st_size // CHUNK + 1
+    try:
+        for chunk in track(_chunks(file), total, "Reading"):
+            digest.update(chunk)
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror}.") from None
+    file.seek(0)
+    return digest.hexdigest()
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _head(file: IO[bytes], count: int = 16) -> bytes:
+    head = file.read(count)
+    file.seek(0)
+    return head
+
+
+def _unpacked(file: IO[bytes], source: str) -> IO[bytes]:
+    """The contents of a gzip file, in a temporary file."""
+    try:
+        with file, gzip.open(file) as packed:
+            return _copied(packed)  # type: ignore[arg-type]
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{source} is a damaged gzip file: get it again.") from None
+
+
+def _parquet(file: IO[bytes], source: str, digest: str) -> RawTable:
+    import pyarrow.parquet
+
+    with _arrow_refusals(source, "Parquet file"):
+        opened = pyarrow.parquet.ParquetFile(file)
+        own = list(opened.schema_arrow.names)
+        rows = int(opened.metadata.num_rows)
+    names, notes = _named(own, source)
+    if rows == 0:
+        raise InvalidInputError(f"{source} has columns and no rows: there is nothing to learn from.")
+    if names == tuple(own):
+        return RawTable(source, digest, names, rows, notes, InParquet(opened, file, names, source))
+    with _arrow_refusals(source, "Parquet file"):  # columns without a name cannot be asked for by it
+        table = opened.read()
+        file.close()
+        return RawTable(source, digest, names, rows, notes, InMemory(table, names))
+
+
+class _arrow_refusals:  # noqa: N801 - used as a verb
+    """Turns Arrow's complaints about a file into one sentence."""
+
+    def __init__(self, source: str, what: str) -> None:
+        self._source, self._what = source, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None or isinstance(error, (FisherleakError, MemoryError)) or not isinstance(error, Exception):
+            return
+        raise DataError(f"{self._source} is a damaged {self._what} ({_first_line(error)}): get it again.") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip().rstrip(".")[:120]
+
+
+def _named(own: list[str], source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Column names, each once; one without a name is called after its place."""
+    if not own:
+        raise InvalidInputError(f"{source} has no columns.")
+    seen: set[str] = set()
+    for name in own:
+        if name.strip() and name in seen:
+            raise InvalidInputError(f"{source} has the column '{name[:80]}' more than once: rename one of them.")
+        seen.add(name)
+    names, notes = [], []
+    for j, name in enumerate(own):
+        if name.strip():
+            names.append(name)
+            continue
+        given = f"column {j + 1}"
+        while given in seen:
+            given += "'"
+        seen.add(given)
+        names.append(given)
+        notes.append(f"Column {j + 1} has no name and is called '{given}'.")
+    return tuple(names), tuple(notes)

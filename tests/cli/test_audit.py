@@ -1,0 +1,302 @@
+"""The audit command: its figures, its files, its gate."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+import fisherleak as fl  # noqa: E402
+from fisherleak.audit import Settings, audit  # noqa: E402
+from fisherleak.report.summarise import summarise  # noqa: E402
+from fisherleak.training import pipeline_of, train  # noqa: E402
+from test_summary import check_summary  # noqa: E402
+
+Command = Callable[..., Any]
+FAST = ("--draws", "4", "--no-attacks")
+CASES = [("income", "linear", 1e-2), ("income", "linear", 0.0), ("sick", "logistic", 1e-2), ("visits", "poisson", 1e-3)]
+
+
+@pytest.mark.parametrize(("target", "model", "l2"), CASES)
+def test_figures_are_those_of_the_pipeline_over_the_raw_table(frame: Any, target: str, model: str, l2: float) -> None:
+    table = frame.drop(columns="person")
+    settings = Settings(target, model, l2=l2)
+    result = audit(table, settings, noise=2.5, draws=4)
+    pipeline, raw, labels = pipeline_of(train(fl_raw(table), settings))
+    leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5))
+    cells = leak.per_cell()
+    assert [c.feature.name for c in result.columns] == leak.attributes
+    np.testing.assert_allclose([c.largest for c in result.columns], cells.max(axis=0), rtol=1e-8)
+    np.testing.assert_allclose([c.median for c in result.columns], np.median(cells, axis=0), rtol=1e-8)
+    np.testing.assert_allclose([c.joint for c in result.columns], leak.per_attribute(), rtol=1e-8)
+    np.testing.assert_allclose(result.eta_label, leak.per_label(), rtol=1e-8)
+
+
+def fl_raw(table: Any) -> Any:
+    from fisherleak.tables import from_frame
+
+    return from_frame(table)
+
+
+def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
+    table = frame.drop(columns="person")
+    other = table.assign(age=table.age * 365, income=table.income / 1000)
+    one = audit(table, Settings("income"), eta=0.5, draws=4)
+    two = audit(other, Settings("income"), eta=0.5, draws=4)
+    np.testing.assert_allclose(one.eta, two.eta, rtol=1e-7)
+    assert one.noise.scale == pytest.approx(1000 * two.noise.scale)
+    assert one.columns[0].largest == pytest.approx(365 * two.columns[0].largest)
+
+
+@pytest.mark.parametrize(("target", "model", "l2"), CASES)
+def test_refits_confirm_eta(frame: Any, target: str, model: str, l2: float) -> None:
+    result = audit(frame, Settings(target, model, l2=l2), draws=4)
+    assert result.spot is not None
+    assert result.spot.rows == 3
+    assert result.spot.largest_relative_error < 1e-4
+
+
+def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:
+    settings = Settings("sick")
+    assert audit(frame, settings, draws=4).eta.max() == pytest.approx(1.0)
+    assert audit(frame, settings, eta=0.25, draws=4).eta.max() == pytest.approx(0.25)
+    assert audit(frame, settings, max_eta=0.25, draws=4).eta.max() <= 0.25
+    given = audit(frame, settings, noise=0.3, draws=4)
+    assert given.noise.scale == 0.3
+    assert given.noise.chosen == "given"
+
+
+def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
+    settings = Settings("income")
+    result = audit(frame, settings, noise=500.0, draws=400)
+    trained = result.trained
+    pipeline, _, _ = pipeline_of(trained)
+    test = trained.design
+    held_out = frame.drop(index=test.rows - 1)
+    scores = [
+        fl.release(pipeline, fl.Gaussian(500.0), k).score(held_out[list(pipeline.feature_names_in_)], held_out.income)
+        for k in range(400)
+    ]
+    middle = result.tradeoff.points[len(result.tradeoff.points) // 2]
+    assert middle.scale == pytest.approx(500.0)
+    assert middle.utility == pytest.approx(np.mean(scores), abs=4 * np.std(scores) / 20)
+    assert result.tradeoff.without_noise == pytest.approx(
+        pipeline.score(held_out[list(pipeline.feature_names_in_)], held_out.income)
+    )
+    assert result.tradeoff.points[-1].utility < middle.utility < result.tradeoff.without_noise
+
+
+def test_balancing_makes_rows_equal(frame: Any) -> None:
+    result = audit(frame, Settings("sick"), balance=True, draws=4)
+    assert result.balance is not None
+    assert result.balance.after.std() < 0.1 * result.balance.before.std()
+    check_summary(summarise(result, attacks=False))
+
+
+def test_it_runs_on_built_in_data(fisherleak: Command, tmp_path: Path) -> None:
+    done = fisherleak("audit", "--out", tmp_path / "demo", *FAST)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.rstrip().endswith(f"open {tmp_path / 'demo' / 'report.html'}")
+    assert sorted(p.name for p in (tmp_path / "demo").iterdir()) == ["leakage.parquet", "report.html", "summary.json"]
+    assert "Most exposed rows" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_the_files(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = fisherleak(
+        "audit", people, "--target", "income", "--id", "person", "--group", "city", "--out", out, "--json", *FAST
+    )
+    assert done.status == 0
+    summary = json.loads(done.out)
+    check_summary(summary)
+    assert json.loads((out / "summary.json").read_text(encoding="utf-8")) == summary
+    table = pandas.read_parquet(out / "leakage.parquet")
+    features = [attribute["name"] for attribute in summary["attributes"]]
+    assert list(table) == ["row", "id", "eta", *(f"eta[{name}]" for name in features), "eta_label"]
+    assert len(table) == summary["data"]["train_rows"] == 90
+    worst = table.sort_values("eta", ascending=False).iloc[0]
+    assert worst["row"] == summary["rows"][0]["row"]
+    assert worst["id"] == summary["rows"][0]["id"] == f"p{int(worst['row']) - 1:03d}"
+    np.testing.assert_allclose([worst[f"eta[{name}]"] for name in features], summary["rows"][0]["cells"])
+    for attribute in summary["attributes"]:
+        assert table[f"eta[{attribute['name']}]"].max() == pytest.approx(attribute["eta_max"])
+    assert {group["name"] for group in summary["groups"]} == {"Bonn", "Genua", "<b>Łódź</b>"}
+    assert sum(group["count"] for group in summary["groups"]) == 90
+
+
+def test_values_are_hidden_unless_asked_for(fisherleak: Command, people: Path, frame: Any) -> None:
+    options = ("audit", people, "--target", "income", "--drop", "person", "--json", *FAST)
+    hidden = json.loads(fisherleak(*options).out)
+    assert all(row["values"] is None for row in hidden["rows"])
+    shown = json.loads(fisherleak(*options, "--show-values").out)
+    for row in shown["rows"]:
+        person = frame.iloc[row["row"] - 1]
+        assert float(row["values"]["weight"]) == person.weight
+        assert row["values"]["city"] == person.city
+        assert row["values"]["vip"] == str(person.vip)
+
+
+def test_the_gate(fisherleak: Command, people: Path) -> None:
+    options = ("audit", people, "--target", "sick", "--id", "person", "--noise", "0.2", *FAST)
+    summary = json.loads(fisherleak(*options, "--json").out)
+    etas = [row["eta"] for row in summary["rows"]]
+    assert summary["gate"] is None
+    limit = (etas[6] + etas[7]) / 2
+    done = fisherleak(*options, "--max-eta", limit)
+    assert (done.status, done.err) == (1, "")
+    listed = [line.split(" (row")[0].strip() for line in done.out.splitlines() if "(row" in line and ": " in line]
+    assert listed == [row["id"] for row in summary["rows"][:7]]
+    machine = fisherleak(*options, "--max-eta", limit, "--json")
+    gate = json.loads(machine.out)["gate"]
+    assert machine.status == 1
+    assert gate["exceeded"]
+    assert gate["count"] == 7
+    assert [row["row"] for row in gate["rows"]] == [row["row"] for row in summary["rows"][:7]]
+    assert fisherleak(*options, "--max-eta", etas[0] * 1.01).status == 0
+    silent = fisherleak(*options, "--max-eta", limit, "--quiet")
+    assert (silent.status, silent.out, silent.err) == (1, "", "")
+
+
+def test_without_noise_the_limit_chooses_it_and_says_so(fisherleak: Command, people: Path) -> None:
+    done = fisherleak("audit", people, "--target", "sick", "--drop", "person", "--max-eta", "0.1", *FAST)
+    assert done.status == 0
+    assert "met by construction" in done.out
+
+
+@pytest.mark.parametrize(
+    "kind", ["csv", "csv.gz", "tsv", "semicolons", "parquet", "parquet.gz", "latin", "bom", "crlf", "stdin"]
+)
+def test_every_form_gives_the_same_figures(
+    fisherleak: Command, frame: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"table.{kind}"
+    frame = frame.replace("<b>Łódź</b>", "Köln")
+    text = frame.to_csv(index=False)
+    extra: tuple[str, ...] = ()
+    if kind == "csv.gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    elif kind == "tsv":
+        frame.to_csv(path, index=False, sep="\t")
+    elif kind == "semicolons":
+        frame.to_csv(path, index=False, sep=";")
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    elif kind == "parquet.gz":
+        frame.to_parquet(tmp_path / "plain")
+        path.write_bytes(gzip.compress((tmp_path / "plain").read_bytes()))
+    elif kind == "latin":
+        path.write_bytes(text.encode("latin-1"))
+        extra = ("--encoding", "latin-1")
+    elif kind == "bom":
+        path.write_bytes(text.encode("utf-8-sig"))
+    elif kind == "crlf":
+        path.write_bytes(text.replace("\n", "\r\n").encode())
+    else:
+        path.write_bytes(text.encode())
+    name: Any = path
+    if kind == "stdin":
+        name = "-"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    done = fisherleak("audit", name, "--target", "income", "--drop", "person", "--json", *extra, *FAST)
+    assert (done.status, done.err) == (0, "")
+    expected = summarise(audit(frame, Settings("income", drop=("person",)), draws=4), attacks=False)
+    assert json.loads(done.out)["eta"]["dataset"] == pytest.approx(expected["eta"]["dataset"])
+
+
+def test_kinds_are_guessed_said_and_overridden(fisherleak: Command, people: Path) -> None:
+    summary = json.loads(fisherleak("audit", people, "--target", "income", "--json", *FAST).out)
+    columns = {column["name"]: column for column in summary["data"]["columns"]}
+    kinds = {name: column["kind"] for name, column in columns.items()}
+    assert kinds == {
+        "person": "ignored",
+        "age": "number",
+        "weight": "number",
+        "city": "category",
+        "vip": "category",
+        "income": "target",
+        "sick": "category",
+        "visits": "number",
+    }
+    assert "120 different texts in 120 rows" in columns["person"]["note"]
+    assert any("'person' is not used" in sentence for sentence in summary["assumptions"])
+    said = ("--category", "visits", "--number", "vip", "--drop", "weight", "--group", "city")
+    summary = json.loads(fisherleak("audit", people, "--target", "income", "--json", *said, *FAST).out)
+    columns = {column["name"]: column for column in summary["data"]["columns"]}
+    assert [columns[name]["kind"] for name in ("visits", "vip", "weight", "city")] == [
+        "category",
+        "number",
+        "ignored",
+        "category",
+    ]
+    assert not columns["visits"]["assumed"]
+
+
+def test_rows_that_lack_a_value_are_dropped_and_counted(fisherleak: Command, frame: Any, tmp_path: Path) -> None:
+    table = frame.astype({"vip": object})
+    table.loc[[3, 4], "income"] = None
+    table.loc[[4, 5, 6], "age"] = None
+    table.loc[[7], "city"] = None
+    table["constant"] = 7
+    table.to_csv(tmp_path / "t.csv", index=False)
+    summary = json.loads(fisherleak("audit", tmp_path / "t.csv", "--target", "income", "--json", *FAST).out)
+    assert summary["data"]["dropped"] == [
+        {"reason": "the target 'income' is missing", "count": 2},
+        {"reason": "'age' is missing", "count": 2},
+        {"reason": "'city' is missing", "count": 1},
+    ]
+    assert summary["data"]["rows_used"] == 115
+    constant = next(column for column in summary["data"]["columns"] if column["name"] == "constant")
+    assert (constant["kind"], constant["note"]) == ("ignored", "has one value only in the training rows")
+
+
+def test_ten_rows_get_an_honest_answer(fisherleak: Command, frame: Any, tmp_path: Path) -> None:
+    frame.head(10).to_csv(tmp_path / "ten.csv", index=False)
+    done = fisherleak("audit", tmp_path / "ten.csv", "--target", "income", *FAST)
+    assert done.status == 0
+    assert "only 10 rows, so none are held out" in done.out
+    assert "only 10 training rows" in done.out
+
+
+def test_overwriting_replaces_our_files_and_no_others(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("audit", people, "--target", "sick", "--out", out, *FAST)
+    out.mkdir()
+    assert fisherleak(*options).status == 0
+    (out / "mine.txt").write_text("keep")
+    assert fisherleak(*options).status == 2
+    before = (out / "summary.json").read_text(encoding="utf-8")
+    assert fisherleak(*options, "--overwrite", "--seed", "7").status == 0
+    assert (out / "mine.txt").read_text() == "keep"
+    assert (out / "summary.json").read_text(encoding="utf-8") != before
+    assert len(list(out.iterdir())) == 4
+
+
+def test_text_of_the_table_is_harmless_on_a_terminal(fisherleak: Command, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    name = "\x1b[31m[bold]\x07"
+    pandas.DataFrame({name: rng.normal(size=60), "y": rng.normal(size=60)}).to_csv(tmp_path / "t.csv", index=False)
+    done = fisherleak("audit", tmp_path / "t.csv", "--target", "y", *FAST)
+    assert done.status == 0
+    assert "\x1b" not in done.out
+    assert "[bold]" in done.out
+
+
+def test_help_shows_examples_and_version(fisherleak: Command) -> None:
+    assert fisherleak("--version").out == f"fisherleak {fl.__version__}\n"
+    assert "audit" in fisherleak().out
+    for command in ("audit", "release", "attack"):
+        done = fisherleak(command, "--help")
+        assert done.status == 0
+        assert f"  fisherleak {command} " in done.out
+    assert "--install-completion" in fisherleak("--help").out

@@ -1,0 +1,71 @@
+"""Memory beyond the features is a few blocks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from fisherleak.audit import Settings, audit  # noqa: E402
+from fisherleak.report.outputs import write_outputs  # noqa: E402
+from fisherleak.report.summarise import summarise  # noqa: E402
+
+BLOCKS = 64e6
+"""Room for the blocks in which rows are walked, whatever the size of the table."""
+
+
+def write_table(path: Path, n: int, d: int) -> int:
+    """A Parquet table of d numbers and a class, block by block; gives back the bytes of its numbers."""
+    rng = np.random.default_rng(0)
+    names = [f"x{j}" for j in range(d)]
+    schema = pa.schema([*((name, pa.float64()) for name in names), ("sick", pa.string())])
+    with pq.ParquetWriter(path, schema, compression="none") as writer:
+        for start in range(0, n, 50_000):
+            X = rng.normal(size=(min(50_000, n - start), d))
+            sick = np.where(X[:, 0] + rng.normal(size=len(X)) > 0, "yes", "no")
+            writer.write_table(pa.table({**{name: X[:, j] for j, name in enumerate(names)}, "sick": sick}))
+    return 8 * n * d
+
+
+def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Path) -> None:
+    size = write_table(tmp_path / "t.parquet", 100_000, 40)
+    tracemalloc.start()
+    try:
+        with threadpool_limits(1):
+            result = audit(tmp_path / "t.parquet", Settings("sick"), draws=5)
+            summary = summarise(result, attacks=False)
+            write_outputs(result, summary, tmp_path / "out")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * size + BLOCKS
+    assert summary["data"]["train_rows"] == 75_000
+    assert pq.ParquetFile(tmp_path / "out" / "leakage.parquet").metadata.num_rows == 75_000
+
+
+SCRIPT = """
+import resource, sys
+from fisherleak.cli import main
+status = main(["audit", sys.argv[1], "--target", "sick", "--out", sys.argv[2], "--quiet"])
+unit = 1 if sys.platform == "darwin" else 1024
+print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+"""
+
+
+@pytest.mark.long
+def test_a_million_rows_of_a_hundred_columns(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    size = write_table(tmp_path / "t.parquet", 1_000_000, 99)
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    status, peak = done.stdout.split()
+    assert (status, done.stderr) == ("0", "")
+    assert int(peak) < 2.5 * size + 300e6  # the second term: Python and its libraries
