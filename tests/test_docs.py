@@ -19,7 +19,7 @@ def snippets(name: str) -> list[str]:
 
 def test_the_readme_and_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    for code in snippets("README.md") + snippets("docs/using.md"):
+    for code in snippets("README.md") + snippets("docs/using.md") + snippets("docs/attacks.md"):
         exec(code, names)  # noqa: S102 - our own pages
     assert names["leak"].per_example(["age"]).max() > 0
     assert "most exposed" in capsys.readouterr().out

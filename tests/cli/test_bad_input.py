@@ -360,7 +360,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException) -
     elif place == "leakage":
         monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     elif place == "report":
-        monkeypatch.setattr("fisherleak.report.render.render", fail)
+        monkeypatch.setattr("fisherleak.report.outputs.render", fail)
     else:
         true = Path.replace
         count = iter(range(100))

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import OrdinalEncoder
+from threadpoolctl import threadpool_limits
 
 from fisherleak._array import host
 from fisherleak.attacks.attacker import Attacker, Codes, Vector
@@ -55,7 +56,9 @@ class Ideal(Attacker):
         stratified = counts[counts > 0].min() >= FOLDS
         folds = (StratifiedKFold if stratified else KFold)(FOLDS, shuffle=True, random_state=0)
         learner = HistGradientBoostingClassifier(random_state=0, early_stopping=False, max_iter=60)
-        return np.asarray(cross_val_predict(learner, known, target.truth, cv=folds))
+        # many short parallel regions: on a busy machine threads that wait for each other cost far more than they save
+        with threadpool_limits(1, user_api="openmp"):
+            return np.asarray(cross_val_predict(learner, known, target.truth, cv=folds))
 
 
 def _numbers(table: Table, position: int) -> Vector:

@@ -1,4 +1,4 @@
-"""The command line: ``fisherleak audit | release | attack``.
+"""The command line: ``fisherleak audit | release | attack | reproduce``.
 
 Commands parse, call the library, and print. Adding one is adding a file here and a line to ``COMMANDS``.
 """
@@ -18,10 +18,11 @@ from fisherleak.cli._common import emit, interruptible, status_of
 from fisherleak.cli.attack import attack
 from fisherleak.cli.audit import audit
 from fisherleak.cli.release import release
+from fisherleak.cli.reproduce import reproduce
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: list[Callable[..., int]] = [audit, release, attack]
+COMMANDS: list[Callable[..., int]] = [audit, release, attack, reproduce]
 
 app = typer.Typer(
     name="fisherleak",

@@ -92,9 +92,8 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
     for o in outcomes:
-        got = "not run" if o["accuracy"] is None else f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
-        base = "" if o["baseline"] is None else f"{o['baseline']:.1%}"
-        rows.append((o["attribute"], o["attacker"], got, base, o["note"]))
+        got = f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
+        rows.append((o["attribute"], o["attacker"], got, f"{o['baseline']:.1%}", o["note"]))
     _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the model", "who"), rows)
 
 

@@ -8,11 +8,12 @@ import typer
 
 from fisherleak._check import check_positive
 from fisherleak._plain import plain, versions
+from fisherleak.attacking import attack_all
 from fisherleak.audit import attacked_columns
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_attacks
-from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.report import attack_results as attacking
+from fisherleak.errors import InvalidInputError
+from fisherleak.report.summarise import outcomes_of
 from fisherleak.saved import load_model, retrain
 from fisherleak.training import train
 
@@ -63,12 +64,19 @@ def attack(
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
             trained = train(common.source_table(table, delimiter, encoding), settings)
         columns, _ = attacked_columns(trained.design, attribute)
-        if not attacking.available():
-            raise FisherleakError("This installation has no attackers.")
-        outcomes, _ = attacking.attack_results(trained, columns, noise, released=against, seed=settings.seed)
+        attacked = attack_all(trained, columns, noise, released=against, seed=settings.seed)
+    outcomes = outcomes_of(attacked)
     if json:
-        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "versions": versions()}
+        document = {
+            "schema": "fisherleak.attacks/1",
+            "noise": noise,
+            "attacks": outcomes,
+            "notes": list(attacked.notes),
+            "versions": versions(),
+        }
         common.emit_json(plain(document))
     elif not quiet:
         show_attacks(outcomes)
+        for note in attacked.notes:
+            common.emit(common.printable(note))
     return 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from fisherleak._files import written_whole
 from fisherleak.audit import Audit
+from fisherleak.report.render import render
 from fisherleak.tables.reading import arrow
 
 __all__ = ["FILES", "write_outputs"]
@@ -19,8 +20,6 @@ FILES = ("report.html", "leakage.parquet", "summary.json")
 
 def write_outputs(audit: Audit, summary: dict[str, Any], folder: Path) -> None:
     """Write all three, or nothing."""
-    from fisherleak.report.render import render
-
     with written_whole(folder, FILES) as place:
         text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
         (place / "summary.json").write_text(text, encoding="utf-8", errors="replace")

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._plain import plain, versions
+from fisherleak.attacking import Attacked, attack_all
+from fisherleak.attacks import Outcome
 from fisherleak.audit import Audit, ColumnFigures
-from fisherleak.report.attack_results import attack_results
 from fisherleak.tables import Design
 
-__all__ = ["SCHEMA", "summarise"]
+__all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
 SCHEMA = "fisherleak.summary/1"
 BINS = 40
@@ -40,7 +41,7 @@ def summarise(
     command : str, optional
         The command line, for the record.
     """
-    outcomes, curves, notes = _attacks(audit, attacks)
+    attacked = _attacked(audit, attacks)
     design = audit.design
     kind = design.target.kind
     summary = {
@@ -50,7 +51,7 @@ def summarise(
         "command": command,
         "seed": audit.settings.seed,
         "versions": versions(),
-        "assumptions": [*_assumptions(audit), *notes],
+        "assumptions": [*_assumptions(audit), *attacked.notes],
         "data": _data(audit),
         "model": _model(audit),
         "noise": {"scale": audit.noise.scale, "chosen": audit.noise.chosen, "note": audit.noise.note},
@@ -61,8 +62,8 @@ def summarise(
             {"name": group.name, "count": group.count, "eta_joint": group.joint, **_moments(group.etas)}
             for group in audit.groups
         ],
-        "tradeoff": _tradeoff(audit, curves),
-        "attacks": outcomes,
+        "tradeoff": _tradeoff(audit, attacked.curves),
+        "attacks": outcomes_of(attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
         "diagnostics": _diagnostics(audit),
@@ -71,17 +72,33 @@ def summarise(
     return done
 
 
-def _attacks(audit: Audit, wanted: bool) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]], list[str]]:
+def _attacked(audit: Audit, wanted: bool) -> Attacked:
     grid = [point.scale for point in audit.tradeoff.points]
-    nothing: tuple[list[Any], list[Any]] = ([], [[] for _ in grid])
+    nothing = Attacked(curves=((),) * len(grid))
     if not wanted:
-        return (*nothing, [])
+        return nothing
     if audit.design.X.size > ATTACKED_VALUES and not audit.attributes_asked:
-        return (*nothing, ["The table is large, so no attack was run; name a column with --attribute to have one."])
-    outcomes, curves = attack_results(
-        audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed
-    )
-    return outcomes, curves, []
+        note = "The table is large, so no attack was run; name a column with --attribute to have one."
+        return Attacked(curves=nothing.curves, notes=(note,))
+    return attack_all(audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed)
+
+
+def outcomes_of(attacked: Attacked) -> list[dict[str, Any]]:
+    """Each outcome as the summary and ``fisherleak attack --json`` have it."""
+    return [_outcome(outcome, note) for outcome, note in attacked.outcomes]
+
+
+def _outcome(outcome: Outcome, note: str) -> dict[str, Any]:
+    how = "expected over the noise"
+    if outcome.trials is not None:
+        how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
+    return {
+        "attacker": outcome.attacker,
+        "attribute": outcome.attribute,
+        **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
+        "method": f"{outcome.n} rows, {how}",
+        "note": f"{note[0].upper()}{note[1:]}.",
+    }
 
 
 def _assumptions(audit: Audit) -> list[str]:
@@ -220,7 +237,7 @@ def _attribute(design: Design, figures: ColumnFigures) -> dict[str, Any]:
     }
 
 
-def _tradeoff(audit: Audit, curves: list[list[dict[str, Any]]]) -> dict[str, Any]:
+def _tradeoff(audit: Audit, curves: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     cost = audit.tradeoff
     where = "held-out rows" if cost.held_out else "the training rows"
     return {

@@ -33,8 +33,9 @@ WORDS: dict[str, Word] = {
     "eta_row": Word(
         "η of a row",
         "Everything in one row, all its columns and its label, taken together. 1/η is the least error for the unit "
-        "combination of these values that the release reveals most. It mixes the columns' units, so compare it between rows "
-        "and not between data sets; for a number in years or kilograms look at the columns one by one.",
+        "combination of these values that the release reveals most, where every number counts in standard deviations of its "
+        "column and every category by its indicators. Compare it between rows and not between data sets; for a number in years "
+        "or kilograms look at the columns one by one.",
     ),
     "eta_dataset": Word(
         "η of the data set",
@@ -63,8 +64,8 @@ WORDS: dict[str, Word] = {
     ),
     "row": Word(
         "row",
-        "The position of the row among those the model was fitted on, counted from 0, or its id where an id column was "
-        "named. The page shows values only where that was asked for.",
+        "The row's number in the table that was read, counted from 1, or its id where an id column was named. The page shows "
+        "values only where that was asked for.",
     ),
     "closest": Word(
         "closest column",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fisherleak._check import nearest
+from fisherleak._files import written_whole
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.reproduce.items import ITEMS
 from fisherleak.reproduce.page import page
@@ -21,7 +20,7 @@ from fisherleak.reproduce.workspace import Workspace
 
 __all__ = ["reproduce"]
 
-UNDATED: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+UNDATED: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
 """Metadata without which the same numbers give the same file."""
 FORMAT = 1
 """Of the JSON files: results of another are computed again."""
@@ -62,8 +61,8 @@ def reproduce(
     except OSError as error:
         raise DataError(f"The folder {folder} cannot be made: {error.strerror}. Choose another with --out.") from None
     work = Workspace(data_home)
-    for place, item in enumerate(chosen, start=1):
-        ahead = f"{place} of {len(chosen)}: {item.title}"
+    for count, item in enumerate(chosen, start=1):
+        ahead = f"{count} of {len(chosen)}: {item.title}"
         if not again and _finished(item, folder):
             say(f"{ahead} (finished before)")
             continue
@@ -72,7 +71,8 @@ def reproduce(
     results = {
         name: json.loads(_json(item, folder).read_text()) for name, item in ITEMS.items() if _finished(item, folder)
     }
-    _write(folder / "RESULTS.md", lambda path: path.write_text(page(results), encoding="utf-8"))
+    with written_whole(folder, ["RESULTS.md"]) as place:
+        (place / "RESULTS.md").write_text(page(results), encoding="utf-8")
     return folder / "RESULTS.md"
 
 
@@ -114,13 +114,16 @@ def _finished(item: Item, folder: Path) -> bool:
 def _make(item: Item, folder: Path, work: Workspace) -> None:
     start = time.perf_counter()
     numbers = item.compute(work)
-    if item.draw is not None:
-        with _quiet_figures():
-            figure = item.draw(numbers, work)
-            for path in _pictures(item, folder):
-                _write(path, partial(figure.savefig, format=path.suffix[1:], dpi=110, metadata=UNDATED[path.suffix]))
-    record = {**_key(item), "item": item.name, "seconds": round(time.perf_counter() - start, 2), "numbers": numbers}
-    _write(_json(item, folder), lambda path: path.write_text(json.dumps(record, indent=1), encoding="utf-8"))
+    paths = _pictures(item, folder)
+    with written_whole(folder, [*(path.name for path in paths), _json(item, folder).name]) as place:
+        if item.draw is not None:
+            with _quiet_figures():
+                figure = item.draw(numbers, work)
+                for path in paths:
+                    kind = path.suffix[1:]
+                    figure.savefig(place / path.name, format=kind, dpi=110, metadata=UNDATED[kind])
+        record = {**_key(item), "item": item.name, "seconds": round(time.perf_counter() - start, 2), "numbers": numbers}
+        (place / _json(item, folder).name).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 @contextmanager
@@ -138,16 +141,3 @@ def _quiet_figures() -> Iterator[None]:
     finally:
         plt.close("all")
         plt.switch_backend(before)
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> None:
-    """A file that appears whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(handle)
-    try:
-        write(Path(name))
-        Path(name).chmod(0o644)
-        os.replace(name, path)  # noqa: PTH105
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

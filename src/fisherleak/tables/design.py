@@ -361,9 +361,11 @@ def _moments(values: Vector, what: str) -> tuple[float, float]:
         raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
     moved = values - values[0]  # columns of years keep their digits
     mean = float(moved.mean())
-    spread = float(np.sqrt(np.mean((moved - mean) ** 2)))
+    span = float(np.abs(moved).max())
+    # squares of very small numbers would vanish
+    spread = 0.0 if span == 0 else span * float(np.sqrt(np.mean(((moved - mean) / span) ** 2)))
     centre = float(values[0]) + mean
-    if spread <= SAME * abs(centre) or np.all(moved == 0):
+    if spread <= SAME * abs(centre):
         return centre, 0.0
     if spread < 1 / EXTREME:
         raise InvalidInputError(f"{what} has values as small as {spread:.1e}: use a smaller unit.")
