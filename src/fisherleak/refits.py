@@ -19,19 +19,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fisherleak._array import Array, host, namespace
+from fisherleak._array import Array, device, host, namespace
 from fisherleak._blocks import map_rows, rows_per_block, sum_rows
 from fisherleak._progress import track
 from fisherleak.erm import Fit, fit_at
-from fisherleak.errors import SingularHessianError
+from fisherleak.errors import FisherleakError
 from fisherleak.risk import Risk, with_constant
 
 __all__ = ["Moves", "moves"]
 
-UNDETERMINED = 1e-9
-"""Least det H' / det H: below it the new data do not determine the parameters to a few digits."""
+UNSURE = 1e-6
+"""det H' / det H below which the update has lost digits: such examples are fitted again, one by one."""
+EPSILON = float(np.finfo(np.float64).eps)
 CLOSE = 1e-8
 """A chord step of at most this part of the move is the last."""
+ROUNDING = 1e-14
+"""So is one of at most this part of the parameters themselves."""
 MOST_CHORDS = 8
 """Examples that need more are fitted again, one by one."""
 AT_ONCE = 512
@@ -45,12 +48,13 @@ class Moves:
     Parameters
     ----------
     values : array of shape (m, p)
+        Exactly zero where nothing changes or the example has no weight.
     error : array of shape (m,)
-        Bound on the norm of each move's error, |gradient| / (n l2) (for rows as they are centred beside a free intercept);
-        rounding alone for the squared loss. Without a penalty on every parameter there is no such bound, and this is
-        the length of the last chord step.
+        How far each move may be off. With a penalty on every parameter and a loss other than the squared, a bound on its
+        norm: |gradient| / (n l2). For the squared loss, an estimate of rounding from the condition number; otherwise the
+        length of the last step, which is no bound.
     refitted : int
-        How many were fitted again because chord steps did not settle.
+        How many were fitted again, because the steps did not settle or the update lost digits.
     """
 
     values: Array
@@ -78,6 +82,7 @@ class _Update:
     Be: Array
     k: tuple[Array, Array]
     inverse: tuple[Array, Array, Array, Array]
+    det: Array
 
     def along(self, first: Array, second: Array) -> Array:
         """H'^-1 (first x + second e)."""
@@ -110,23 +115,60 @@ def moves(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str =
         Names the change in a refusal.
     """
     xp = namespace(X)
-    intercept = fit.intercept is not None
-
-    def block(rows: Array, changed: Array) -> Array:
-        near = _neighbours(fit, X, y, rows, changed)
-        update, gradient = _newton(fit, near, what)
-        return -update.along(*gradient)
-
-    values = map_rows(lambda changed, rows: block(rows, changed), changed, rows)
-    error = 1e-14 * xp.sqrt(xp.sum(values * values, axis=1))
+    real = _real_changes(fit, X, rows, changed)
+    count = int(xp.sum(xp.astype(real, xp.int64)))
+    # a first row of zeros stands for every change that is none
+    place = xp.where(real, xp.cumulative_sum(xp.astype(real, xp.int64)), 0)
+    values = xp.zeros((1, fit.theta.shape[0]), dtype=xp.float64, device=device(X))
+    error = xp.zeros((1,), dtype=xp.float64, device=device(X))
     refitted = 0
-    if not fit.loss.quadratic:
-        names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
-        risk = Risk(
-            X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre
+    if count:
+        chosen = xp.nonzero(real)[0]
+        found = _moved(fit, X, y, xp.take(rows, chosen, axis=0), xp.take(changed, chosen, axis=0), what)
+        values = xp.concat([values, found.values], axis=0)
+        error = xp.concat([error, found.error], axis=0)
+        refitted = found.refitted
+    values = fit.uncentred(values.T).T
+    return Moves(xp.take(values, place, axis=0), xp.take(error, place, axis=0), refitted)
+
+
+def _real_changes(fit: Fit, X: Array, rows: Array, changed: Array) -> Array:
+    """Where the features differ and the example has a weight."""
+    xp = namespace(X)
+
+    def block(changed: Array, rows: Array) -> Array:
+        return xp.any(
+            with_constant(xp.take(X, rows, axis=0), False, None) != with_constant(changed, False, None), axis=1
         )
-        values, error, refitted = _improved(fit, risk, rows, changed, values, what)
-    return Moves(fit.uncentred(values.T).T, error, refitted)
+
+    real = map_rows(block, changed, rows)
+    return real if fit.sample_weight is None else real & (xp.take(fit.sample_weight, rows, axis=0) > 0)
+
+
+def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str) -> Moves:
+    """The same for changes that are real, and for rows as they are centred."""
+    xp = namespace(X)
+
+    def block(changed: Array, rows: Array) -> Array:
+        update, gradient = _newton(fit, _neighbours(fit, X, y, rows, changed))
+        return xp.concat([-update.along(*gradient), update.det[:, None]], axis=1)
+
+    found = map_rows(block, changed, rows)
+    values, det = found[:, :-1], found[:, -1]
+    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
+    intercept = fit.intercept is not None
+    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre)
+    loose = ~(det > UNSURE)
+    if fit.loss.quadratic:
+        digits = EPSILON * (fit.condition + 1.0 / xp.where(loose, 1.0, det))
+        error = digits * xp.sqrt(xp.sum(values * values, axis=1))
+    else:
+        values, error, unsettled = _improved(fit, risk, rows, changed, values)
+        loose = loose | unsettled
+    again = np.flatnonzero(host(loose)).tolist()
+    for k in again:
+        values[k, :], error[k] = _refit(fit, risk, int(rows[k]), changed[k, :], what)
+    return Moves(values, error, len(again))
 
 
 def _neighbours(fit: Fit, X: Array, y: Array, rows: Array, changed: Array) -> _Neighbours:
@@ -142,7 +184,7 @@ def _neighbours(fit: Fit, X: Array, y: Array, rows: Array, changed: Array) -> _N
     return _Neighbours(rows, x, e, labels, omega)
 
 
-def _newton(fit: Fit, near: _Neighbours, what: str) -> tuple[_Update, tuple[Array, Array]]:
+def _newton(fit: Fit, near: _Neighbours) -> tuple[_Update, tuple[Array, Array]]:
     """The changed Hessian, and the changed gradient as its parts along x and e."""
     xp = namespace(near.x)
     theta, loss = fit.centred_theta, fit.loss
@@ -158,54 +200,37 @@ def _newton(fit: Fit, near: _Neighbours, what: str) -> tuple[_Update, tuple[Arra
     a11, a12 = 1.0 + change * m11 + new * m12, change * m12 + new * m22
     a21, a22 = new * (m11 + m12), 1.0 + new * (m12 + m22)
     det = a11 * a22 - a12 * a21
-    _refuse_undetermined(det, near.rows, what)
-    inverse = (a22 / det, -a12 / det, -a21 / det, a11 / det)
+    safe = xp.where(det > UNSURE, det, 1.0)
+    inverse = (a22 / safe, -a12 / safe, -a21 / safe, a11 / safe)
     difference = step if loss.quadratic else new_r - r
-    return _Update(B, Bx, Be, (change, new), inverse), (near.omega * difference, near.omega * new_r)
+    return _Update(B, Bx, Be, (change, new), inverse, det), (near.omega * difference, near.omega * new_r)
 
 
-def _refuse_undetermined(det: Array, rows: Array, what: str) -> None:
-    xp = namespace(det)
-    wrong = ~(det > UNDETERMINED)
-    if bool(xp.any(wrong)):
-        row = int(rows[int(xp.argmax(xp.astype(wrong, xp.int64)))])
-        raise SingularHessianError(
-            f"With {what} in row {row} the data no longer determine the model: that row alone tells two columns apart. "
-            "Add an l2 penalty, or leave the row out of the attack (rows=)."
-        )
-
-
-def _improved(fit: Fit, risk: Risk, rows: Array, changed: Array, values: Array, what: str) -> tuple[Array, Array, int]:
-    """Chord steps for a few hundred neighbours at a time."""
+def _improved(fit: Fit, risk: Risk, rows: Array, changed: Array, values: Array) -> tuple[Array, Array, Array]:
+    """Chord steps for a few hundred neighbours at a time: moves, how far they may be off, and which did not settle."""
     xp = namespace(values)
     count = values.shape[0]
-    parts, errors, refitted = [], [], 0
+    parts = []
     for start in track(range(0, count, AT_ONCE), -(-count // AT_ONCE), "Refitting"):
-        part = slice(start, start + AT_ONCE)
+        part = slice(start, min(start + AT_ONCE, count))
         near = _neighbours(fit, risk.X, risk.y, rows[part], changed[part, ...])
-        update, _ = _newton(fit, near, what)
-        moved, error, loose = _chords(fit, risk, near, update, values[part, ...])
-        for k in np.flatnonzero(host(loose)).tolist():
-            fresh = _refit(fit, risk, int(near.rows[k]), changed[start + k, :])
-            moved[k, :] = fresh
-            error[k] = 1e-10 * xp.sqrt(xp.sum(fresh * fresh))
-            refitted += 1
-        parts.append(moved)
-        errors.append(error)
-    return xp.concat(parts, axis=0), xp.concat(errors, axis=0), refitted
+        parts.append(_chords(fit, risk, near, _newton(fit, near)[0], values[part, ...]))
+    moved, error, loose = (xp.concat(list(each), axis=0) for each in zip(*parts, strict=True))
+    return moved, error, loose
 
 
 def _chords(fit: Fit, risk: Risk, near: _Neighbours, update: _Update, values: Array) -> tuple[Array, Array, Array]:
     """Moves, the bound on their errors, and which did not settle."""
     xp = namespace(values)
-    least = min(float(x) for x in host(risk.penalty))
+    least = _least_penalty(risk)
+    rounding = ROUNDING * float(xp.sqrt(xp.sum(fit.centred_theta**2)))
     for _ in range(MOST_CHORDS):
         gradient = _gradients(fit, risk, near, values)
         step = update.solve(gradient, near.x, near.e)
         values = values - step
         length = xp.sqrt(xp.sum(step * step, axis=1))
         size = xp.sqrt(xp.sum(values * values, axis=1))
-        loose = ~(length <= CLOSE * size) & (size > 0)
+        loose = ~((length <= CLOSE * size) | (length <= rounding))
         if not bool(xp.any(loose)):
             break
     error = length
@@ -238,10 +263,26 @@ def _gradients(fit: Fit, risk: Risk, near: _Neighbours, values: Array) -> Array:
     return total + risk.penalty[None, :] * theta
 
 
-def _refit(fit: Fit, risk: Risk, row: int, features: Array) -> Array:
-    """A true fit of one neighbour: its move, for rows as they are centred."""
+def _least_penalty(risk: Risk) -> float:
+    """N l2, or zero where a parameter is not penalised: the least curvature of any neighbour's risk."""
+    return min(float(x) for x in host(risk.penalty))
+
+
+def _refit(fit: Fit, risk: Risk, row: int, features: Array, what: str) -> tuple[Array, float]:
+    """A true fit of one neighbour: its move, for rows as they are centred, and how far it may be off."""
     xp = namespace(risk.X)
-    X = xp.asarray(risk.X, copy=True)
-    X[row, :] = features
-    fresh = fit_at(replace(risk, X=X), fit.theta, polish=True)
-    return fresh.centred_theta - fit.centred_theta
+    X = xp.astype(risk.X, xp.float64, copy=True)
+    X[row, :] = xp.astype(features, xp.float64)
+    other = replace(risk, X=X)
+    try:
+        fresh = fit_at(other, fit.theta, polish=True)
+    except FisherleakError as error:
+        raise type(error)(
+            f"With {what} in row {row} there is no model to compare with: {error} Or leave the row out with rows=."
+        ) from None
+    theta = fresh.centred_theta
+    left, least = other.at(theta, curvature=False).gradient, _least_penalty(risk)
+    rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
+    if least > 0:
+        rounding += float(xp.sqrt(xp.sum(left * left))) / least
+    return theta - fit.centred_theta, rounding

@@ -261,6 +261,12 @@ REFUSALS = [
     ({"attribute": "gene", "prior": [0.5, 0.5]}, "one probability for each of the 3 candidates"),
     ({"attribute": "gene", "prior": {"CC": 1.0}}, "'CT' has none"),
     ({"attribute": "gene", "prior": [-1.0, 1.0, 1.0]}, "prior must be a finite number, zero or more"),
+    ({"attribute": "gene", "prior": ["a", "b", "c"]}, "prior must hold probabilities"),
+    ({"attribute": "gene", "values": 5}, "values must be a list of candidates"),
+    ({"attribute": "gene", "values": "CC"}, "values must be a list of candidates"),
+    ({"attribute": "gene", "values": [["CC"], ["CT"]]}, "values must be single candidates"),
+    ({"attribute": "age", "values": [10**400, 1]}, "must be finite numbers"),
+    ({"attribute": "age", "values": ["20", "40"]}, "must be finite numbers"),
     ({"attribute": "gene", "rows": [500]}, "rows must be from 0 to 119; got 500"),
 ]
 
@@ -284,6 +290,94 @@ def test_refusals_of_releases() -> None:
         fl.attacks.BlackBox(model, TABLE, DOSE, "gene").against(fl.Gaussian(1.0), draws=0)
     with pytest.raises(fl.InvalidInputError, match="over must be"):
         attack.accuracy(fl.Gaussian(1.0), over="columns")
+
+
+def test_a_prior_is_matched_by_value() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    counts = TABLE["gene"].value_counts(normalize=True)  # the most frequent first, unlike the candidates
+    by_series = fl.attacks.Prior(model, TABLE, DOSE, "gene", prior=counts)
+    np.testing.assert_allclose(by_series.prior, fl.attacks.Prior(model, TABLE, DOSE, "gene").prior)
+    huge = fl.attacks.Prior(model, TABLE, DOSE, "gene", prior=[1e308] * 3)
+    np.testing.assert_allclose(huge.prior, 1 / 3)
+
+
+def test_what_a_loose_solver_left_is_in_every_release() -> None:
+    """Exact accuracies are those of the model that is released, not of the exact minimum."""
+    loose = pipeline(LogisticRegression(C=2.0, tol=1e-4)).fit(TABLE, HIGH)
+    attack = fl.attacks.WhiteBox(loose, TABLE, HIGH, "gene")
+    assert attack.against().accuracy == attack.against(loose).accuracy
+    for scale in (1e-9, 1e-3):
+        noise = fl.Gaussian(scale)
+        sampled = attack.against([fl.release(loose, noise, seed) for seed in range(200)])
+        assert attack.against(noise).accuracy == pytest.approx(sampled.accuracy, abs=0.02)
+
+
+def test_a_missing_number_is_no_candidate() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"kids": rng.integers(0, 4, size=100).astype(float), "x": rng.normal(size=100)})
+    table.loc[4, "kids"] = np.nan
+    y = rng.normal(size=100)
+    steps = [("kids", OneHotEncoder(drop="first", sparse_output=False), ["kids"]), ("x", "passthrough", ["x"])]
+    model = make_pipeline(ColumnTransformer(steps), Ridge()).fit(table, y)
+    for values in (None, [0, 1, 2, 3]):
+        with pytest.raises(fl.InvalidInputError, match="row 4 has nan in column 'kids'"):
+            fl.attacks.WhiteBox(model, table, y, "kids", values=values)
+        rest = np.delete(np.arange(100), 4)
+        attack = fl.attacks.WhiteBox(model, table, y, "kids", values=values, rows=rest)
+        assert (attack.infer() == table["kids"].to_numpy()[rest]).all()
+
+
+def test_candidates_that_do_not_fit_the_column_s_type() -> None:
+    X = np.random.default_rng(0).integers(0, 3, size=(50, 2)).astype(np.uint8)
+    y = X @ [1.0, 2.0] + np.random.default_rng(1).normal(size=50)
+    model = Ridge().fit(X, y)
+    for values in ([np.float32(0.5), np.float32(1.5)], [-1, 300]):
+        attack = fl.attacks.WhiteBox(model, X, y, 0, values=values)
+        assert attack.target.changed(0)[0, 0] == float(values[0])
+        assert attack.target.changed(1)[0, 0] == float(values[1])
+
+
+def test_releases_of_other_models_are_refused() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene")
+    other_kind = pipeline(LinearRegression()).fit(TABLE, DOSE)
+    other_order = pipeline(Ridge(alpha=0.5)).fit(TABLE[["smoker", "gene", "age"]], DOSE)
+    for other in (other_kind, other_order):
+        with pytest.raises(fl.InvalidInputError, match="released is no release of this model"):
+            attack.infer(other)
+
+
+def test_bad_noise_and_seeds() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    knowing = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene", use_prior=True)
+    for noise in (0.1, fl.Gaussian):
+        with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
+            knowing.infer(model, noise=noise)
+    black_box = fl.attacks.BlackBox(model, TABLE, DOSE, "gene")
+    with pytest.raises(fl.InvalidInputError, match="random_state"):
+        black_box.accuracy(fl.Gaussian(1.0), random_state="abc")
+    with pytest.raises(fl.InvalidInputError, match="shape must cover"):
+        black_box.accuracy(fl.Gaussian(1.0, np.eye(2)))
+    for released in (np.zeros((0, 5)), np.zeros(5, dtype=complex)):
+        with pytest.raises(fl.InvalidInputError, match="released must"):
+            knowing.infer(released, noise=fl.Gaussian(1.0))
+
+
+def test_too_many_candidates_are_refused_before_memory_runs_out() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 40)), rng.normal(size=3000)
+    with pytest.raises(fl.InvalidInputError, match="would need 3 GiB"):
+        fl.attacks.WhiteBox(Ridge().fit(X, y), X, y, 0, values=np.linspace(0, 1, 3000))
+
+
+def test_ideal_learns_from_everyone_and_not_worse_than_the_black_box() -> None:
+    table, y = people(600)
+    model = pipeline(Ridge(alpha=0.5)).fit(table, y)
+    everyone = fl.attacks.Ideal(model, table, y, "gene")
+    few = fl.attacks.Ideal(model, table, y, "gene", rows=np.arange(20))
+    assert (few.infer() == everyone.infer()[:20]).all()
+    black_box = fl.attacks.BlackBox(model, table, y, "gene")
+    assert everyone.against().accuracy >= black_box.against().accuracy - 0.03
 
 
 @pytest.mark.parametrize("releases", [None, 1, 20])

@@ -91,5 +91,60 @@ def test_a_change_that_leaves_the_model_undetermined_is_refused() -> None:
     fit = fl.minimise(X, np.arange(6.0) ** 2)
     changed = X.copy()
     changed[2, 1] = 0.0
-    with pytest.raises(fl.SingularHessianError, match="in row 2 the data no longer determine"):
+    with pytest.raises(fl.SingularHessianError, match="With the change in row 2 there is no model to compare with"):
         moves(fit, X, np.arange(6.0) ** 2, np.array([2]), changed[[2]])
+
+
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_what_does_not_change_is_not_fitted_again(loss: str) -> None:
+    case = cases.make(loss, n=60, weighted=True)
+    changed = case.X.copy()
+    changed[::2, 0] += 0.5
+    found = moves(case.fit(), case.X, case.y, np.arange(60), changed)
+    assert found.refitted == 0
+    assert (found.values[1::2] == 0).all()
+    assert (found.values[30] == 0).all()  # no weight
+    assert (np.abs(found.values[0:30:2]).max(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_row_that_outweighs_all_others_is_fitted_again(loss: str) -> None:
+    case = cases.make(loss, n=60, l2=1e-2)
+    X = case.X.copy()
+    X[7, 0] = 1e6
+    case = replace(case, X=X)
+    changed = X[[7]].copy()
+    changed[0, 0] = 1.0
+    fit = case.fit()
+    found = moves(fit, X, case.y, np.array([7]), changed)
+    assert found.refitted == int(loss == "squared")
+    true = refitted(case, 7, changed[0]) - cases.parameters(fit)
+    np.testing.assert_allclose(found.values[0], true, rtol=1e-8)
+    assert np.linalg.norm(found.values[0] - true) <= found.error[0] + 1e-12
+
+
+def test_the_error_of_the_squared_loss_counts_collinear_columns() -> None:
+    """Against refits in extended precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:, 2] = X[:, 0] + 1e-4 * X[:, 2]
+    y = rng.normal(size=40)
+    fit = fl.minimise(X, y, l2=1e-12)
+    changed = X.copy()
+    changed[:, 1] += 1.0
+    found = moves(fit, X, y, np.arange(40), changed)
+
+    def exact(rows: cases.Vector) -> cases.Vector:
+        wide = rows.astype(np.longdouble)
+        H, b = wide.T @ wide + np.longdouble(40e-12) * np.eye(3), wide.T @ y.astype(np.longdouble)
+        theta = np.zeros(3, dtype=np.longdouble)
+        for _ in range(6):
+            theta += np.linalg.solve(H.astype(float), (b - H @ theta).astype(float))
+        return theta
+
+    base = exact(X)
+    for i in range(0, 40, 5):
+        other = X.copy()
+        other[i] = changed[i]
+        error = float(np.linalg.norm((found.values[i] - (exact(other) - base)).astype(float)))
+        assert error <= 20 * found.error[i]

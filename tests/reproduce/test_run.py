@@ -81,11 +81,19 @@ def test_what_is_damaged_missing_or_made_with_other_settings_is_made_again(
     (tmp_path / "two.json").write_text("{")
     reproduce(out=tmp_path)
     assert made == ["one", "two"] * 2
+    (tmp_path / "one.pdf").write_bytes(b"")
+    record = json.loads((tmp_path / "two.json").read_text())
+    (tmp_path / "two.json").write_text(json.dumps({**record, "numbers": {}}))
+    reproduce(out=tmp_path)
+    assert made == ["one", "two"] * 3
     other = {name: replace(item, settings={"l2": 0.2}) for name, item in run_module.ITEMS.items()}
     monkeypatch.setattr(run_module, "ITEMS", other)
     monkeypatch.setattr(page_module, "ITEMS", other)
     reproduce(out=tmp_path)
-    assert made == ["one", "two"] * 3
+    assert made == ["one", "two"] * 4
+    (tmp_path / "data").mkdir()
+    reproduce("two", data_home=tmp_path / "data", out=tmp_path)
+    assert made[8:] == ["two"]
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(

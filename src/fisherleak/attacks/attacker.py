@@ -137,19 +137,28 @@ class Attacker(ABC):
         check_noise(noise)
         if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
             raise InvalidInputError(f"draws must be a whole number, one or more; got {draws!r}.")
+        theta = self.target.given
+        noise.unit_information_root(theta.shape[0])  # refuses a shape of another size
+        first = theta + noise.draw(theta.shape[0], random_state)  # refuses what is no seed
         rng = np.random.default_rng(random_state)
-        theta = host(self.target.fit.theta)
+        if draws == 1:
+            return first[None, :]
         return np.stack([theta + noise.draw(theta.shape[0], rng) for _ in range(draws)])
 
     def _parameters(self, released: Any) -> tuple[Vector, bool]:
         """(T, p) parameters, and whether there may be several."""
-        own = host(self.target.fit.theta)
+        own = self.target.given
         if released is None:
             return own[None, :], False
         if isinstance(released, (list, tuple)) and released and not np.isscalar(released[0]):
             return np.concatenate([self._parameters(each)[0] for each in released]), True
-        theta = _parameters_of(released)
-        if theta.ndim not in (1, 2) or theta.shape[-1] != own.shape[0] or not np.isfinite(theta).all():
+        theta = _parameters_of(released, self.target.model)
+        if (
+            theta.ndim not in (1, 2)
+            or theta.shape[-1] != own.shape[0]
+            or theta.shape[0] == 0
+            or not np.isfinite(theta).all()
+        ):
             raise InvalidInputError(
                 f"released must have {own.shape[0]} finite parameters, as the model has; got shape {theta.shape}."
             )
@@ -160,7 +169,21 @@ class Attacker(ABC):
         """Guessed candidates for each release (T, p) and attacked row: (T, m)."""
 
 
-def _parameters_of(released: Any) -> Vector:
+def _check_same_kind(released: Any, model: Any) -> None:
+    """Refuse the release of another kind of model, of other columns or other classes."""
+    pairs = [(type(final_estimator(released)).__name__, type(final_estimator(model)).__name__)]
+    for name in ("feature_names_in_", "classes_"):
+        found = [getattr(each, name, None) for each in (released, model)]
+        if all(value is not None for value in found):
+            pairs.append((np.asarray(found[0]).tolist(), np.asarray(found[1]).tolist()))
+    for theirs, own in pairs:
+        if theirs != own:
+            raise InvalidInputError(
+                f"released is no release of this model: {str(theirs)[:60]} is not {str(own)[:60]}. Pass what release gave."
+            )
+
+
+def _parameters_of(released: Any, model: Any) -> Vector:
     if isinstance(released, Fit):
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
@@ -168,11 +191,17 @@ def _parameters_of(released: Any) -> Vector:
         return coef if released.intercept is None else np.append(coef, released.intercept)
     if hasattr(released, "fit") or hasattr(released, "predict"):
         inner = released if not hasattr(released, "noise_") else released.estimator_
-        estimator = final_estimator(checked_model(inner))
+        inner = checked_model(inner)
+        estimator = final_estimator(inner)
         check_supported(estimator)
+        if not isinstance(model, Fit):
+            _check_same_kind(inner, checked_model(model))
         return parameters(estimator)
     try:
-        return np.asarray(host(released) if hasattr(released, "detach") else released, dtype=np.float64)
+        values = np.asarray(host(released) if hasattr(released, "detach") else released)
+        if values.dtype.kind == "c":
+            raise TypeError("complex")
+        return values.astype(np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"released must be a released model, its parameters, or a list of them; got {type(released).__name__}."

@@ -81,10 +81,10 @@ class BlackBox(Attacker):
         y = host(self.target.y)
         omega = np.ones(fit.n) if fit.sample_weight is None else host(fit.sample_weight)
         freedom = max(fit.n - theta.shape[1], 1)
-        residual = mean(self._training @ theta.T) - y[:, None]
-        variance = (omega @ residual**2) / freedom
-        misses = mean(self._candidates @ theta.T) - y[rows][None, :, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            residual = mean(self._training @ theta.T) - y[:, None]
+            variance = (omega @ residual**2) / freedom
+            misses = mean(self._candidates @ theta.T) - y[rows][None, :, None]
             fits = -omega[rows][None, :, None] * misses**2 / (2.0 * variance)[None, None, :]
             # a model that is never wrong rules out all but its own answer
             fits = np.where(np.isnan(fits), 0.0, fits)

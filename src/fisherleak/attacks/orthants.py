@@ -25,7 +25,8 @@ def below_both(h: Vector, k: Vector, rho: Vector) -> Vector:
     straight = ~(rest > STRAIGHT)
     root = np.sqrt(np.where(straight, 1.0, rest))
     finite_h, finite_k = np.clip(h, -40.0, 40.0), np.clip(k, -40.0, 40.0)
-    apart = (finite_h * finite_k < 0) | ((finite_h * finite_k == 0) & (finite_h + finite_k < 0))
+    signs = np.sign(finite_h) * np.sign(finite_k)
+    apart = (signs < 0) | ((signs == 0) & (finite_h + finite_k < 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         slope_h = (finite_k - rho * finite_h) / (finite_h * root)
         slope_k = (finite_h - rho * finite_k) / (finite_k * root)

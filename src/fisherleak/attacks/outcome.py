@@ -25,16 +25,17 @@ class Outcome:
     accuracy : float
         Part of the rows guessed right: observed, or expected over the noise.
     low, high : float
-        95 % interval (Wilson's) for the attacked rows as a sample of the training data, the model held fixed; for other
-        draws of the noise, too, where several releases or a noise were attacked. All rows share the draw of a release.
+        95 % interval (Wilson's) for the accuracy over all training rows, of which the attacked ones are a sample, the model
+        held fixed. Where several releases or a noise were attacked, it is the mean over draws of the noise that the interval
+        is for. All rows share the draw of a release: a single one deviates from that mean by about ``sd``.
     baseline : float
-        Accuracy on the same rows of always guessing the most frequent value.
+        Accuracy on the same rows of always guessing the most probable value.
     sd : float or None
-        Standard deviation of the accuracy from release to release; None where fewer than two were attacked.
+        Standard deviation of the accuracy from release to release; None where a single one was attacked.
     n : int
         Rows attacked.
     trials : int or None
-        Released models that were attacked; None where the accuracy is an exact expectation.
+        Released models that were attacked; None where the accuracy is an exact expectation (``sd`` is simulated).
     """
 
     attacker: str
@@ -48,9 +49,10 @@ class Outcome:
     trials: int | None
 
     def __str__(self) -> str:
+        varies = "" if self.sd is None else f", ± {self.sd:.1%} from release to release"
         return (
             f"{self.attacker} on {self.attribute}: {self.accuracy:.1%} right "
-            f"(95 % interval {self.low:.1%} to {self.high:.1%}); the prior alone: {self.baseline:.1%}"
+            f"(95 % interval {self.low:.1%} to {self.high:.1%}{varies}); the prior alone: {self.baseline:.1%}"
         )
 
 
@@ -66,7 +68,7 @@ def outcome_of(
     mean = float(by_row.mean())
     variance = float(by_row.var(ddof=1)) / n if n > 1 else 0.25
     sd = float(by_trial.std(ddof=1)) if by_trial is not None and by_trial.shape[0] > 1 else None
-    if by_trial is not None and sd is not None:
+    if by_trial is not None and sd is not None and not exact:
         variance += sd**2 / by_trial.shape[0]
     guesses = mean * (1.0 - mean) / variance if variance > 0 and 0.0 < mean < 1.0 else float(n)
     low, high = _wilson(mean, guesses)

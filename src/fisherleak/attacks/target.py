@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, like, namespace
+from fisherleak._array import Array, host, like, namespace
 from fisherleak._check import check_positive, check_rows, nearest, rows_by_group
 from fisherleak.erm import Fit
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import measure
-from fisherleak.models import Table, as_table
+from fisherleak.models import Table, as_table, final_estimator
+from fisherleak.models.estimators import parameters
 from fisherleak.models.reading import prepare
 from fisherleak.perturbation import Attribute
 
 __all__ = ["Target", "target_of"]
 
+MOST_VALUES = 2**28
+"""Parameters of all neighbouring models that are held at once: 2 GiB."""
 MOST_NUMBERS = 20
 """A numeric column with more different values than this needs a list of candidates."""
 
@@ -36,8 +39,8 @@ class Target:
         Candidate values, as the column has them.
     samples : tuple of length k
         For each, a row that has it, or None.
-    truth : integer array of shape (m,)
-        For each attacked row the candidate that is its value, or the nearest to it.
+    codes : integer array of shape (n,)
+        For each row the candidate that is its value, or the nearest to it; -1 where there is none.
     prior : array of shape (k,)
         Probability of each candidate to someone who knows the population only.
     rows : integer array of shape (m,)
@@ -47,6 +50,8 @@ class Target:
     features : array of shape (n, d)
     y : array of shape (n,)
         Labels as the loss takes them.
+    given : array of shape (p,)
+        The model's own parameters: ``fit`` is moved to the exact minimum.
     attributes : tuple of Attribute
         For each column of the table, the features it feeds.
     model, table, position
@@ -56,12 +61,13 @@ class Target:
     name: str
     values: tuple[Any, ...]
     samples: tuple[int | None, ...]
-    truth: NDArray[np.int64]
+    codes: NDArray[np.int64]
     prior: NDArray[np.float64]
     rows: NDArray[np.int64]
     fit: Fit
     features: Array
     y: Array
+    given: NDArray[np.float64]
     attributes: tuple[Attribute, ...]
     model: Any
     table: Table
@@ -70,6 +76,11 @@ class Target:
     @property
     def k(self) -> int:
         return len(self.values)
+
+    @property
+    def truth(self) -> NDArray[np.int64]:
+        """The candidate of each attacked row, (m,)."""
+        return np.asarray(self.codes[self.rows])
 
     @property
     def mode(self) -> int:
@@ -150,21 +161,33 @@ def target_of(
             f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column '{name}'. "
             "Add the value, or leave the row out with rows=."
         )
+    _check_room(name, len(candidates), attacked.size, part.fit.theta.shape[0])
     return Target(
         name=name,
         values=candidates,
         samples=samples,
-        truth=codes[attacked],
+        codes=codes,
         prior=_prior(prior, candidates, codes),
         rows=attacked,
         fit=part.fit,
         features=part.X,
         y=part.y,
+        given=np.asarray(host(model.theta)) if isinstance(model, Fit) else parameters(final_estimator(model)),
         attributes=part.attributes,
         model=model,
         table=table,
         position=position,
     )
+
+
+def _check_room(name: str, candidates: int, rows: int, parameters: int) -> None:
+    """Refuse what would not fit in ordinary memory."""
+    size = candidates * rows * parameters
+    if size > MOST_VALUES:
+        raise InvalidInputError(
+            f"{candidates} candidates for column '{name}' in {rows} rows would need {8 * size / 2**30:.0f} GiB: pass fewer "
+            "candidates with values=, or attack fewer rows with rows=."
+        )
 
 
 def _fed(attribute: Attribute) -> set[int]:
@@ -192,7 +215,7 @@ def _candidates(
     name = table.names[position]
     column = table.column(position)
     numeric = table.is_numeric(position) and column.dtype.kind != "b"
-    known = rows_by_group(column, table.n)
+    known = _known(column, table.n, name, numeric)
     if values is None:
         if numeric and len(known) > MOST_NUMBERS:
             raise InvalidInputError(
@@ -201,10 +224,10 @@ def _candidates(
             )
         chosen = list(known)
     else:
-        chosen = values.tolist() if hasattr(values, "tolist") else list(values)
+        chosen = _listed(values, name)
     if len(chosen) < 2 or len(set(chosen)) != len(chosen):
         raise InvalidInputError(
-            f"values must be at least two different candidates for column '{name}'; got {chosen[:5]!r}."
+            f"values must be at least two different candidates for column '{name}'; got {str(chosen[:5])[:80]}."
         )
     samples = tuple(int(known[value][0]) if value in known else None for value in chosen)
     if numeric:
@@ -220,14 +243,47 @@ def _candidates(
     return tuple(chosen), samples, codes
 
 
-def _nearest_numbers(column: NDArray[Any], chosen: list[Any], name: str) -> NDArray[np.int64]:
+def _known(column: NDArray[Any], n: int, name: str, numeric: bool) -> dict[Any, NDArray[np.int64]]:
+    """Rows of each value; a number that is missing is no value."""
+    try:
+        known = rows_by_group(column, n)
+    except (InvalidInputError, TypeError):
+        raise InvalidInputError(
+            f"Column '{name}' holds neither numbers nor text, so that its values cannot be listed."
+        ) from None
+    return {value: rows for value, rows in known.items() if value is not None or not numeric}
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
+        raise InvalidInputError(f"values must be a list of candidates for column '{name}'; got {found!r}.")
+    chosen = list(found)
     for value in chosen:
-        if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
-            raise InvalidInputError(f"values for the numeric column '{name}' must be finite numbers; got {value!r}.")
-    order = np.argsort(np.asarray(chosen, dtype=np.float64))
-    ordered = np.asarray(chosen, dtype=np.float64)[order]
-    middles = (ordered[1:] + ordered[:-1]) / 2
-    return np.asarray(order[np.searchsorted(middles, column.astype(np.float64))])
+        if isinstance(value, (list, dict, set, np.ndarray)):
+            raise InvalidInputError(f"values must be single candidates for column '{name}'; got {str(value)[:40]}.")
+    # missing values are known as None, however they are written
+    return [None if value is None or value != value else value for value in chosen]
+
+
+def _nearest_numbers(column: NDArray[Any], chosen: list[Any], name: str) -> NDArray[np.int64]:
+    numbers = []
+    for value in chosen:
+        try:
+            number = float(value) if not isinstance(value, (bool, str)) else float("nan")
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
+        if not np.isfinite(number):
+            raise InvalidInputError(
+                f"values for the numeric column '{name}' must be finite numbers; got {str(value)[:40]}."
+            )
+        numbers.append(number)
+    order = np.argsort(numbers)
+    ordered = np.asarray(numbers)[order]
+    middles = ordered[:-1] + np.diff(ordered) / 2
+    own = column.astype(np.float64)
+    codes = order[np.searchsorted(middles, own)]
+    return np.where(np.isnan(own), -1, codes)
 
 
 def _prior(prior: Any, candidates: tuple[Any, ...], codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -235,14 +291,21 @@ def _prior(prior: Any, candidates: tuple[Any, ...], codes: NDArray[np.int64]) ->
     if prior is None:
         counts = np.bincount(codes[codes >= 0], minlength=len(candidates)).astype(np.float64)
         return np.asarray(counts / counts.sum())
-    if isinstance(prior, Mapping):
-        absent = [value for value in candidates if value not in prior]
+    if hasattr(prior, "items"):  # a mapping, or a pandas series by its index
+        by_value = dict(prior.items())
+        absent = [value for value in candidates if value not in by_value]
         if absent:
             raise InvalidInputError(f"prior must have a probability for every candidate; {absent[0]!r} has none.")
-        prior = [prior[value] for value in candidates]
-    numbers = [check_positive(value, "prior", zero=True) for value in np.asarray(prior, dtype=np.float64).ravel()]
-    if len(numbers) != len(candidates) or not sum(numbers) > 0:
+        prior = [by_value[value] for value in candidates]
+    try:
+        given = np.asarray(prior, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"prior must hold probabilities; got {str(prior)[:60]}.") from None
+    numbers = [check_positive(value, "prior", zero=True) for value in given]
+    if len(numbers) != len(candidates) or not max(numbers, default=0.0) > 0:
         raise InvalidInputError(
             f"prior must have one probability for each of the {len(candidates)} candidates, not all zero; got {numbers}."
         )
-    return np.asarray(numbers) / sum(numbers)
+    largest = max(numbers)
+    shares = np.asarray(numbers) / largest
+    return np.asarray(shares / shares.sum())

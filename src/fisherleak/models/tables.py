@@ -96,11 +96,9 @@ class Table:
             else:
                 new = frame[:, position][[sample] * self.n]
             return Table(nw.to_native(frame.with_columns(new.alias(name))), self.names, True, self.index)
-        values = (
-            self.values.astype(np.float64)
-            if isinstance(value, float) and self.values.dtype.kind in "iub"
-            else self.values
-        )
+        values = self.values
+        if sample is None and values.dtype.kind in "iub":
+            values = values.astype(np.float64)  # a value that the column never had may not fit its type
         values = values.copy()
         values[:, position] = value
         return Table(values, self.names, False, self.index)

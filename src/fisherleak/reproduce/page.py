@@ -12,8 +12,8 @@ __all__ = ["page"]
 HEAD = """# The paper, reproduced
 
 Hannun, Guo and van der Maaten, *Measuring Data Leakage in Machine-Learning Models with Fisher Information*, UAI 2021: its
-tables, figures and statements, computed with `fisherleak reproduce`, beside the published ones. Numbers that the paper shows
-in pictures only were read off them, or the statement is given in short.
+tables, figures and statements, computed with `fisherleak reproduce`, beside what the paper says: its numbers, or its statements
+in short. Where it has a picture only, notes give what its recipe is expected to show; such numbers are not the paper's own.
 
 No model has an intercept. Preprocessing (scaling, PCA, encoding) is fitted on the training data and taken as public; eta is for
 noise of scale sigma = 1 unless said otherwise. CIFAR-10 and IWPC figures depend, in the second or third digit, on the copy of

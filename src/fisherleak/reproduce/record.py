@@ -19,7 +19,10 @@ Numbers = dict[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One line of the page: what, ours, the paper's, and why they differ where they do."""
+    """One line of the page: what, ours, the paper's own number or statement, and a note.
+
+    Notes say what the paper's recipe is expected to give where the paper shows a picture only.
+    """
 
     what: str
     ours: str

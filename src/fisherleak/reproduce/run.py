@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -27,7 +28,7 @@ FORMAT = 1
 
 
 def reproduce(
-    items: Sequence[str] = ("all",),
+    items: Sequence[str] | str = ("all",),
     data_home: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] = "reproduced",
     again: bool = False,
@@ -37,7 +38,7 @@ def reproduce(
 
     Parameters
     ----------
-    items : sequence of str
+    items : str or sequence of str
         Names in ``ITEMS``, or "all".
     data_home : path, optional
         A folder with the four data sets, as for the loaders of ``fisherleak.datasets``.
@@ -54,22 +55,27 @@ def reproduce(
     Path
         Of RESULTS.md.
     """
-    chosen = _chosen(items)
+    chosen = _chosen([items] if isinstance(items, str) else list(items or ()))
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"The folder {folder} cannot be made: {error.strerror}. Choose another with --out.") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataError(f"The folder {folder} cannot be written to. Choose another with --out.")
     work = Workspace(data_home)
+    data = _fingerprint(data_home)
     for count, item in enumerate(chosen, start=1):
         ahead = f"{count} of {len(chosen)}: {item.title}"
-        if not again and _finished(item, folder):
+        if not again and _finished(item, folder, data):
             say(f"{ahead} (finished before)")
             continue
         say(ahead)
-        _make(item, folder, work)
+        _make(item, folder, work, data)
     results = {
-        name: json.loads(_json(item, folder).read_text()) for name, item in ITEMS.items() if _finished(item, folder)
+        name: json.loads(_json(item, folder).read_text())
+        for name, item in ITEMS.items()
+        if _finished(item, folder, data)
     }
     with written_whole(folder, ["RESULTS.md"]) as place:
         (place / "RESULTS.md").write_text(page(results), encoding="utf-8")
@@ -91,27 +97,39 @@ def _pictures(item: Item, folder: Path) -> list[Path]:
     return [] if item.draw is None else [folder / f"{item.name}.{kind}" for kind in ("png", "pdf")]
 
 
-def _key(item: Item) -> dict[str, Any]:
+def _key(item: Item, data: str) -> dict[str, Any]:
     from fisherleak import __version__
 
-    plain: dict[str, Any] = json.loads(
-        json.dumps({"format": FORMAT, "version": __version__, "settings": item.settings})
-    )
+    key = {"format": FORMAT, "version": __version__, "data": data, "settings": item.settings}
+    plain: dict[str, Any] = json.loads(json.dumps(key))
     return plain
 
 
-def _finished(item: Item, folder: Path) -> bool:
+def _fingerprint(data_home: str | os.PathLike[str] | None) -> str:
+    """Names and sizes of the data files, in short; downloads have checksums of their own."""
+    folder = data_home or os.environ.get("FISHERLEAK_DATA")
+    if not folder:
+        return "downloaded"
+    files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+    listed = [(str(path.relative_to(folder)), path.stat().st_size) for path in files]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+
+def _finished(item: Item, folder: Path, data: str) -> bool:
     """Whether all files of an item are there, made with the same settings; the JSON file comes last."""
-    if not all(path.exists() for path in (_json(item, folder), *_pictures(item, folder))):
-        return False
+    paths = (_json(item, folder), *_pictures(item, folder))
     try:
-        known = json.loads(_json(item, folder).read_text())
-    except (OSError, ValueError):
+        if not all(path.stat().st_size > 0 for path in paths):
+            return False
+        known = json.loads(paths[0].read_text(encoding="utf-8"))
+        key = _key(item, data)
+        item.compare(known["numbers"])  # numbers of another make of the item lack something
+        return {name: known[name] for name in key} == key and bool(known["seconds"] >= 0)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False
-    return isinstance(known, dict) and {name: known.get(name) for name in _key(item)} == _key(item)
 
 
-def _make(item: Item, folder: Path, work: Workspace) -> None:
+def _make(item: Item, folder: Path, work: Workspace, data: str) -> None:
     start = time.perf_counter()
     numbers = item.compute(work)
     paths = _pictures(item, folder)
@@ -122,7 +140,12 @@ def _make(item: Item, folder: Path, work: Workspace) -> None:
                 for path in paths:
                     kind = path.suffix[1:]
                     figure.savefig(place / path.name, format=kind, dpi=110, metadata=UNDATED[kind])
-        record = {**_key(item), "item": item.name, "seconds": round(time.perf_counter() - start, 2), "numbers": numbers}
+        record = {
+            **_key(item, data),
+            "item": item.name,
+            "seconds": round(time.perf_counter() - start, 2),
+            "numbers": numbers,
+        }
         (place / _json(item, folder).name).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
