@@ -29,7 +29,7 @@ SMALL = 40
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 EXTREME = 1e100
-"""Numbers beyond this, or spreads below its inverse, overflow when they are squared and multiplied."""
+"""Numbers beyond this, or all below its inverse, overflow or vanish when they are squared and multiplied."""
 SAME = 1e-11
 """A spread below this part of the size of a column is rounding."""
 
@@ -355,19 +355,17 @@ def _feature(raw: RawTable, column: Column, train: NDArray[np.int64]) -> Feature
 def _moments(values: Vector, what: str) -> tuple[float, float]:
     """Mean and standard deviation; a deviation of zero where there is none beyond rounding."""
     largest = float(np.abs(values).max())
-    if largest == 0:
-        return 0.0, 0.0
+    if np.all(values == values[0]):
+        return float(values[0]), 0.0
     if largest > EXTREME:
         raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
+    if largest < 1 / EXTREME:
+        raise InvalidInputError(f"{what} has values no larger than {largest:.1e}: use a smaller unit.")
     moved = values - values[0]  # columns of years keep their digits
     mean = float(moved.mean())
     spread = float(np.sqrt(np.mean((moved - mean) ** 2)))
     centre = float(values[0]) + mean
-    if spread <= SAME * abs(centre) or np.all(moved == 0):
-        return centre, 0.0
-    if spread < 1 / EXTREME:
-        raise InvalidInputError(f"{what} has values as small as {spread:.1e}: use a smaller unit.")
-    return centre, spread
+    return (centre, 0.0) if spread <= SAME * abs(centre) else (centre, spread)
 
 
 def _refused(found: dict[str, Feature | str], column: Column) -> bool:
