@@ -100,8 +100,9 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     for o in outcomes:
         got = "not run" if o["accuracy"] is None else f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
         base = "" if o["baseline"] is None else f"{o['baseline']:.1%}"
-        rows.append((o["attribute"], o["attacker"], got, base, o["note"]))
-    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the model", "who"), rows)
+        rows.append((o["attribute"], o["attacker"], got, base))
+    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "always the most common"), rows)
+    _sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 
 def show_release(card: dict[str, Any], model: str) -> None:
@@ -150,7 +151,8 @@ def _pairs(items: Sequence[tuple[str, str]]) -> None:
 
 
 def _sentences(title: str, sentences: Sequence[str]) -> None:
-    emit(title)
+    if title:
+        emit(title)
     for sentence in sentences:
         emit(f"  - {printable(sentence)}")
 
