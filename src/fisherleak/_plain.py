@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -27,6 +28,7 @@ def plain(value: Any) -> Any:
     return value if value is None else str(value)
 
 
+@cache
 def versions() -> dict[str, str]:
     """Of what the figures were computed with."""
     packages = ("fisherleak", "numpy", "scipy", "scikit-learn")

@@ -28,8 +28,12 @@ def hidden(hide: bool = True) -> Iterator[None]:
 
 
 def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:
-    """The items, with a bar on standard error where that is a terminal."""
+    """The items, with a bar on standard error where that is a terminal; bars inside bars are left out."""
     if not (_shown.get() and sys.stderr.isatty()):
         yield from items
         return
-    yield from rich_track(items, description, total=total, console=Console(stderr=True), transient=True)
+    _shown.set(False)
+    try:
+        yield from rich_track(items, description, total=total, console=Console(stderr=True), transient=True)
+    finally:
+        _shown.set(True)

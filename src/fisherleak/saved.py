@@ -33,8 +33,13 @@ __all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_mod
 
 CARD = "fisherleak.card/1"
 MODELS = (LinearRegression, LogisticRegression, PoissonRegressor, Ridge)
-TRUSTED = ("sklearn._loss.", "sklearn.linear_model._glm.")
-"""Where scikit-learn keeps the link of a Poisson model, which skops does not know."""
+TRUSTED = {
+    "sklearn._loss.link.Interval",
+    "sklearn._loss.link.LogLink",
+    "sklearn._loss.loss.HalfPoissonLoss",
+    "sklearn.compose._column_transformer._RemainderColsList",
+}
+"""Types of scikit-learn that a released model holds and that older versions of skops do not know."""
 UNLIKELY = 1e-9
 """Probability below which a model's distance from its refit is taken as no accident."""
 
@@ -181,7 +186,7 @@ def load_model(path: Path) -> SavedModel:
         )
     _check_types(io, path)
     try:
-        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name.startswith(TRUSTED)])
+        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in TRUSTED])
     except Exception as error:  # skops passes on whatever a damaged file leads to
         raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
     if not isinstance(model, Pipeline) or not isinstance(model[-1], MODELS) or not hasattr(model[-1], "coef_"):
@@ -210,7 +215,7 @@ def _check_types(io: Any, path: Path) -> None:
         found: Sequence[str] = io.get_untrusted_types(file=path)
     except Exception as error:
         raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
-    foreign = sorted(name for name in found if not name.startswith(TRUSTED))
+    foreign = sorted(name for name in found if name not in TRUSTED)
     if foreign:
         raise InvalidInputError(
             f"'{path}' holds {foreign[0]}, neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."

@@ -36,6 +36,25 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
         ]
     )
+    _show_figures(summary)
+    if summary["attacks"]:
+        emit("")
+        show_attacks(summary["attacks"])
+    balance = summary["balance"]
+    if balance:
+        emit(
+            f"\nReweighted by IRFIL: eta {_number(balance['before']['mean'])} ± {_number(balance['before']['sd'])} before, "
+            f"{_number(balance['after']['mean'])} ± {_number(balance['after']['sd'])} after; utility "
+            f"{_number(balance['utility_before'])} and {_number(balance['utility_after'])}."
+        )
+    _sentences("\nUnder these assumptions:", summary["assumptions"])
+    if summary["diagnostics"]["warnings"]:
+        _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def _show_figures(summary: dict[str, Any]) -> None:
+    """Rows, columns and groups."""
+    data = summary["data"]
     _table(
         f"\nMost exposed rows ({min(MOST_SHOWN, len(summary['rows']))} of {data['train_rows']})",
         ("row", "eta", "least error in standard units"),
@@ -59,19 +78,6 @@ def show_audit(summary: dict[str, Any]) -> None:
                 for g in summary["groups"]
             ],
         )
-    if summary["attacks"]:
-        emit("")
-        show_attacks(summary["attacks"])
-    balance = summary["balance"]
-    if balance:
-        emit(
-            f"\nReweighted by IRFIL: eta {_number(balance['before']['mean'])} ± {_number(balance['before']['sd'])} before, "
-            f"{_number(balance['after']['mean'])} ± {_number(balance['after']['sd'])} after; utility "
-            f"{_number(balance['utility_before'])} and {_number(balance['utility_after'])}."
-        )
-    _sentences("\nUnder these assumptions:", summary["assumptions"])
-    if summary["diagnostics"]["warnings"]:
-        _sentences("\nBeware:", summary["diagnostics"]["warnings"])
 
 
 def show_gate(gate: dict[str, Any]) -> None:
@@ -93,8 +99,9 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     rows = []
     for o in outcomes:
         got = f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
-        rows.append((o["attribute"], o["attacker"], got, f"{o['baseline']:.1%}", o["note"]))
-    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the model", "who"), rows)
+        rows.append((o["attribute"], o["attacker"], got, f"{o['baseline']:.1%}"))
+    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "always the most common"), rows)
+    _sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 
 def show_release(card: dict[str, Any], model: str) -> None:
@@ -143,7 +150,8 @@ def _pairs(items: Sequence[tuple[str, str]]) -> None:
 
 
 def _sentences(title: str, sentences: Sequence[str]) -> None:
-    emit(title)
+    if title:
+        emit(title)
     for sentence in sentences:
         emit(f"  - {printable(sentence)}")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak._files import check_folder_place
-from fisherleak.audit import DRAWS, audit_trained, check_options
+from fisherleak.audit import DRAWS, Audit, audit_trained, check_options
 from fisherleak.audit import audit as run_audit
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_audit, show_gate
@@ -99,13 +99,7 @@ def audit(
     with common.quietly(quiet, json):
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
-            if table is None:
-                raise InvalidInputError("--released needs the TABLE that the model was released from.")
-            saved = load_model(released)
-            trained = retrain(saved, common.source_table(table, delimiter, encoding))
-            result = audit_trained(
-                trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE}
-            )
+            result = _again(released, table, delimiter, encoding, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
@@ -124,3 +118,14 @@ def audit(
         if out is not None:
             common.emit(f"\nopen {common.printable(out / 'report.html')}")
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
+
+
+def _again(
+    path: Path, table: str | None, delimiter: str | None, encoding: str | None, options: dict[str, Any]
+) -> Audit:
+    """Audit a released model: fitted again from its table, with the noise of its card."""
+    if table is None:
+        raise InvalidInputError("--released needs the TABLE that the model was released from.")
+    saved = load_model(path)
+    trained = retrain(saved, common.source_table(table, delimiter, encoding))
+    return audit_trained(trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE})

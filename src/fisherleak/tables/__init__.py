@@ -1,8 +1,9 @@
 """Tables in files: read, columns sorted into kinds, rows and features made ready for a linear model."""
 
-from fisherleak.tables.design import Design, Feature, Target, design_of
+from fisherleak.tables.design import Design, Feature, design_of
 from fisherleak.tables.kinds import Choices, Column
 from fisherleak.tables.reading import RawTable, example_table, from_frame, read_table
+from fisherleak.tables.target import Target
 
 __all__ = [
     "Choices",

@@ -16,22 +16,17 @@ from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.columns import Coded, as_codes, as_numbers, as_text, check_finite
-from fisherleak.tables.kinds import MOST_GROUPS, Choices, Column, decide, is_plain, sort_of
+from fisherleak.tables.kinds import MOST_GROUPS, Choices, Column, decide, is_plain
 from fisherleak.tables.reading import RawTable
+from fisherleak.tables.target import MODELS, Target, label_rows, moments, scaled
 
-__all__ = ["Design", "Feature", "ModelKind", "Target", "design_of"]
+__all__ = ["Design", "Feature", "design_of"]
 
-ModelKind = Literal["linear", "logistic", "poisson"]
-MODELS = ("auto", "linear", "logistic", "poisson")
 FEWEST_ROWS = 5
 SMALL = 40
 """Rows below which none are held out."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
-EXTREME = 1e100
-"""Numbers beyond this, or spreads below its inverse, overflow when they are squared and multiplied."""
-SAME = 1e-11
-"""A spread below this part of the size of a column is rounding."""
 
 Vector = NDArray[np.float64]
 
@@ -46,19 +41,6 @@ class Feature:
     centre: float = 0.0
     scale: float = 1.0
     levels: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is predicted. The model is fitted on (value - centre) / scale, or on 0 and 1 for the two classes."""
-
-    name: str
-    kind: ModelKind
-    assumed: bool
-    note: str
-    classes: tuple[Any, ...] = ()
-    centre: float = 0.0
-    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,16 +105,13 @@ def design_of(raw: RawTable, choices: Choices, model: str = "auto", held_out: fl
 
     The raw table is used up: its columns are let go one by one, so that memory never holds them twice.
     """
-    if model not in MODELS:
-        raise InvalidInputError(f"model must be one of {', '.join(MODELS)}; got {model!r}.")
-    if not 0 <= held_out <= 0.9:
-        raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
+    _check_settings(model, held_out)
     columns = decide(raw, choices)
     if raw.rows < FEWEST_ROWS:
         raise InvalidInputError(
             f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
         )
-    target, labels, kept, dropped = _label_rows(raw, choices.target, model)
+    target, labels, kept, dropped = label_rows(raw, choices.target, model)
     used = [column for column in columns if column.kind in ("number", "category")]
     kept, dropped = _complete_rows(raw, used, kept, dropped)
     _check_enough(kept, dropped, raw)
@@ -142,15 +121,11 @@ def design_of(raw: RawTable, choices: Choices, model: str = "auto", held_out: fl
     found = {column.name: _feature(raw, column, kept[train]) for column in used}
     columns = [replace(c, kind="ignored", note=str(found[c.name])) if _refused(found, c) else c for c in columns]
     features = _placed([feature for feature in found.values() if isinstance(feature, Feature)], target.name)
-    for column in columns:
-        if column.kind not in ("number", "category"):
-            raw.columns.forget(column.name)
     X, X_test, unseen = _filled(raw, features, kept[train], kept[test])
     y, y_test = labels[kept[train]], labels[kept[test]][~unseen]
-    target, y, y_test = _scaled(target, y, y_test)
-    notes = [*raw.notes, target.note, note]
-    if unseen.any():
-        notes.append(f"{int(unseen.sum())} held-out rows have categories that no training row has and are left out.")
+    target, y, y_test = scaled(target, y, y_test)
+    new = f"{int(unseen.sum())} held-out rows have categories that no training row has and are left out."
+    notes = [*raw.notes, target.note, note, new if unseen.any() else ""]
     return Design(
         source=raw.source,
         sha256=raw.sha256,
@@ -170,85 +145,18 @@ def design_of(raw: RawTable, choices: Choices, model: str = "auto", held_out: fl
     )
 
 
+def _check_settings(model: str, held_out: float) -> None:
+    if model not in MODELS:
+        raise InvalidInputError(f"model must be one of {', '.join(MODELS)}; got {model!r}.")
+    if not 0 <= held_out <= 0.9:
+        raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
+
+
 def _tidied(values: Vector) -> Vector:
     """Fifteen digits: what standardising there and back leaves of a value."""
     sizes = np.where(values == 0, 1.0, np.abs(values))
     unit = 10.0 ** (14 - np.floor(np.log10(sizes)))
     return np.round(values * unit) / unit
-
-
-# the target
-
-
-def _label_rows(
-    raw: RawTable, name: str, model: str
-) -> tuple[Target, Vector, NDArray[np.int64], list[tuple[str, int]]]:
-    """The target's kind, its labels with NaN where missing, and the rows that have one."""
-    values = raw.columns.get(name)
-    sort = sort_of(values.type)
-    if sort not in ("number", "text", "bool"):
-        raise InvalidInputError(
-            f"The target '{name}' holds {values.type}: it must be numbers, or text with two values."
-        )
-    if sort == "number" and model in ("linear", "poisson", "auto"):
-        labels = as_numbers(values)
-        check_finite(labels, name)
-        present = labels[~np.isnan(labels)]
-        if present.size and np.all(present == present[0]):
-            raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
-        if model != "auto" or np.unique(present[:10_000]).size > 2 or np.unique(present).size > 2:
-            target = _number_target(name, present, model)
-            return (target, labels, *_with_label(labels, name))
-    if model in ("linear", "poisson") and sort == "text":
-        raise InvalidInputError(f"The target '{name}' holds text: --model {model} needs numbers. Use --model logistic.")
-    coded = as_codes(values)
-    labels = np.where(coded.codes < 0, np.nan, coded.codes.astype(np.float64))
-    if len(coded.levels) < 2:
-        raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
-    if model in ("linear", "poisson"):  # true and false
-        return (Target(name, model, False, ""), labels, *_with_label(labels, name))  # type: ignore[arg-type]
-    if len(coded.levels) > 2:
-        raise InvalidInputError(
-            f"The target '{name}' has {len(coded.levels)} different values: a logistic model needs two. Make it one against "
-            "the rest" + (", or use --model linear." if sort == "number" else ".")
-        )
-    note = f"'{name}' has two values, so the model is logistic." if model == "auto" else ""
-    return (Target(name, "logistic", model == "auto", note, coded.levels), labels, *_with_label(labels, name))
-
-
-def _number_target(name: str, present: Vector, model: str) -> Target:
-    counts = bool(np.all(present >= 0) and np.all(present == np.floor(present)))
-    if model == "poisson":
-        if not np.all(present >= 0):
-            raise InvalidInputError(f"The target '{name}' has values below zero: --model poisson needs counts.")
-        if present.max(initial=0.0) > 1e9:
-            raise InvalidInputError(
-                f"The target '{name}' has counts above 1e9: a Poisson model would overflow. Rescale it."
-            )
-        return Target(name, "poisson", False, "")
-    note = f"'{name}' holds numbers, so the model is linear."
-    if counts:
-        note = f"'{name}' holds whole numbers, and the model is linear all the same; --model poisson is for counts."
-    return Target(name, "linear", model == "auto", note if model == "auto" else "")
-
-
-def _with_label(labels: Vector, name: str) -> tuple[NDArray[np.int64], list[tuple[str, int]]]:
-    kept = np.flatnonzero(~np.isnan(labels))
-    missing = labels.size - kept.size
-    return kept, [(f"the target '{name}' is missing", int(missing))] if missing else []
-
-
-def _scaled(target: Target, y: Vector, y_test: Vector) -> tuple[Target, Vector, Vector]:
-    """A linear model's labels in standard deviations; classes and counts as they are."""
-    if target.kind != "linear":
-        return target, y, y_test
-    centre, scale = _moments(y, f"The target '{target.name}'")
-    if scale == 0:
-        raise InvalidInputError(
-            f"The target '{target.name}' has one value only in the training rows: nothing to predict."
-        )
-    target = replace(target, centre=centre, scale=scale)
-    return target, (y - centre) / scale, (y_test - centre) / scale
 
 
 # rows
@@ -341,7 +249,7 @@ def _feature(raw: RawTable, column: Column, train: NDArray[np.int64]) -> Feature
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     values = raw.columns.get(column.name)
     if column.kind == "number":
-        centre, scale = _moments(as_numbers(values)[train], f"Column '{column.name}'")
+        centre, scale = moments(as_numbers(values)[train], f"Column '{column.name}'")
         if scale == 0:
             return "has one value only in the training rows"
         return Feature(column.name, "number", (), centre, scale)
@@ -350,26 +258,6 @@ def _feature(raw: RawTable, column: Column, train: NDArray[np.int64]) -> Feature
     if present.size < 2:
         return "has one value only in the training rows"
     return Feature(column.name, "category", (), levels=tuple(coded.levels[k] for k in present))
-
-
-def _moments(values: Vector, what: str) -> tuple[float, float]:
-    """Mean and standard deviation; a deviation of zero where there is none beyond rounding."""
-    largest = float(np.abs(values).max())
-    if largest == 0:
-        return 0.0, 0.0
-    if largest > EXTREME:
-        raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
-    moved = values - values[0]  # columns of years keep their digits
-    mean = float(moved.mean())
-    span = float(np.abs(moved).max())
-    # squares of very small numbers would vanish
-    spread = 0.0 if span == 0 else span * float(np.sqrt(np.mean(((moved - mean) / span) ** 2)))
-    centre = float(values[0]) + mean
-    if spread <= SAME * abs(centre):
-        return centre, 0.0
-    if spread < 1 / EXTREME:
-        raise InvalidInputError(f"{what} has values as small as {spread:.1e}: use a smaller unit.")
-    return centre, spread
 
 
 def _refused(found: dict[str, Feature | str], column: Column) -> bool:
@@ -399,6 +287,8 @@ def _filled(
     X = np.zeros((train.size, width))
     X_test = np.zeros((test.size, width))
     unseen = np.zeros(test.size, dtype=bool)
+    for name in set(raw.names) - {feature.name for feature in features}:
+        raw.columns.forget(name)
     for feature in features:
         values = raw.columns.get(feature.name)
         if feature.kind == "number":
