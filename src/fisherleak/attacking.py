@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fisherleak._progress import track
-from fisherleak.attacks import BlackBox, Ideal, Outcome, Prior, WhiteBox
+from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
 from fisherleak.errors import FisherleakError
 from fisherleak.noise import Gaussian
 from fisherleak.tables import Design, Feature
@@ -24,23 +23,15 @@ MOST_NUMBERS = 20
 """A number with more different values is guessed as one of a few typical values."""
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
-ATTACKERS: dict[str, tuple[Any, str]] = {
-    "white-box with prior": (
-        partial(WhiteBox, use_prior=True),
-        "knows all other data, how common each value is and the noise, and sees the released coefficients",
-    ),
-    "white-box": (
-        WhiteBox,
-        "knows all other data and sees the released coefficients, but ignores how common values are",
-    ),
-    "black-box": (BlackBox, "knows the row's other values and its label, and queries the released model"),
-    "ideal": (
-        Ideal,
-        "learns the value from the other columns and the label: what the population gives away without any model",
-    ),
-    "prior": (Prior, "guesses the most common value and sees no model"),
+ATTACKERS = {
+    "white-box with prior": "knows all other data, how common each value is and the noise, and sees the released coefficients",
+    "white-box": "knows all other data and sees the released coefficients, but ignores how common values are",
+    "black-box": "knows the row's other values and its label, and queries the released model",
+    "ideal": "learns the value from the other columns and the label: what the population gives away without any model",
+    "prior": "guesses the most common value and sees no model",
 }
-"""Every attacker by name, with what it knows; the first is the strongest."""
+"""Every attacker by name, with what it knows."""
+STRONGEST = "white-box with prior"
 
 
 @dataclass(frozen=True)
@@ -86,17 +77,30 @@ def attack_all(
     for name in track(attributes, len(attributes), "Attacking"):
         values, note = _candidates(trained.design, features[name])
         options = {"values": values, "sample_weight": trained.weights, "rows": rows}
-        for attacker, (make, knows) in ATTACKERS.items():
+        white_box: WhiteBox | None = None
+        for attacker, knows in ATTACKERS.items():
             try:
-                attack = make(model, frame, labels, name, **options)
+                if attacker == "white-box" and white_box is not None:
+                    attack: Attacker = white_box.with_prior(False)
+                else:
+                    attack = _made(attacker, model, frame, labels, name, options)
                 outcomes.append((_outcome(attack, scale, released, seed), knows + note))
-                if attacker == next(iter(ATTACKERS)):
+                if attacker == STRONGEST:
+                    assert isinstance(attack, WhiteBox)
+                    white_box = attack
                     for k, other in enumerate(grid):
                         accuracy = attack.accuracy(Gaussian(float(other)), draws=DRAWS, random_state=seed)
                         curves[k].append({"attribute": name, "accuracy": float(accuracy.mean())})
             except FisherleakError as error:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
     return Attacked(tuple(outcomes), tuple(tuple(curve) for curve in curves), tuple(notes))
+
+
+def _made(attacker: str, model: Any, frame: Any, labels: Any, name: str, options: dict[str, Any]) -> Attacker:
+    if attacker in ("white-box", STRONGEST):
+        return WhiteBox(model, frame, labels, name, use_prior=attacker == STRONGEST, **options)
+    kinds: dict[str, type[Attacker]] = {"black-box": BlackBox, "ideal": Ideal, "prior": Prior}
+    return kinds[attacker](model, frame, labels, name, **options)
 
 
 def _outcome(attack: Any, scale: float, released: Any, seed: int) -> Outcome:

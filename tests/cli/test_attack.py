@@ -15,7 +15,7 @@ from fisherleak import attacking
 from test_summary import check_summary
 
 Command = Callable[..., Any]
-STRONGEST = next(iter(attacking.ATTACKERS))
+STRONGEST = attacking.STRONGEST
 
 
 def test_the_command_prints_every_attacker(fisherleak: Command, people: Path) -> None:

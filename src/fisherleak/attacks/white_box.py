@@ -12,6 +12,7 @@ accuracy is the probability of an orthant: :math:`\Phi(|\Delta| / 2\sigma)` for 
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any
 
@@ -83,8 +84,15 @@ class WhiteBox(Attacker):
     ) -> None:
         super().__init__(model, X, y, attribute, **options)
         self.use_prior = use_prior
-        if use_prior:
-            self.name = "white-box with prior"
+        self.name = "white-box with prior" if use_prior else "white-box"
+
+    def with_prior(self, use_prior: bool) -> WhiteBox:
+        """The same attack with or without the prior; what the parameters' moves cost is paid once."""
+        other = copy.copy(self)
+        vars(other)["moves"] = self.moves
+        other.use_prior = use_prior
+        other.name = "white-box with prior" if use_prior else "white-box"
+        return other
 
     @cached_property
     def moves(self) -> tuple[Moves, ...]:

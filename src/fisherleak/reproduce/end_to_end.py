@@ -9,14 +9,14 @@ import numpy as np
 from fisherleak.erm import minimise
 from fisherleak.leakage import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace
+from fisherleak.reproduce.workspace import Workspace, reweighted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 L2 = 1e-2
 REWEIGHTINGS = 10
-PATIENTS = 15
+PATIENTS = 10
 STEP = 1e-3
 SEED = 0
 BLOCK = {"vkorc1": [11, 12]}
@@ -51,12 +51,12 @@ def compute(work: Workspace) -> Numbers:
 
 
 def _irfil(X: Any, y: Any) -> tuple[Any, Any]:
-    """Algorithm 1 of the paper on plain arrays: fit, measure, divide each weight by its eta."""
+    """Algorithm 1 of the paper on plain arrays."""
     weights = np.ones(y.size)
     fit = minimise(X, y, "squared", L2, weights)
     for _ in range(REWEIGHTINGS):
         eta = np.asarray(measure(fit, X, y, attributes=BLOCK).per_example("vkorc1"))
-        weights = y.size * (weights / eta) / np.sum(weights / eta)
+        weights = reweighted(weights, eta)
         fit = minimise(X, y, "squared", L2, weights)
     return fit, weights
 

@@ -57,7 +57,7 @@ def _panel(work: Workspace, l2: float) -> Numbers:
     model = work.iwpc_model(l2)
     eta = np.asarray(measure(model, data.X, data.y).per_example(["vkorc1"]))
     white_box = WhiteBox(model, data.X, data.y, "vkorc1")
-    knowing = WhiteBox(model, data.X, data.y, "vkorc1", use_prior=True)
+    knowing = white_box.with_prior(True)
     black_box = BlackBox(model, data.X, data.y, "vkorc1")
     theta = np.ravel(model[-1].coef_)
     rng = np.random.default_rng(SEED)
@@ -80,8 +80,8 @@ def _panel(work: Workspace, l2: float) -> Numbers:
                 "mse": [float(mse.mean()), float(mse.std(ddof=1))],
                 "white-box": [white.accuracy, white.sd],
                 "black-box": [black.accuracy, black.sd],
-                "white-box, exact": white_box.against(Gaussian(sigma)).accuracy,
-                "with the prior, exact": knowing.against(Gaussian(sigma)).accuracy,
+                "white-box, exact": float(white_box.accuracy(Gaussian(sigma)).mean()),
+                "with the prior, exact": float(knowing.accuracy(Gaussian(sigma)).mean()),
                 "with the prior, values drawn from it": float(knowing.accuracy(Gaussian(sigma), over="prior").mean()),
             }
         )

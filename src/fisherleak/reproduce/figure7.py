@@ -6,14 +6,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
 
 from fisherleak.attacks import BlackBox, WhiteBox
-from fisherleak.irfil import IRFIL
 from fisherleak.leakage import measure
 from fisherleak.noise import Gaussian
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace
+from fisherleak.reproduce.workspace import Workspace, reweighted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,22 +48,26 @@ def _balanced(model: Any, X: Any, y: Any, attribute: str | int) -> Numbers:
     deciles: list[Any] = []
     found: dict[str, Any] = {"mean": [], "sd": [], "deciles": [], "without noise": [], "attack seconds": 0.0}
     for iteration in range(ITERATIONS + 1):
-        last = IRFIL(model, n_iter=int(iteration > 0), attributes=[attribute]).fit(X, y, sample_weight=weights)
-        weights = last.weights_
-        leak = measure(last.estimator_, X, y, sample_weight=weights)
-        eta = np.asarray(leak.per_example([attribute]))
+        last = _fitted(model, X, y, weights)
+        eta = np.asarray(measure(last, X, y, sample_weight=weights).per_example([attribute]))
         found["mean"].append(float(eta.mean()))
         found["sd"].append(float(eta.std(ddof=1)))
         if iteration == 0:
             deciles = np.array_split(np.argsort(eta), 10)
         start = time.perf_counter()
-        attack = WhiteBox(last.estimator_, X, y, attribute, sample_weight=weights)
+        attack = WhiteBox(last, X, y, attribute, sample_weight=weights)
         expected = attack.accuracy(Gaussian(SIGMA))
         found["without noise"].append(attack.against().accuracy)
         found["attack seconds"] += time.perf_counter() - start
         if iteration in SHOWN:
-            found["deciles"].append(_by_decile(iteration, attack, expected, deciles, last.estimator_))
+            found["deciles"].append(_by_decile(iteration, attack, expected, deciles, last))
+        weights = reweighted(weights, eta)
     return found
+
+
+def _fitted(model: Any, X: Any, y: Any, weights: Any) -> Any:
+    options = {"ridge__sample_weight": weights} if isinstance(model, Pipeline) else {"sample_weight": weights}
+    return clone(model).fit(X, y, **options)
 
 
 def _by_decile(iteration: int, attack: WhiteBox, expected: Any, deciles: list[Any], model: Any) -> Numbers:

@@ -16,7 +16,7 @@ from fisherleak import datasets
 from fisherleak.irfil import IRFIL
 from fisherleak.leakage import Leakage, measure
 
-__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "settings_of_images"]
+__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "reweighted", "settings_of_images"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -49,6 +49,11 @@ class Images:
         """-1 and 1 for linear regression, 0 and 1 for logistic."""
         y = self.y_test if test else self.y
         return 2 * y - 1 if kind == "linear" else y
+
+
+def reweighted(weights: Vector, eta: Vector) -> Vector:
+    """One step of the paper's algorithm 1: each weight divided by its eta, with the mean restored to one."""
+    return np.asarray(weights.size * (weights / eta) / np.sum(weights / eta))
 
 
 class Workspace:
