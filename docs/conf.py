@@ -1,6 +1,10 @@
 """Sphinx configuration."""
 
+import json
+from pathlib import Path
+
 import fisherleak
+from fisherleak.report import render
 
 project = "fisherleak"
 copyright = "2026, the fisherleak developers"  # noqa: A001
@@ -14,4 +18,12 @@ numpydoc_class_members_toctree = False
 html_theme = "furo"
 html_static_path = ["_static"]
 exclude_patterns = ["_build"]
+
+# the reports of the gallery, made anew from their summaries
+_here = Path(__file__).parent
+_reports = _here / "_build" / "extra" / "reports"
+_reports.mkdir(parents=True, exist_ok=True)
+for _summary in sorted((_here / "reports").glob("*.json")):
+    (_reports / f"{_summary.stem}.html").write_text(render(json.loads(_summary.read_text("utf-8"))), encoding="utf-8")
+html_extra_path = ["_build/extra"]
 nitpicky = False
