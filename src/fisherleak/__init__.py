@@ -5,6 +5,7 @@ from fisherleak.calibrate import calibrate
 from fisherleak.composition import compose
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import (
+    ClusterError,
     DataError,
     FisherleakError,
     InvalidInputError,
@@ -31,6 +32,7 @@ __all__ = [
     "IRFIL",
     "LOSSES",
     "Attribute",
+    "ClusterError",
     "DataError",
     "FisherleakError",
     "Fit",

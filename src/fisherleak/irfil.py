@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fisherleak._array import host
-from fisherleak._check import check_positive, check_weights, rows_by_group
+from fisherleak._check import check_positive
 from fisherleak._meta import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak._progress import track
+from fisherleak._rows import check_weights, rows_by_group
 from fisherleak.erm import fit_at
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.jacobian import jacobian_of

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._array import Array, like, namespace
-from fisherleak._check import check_positive, check_rows, nearest, rows_by_group
+from fisherleak._check import check_positive, nearest
+from fisherleak._rows import check_rows, rows_by_group
 from fisherleak.erm import Fit
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import measure
@@ -141,7 +142,7 @@ def target_of(
     table = as_table(X)
     position = _position(attribute, table)
     name = table.names[position]
-    attacked = np.arange(table.n) if rows is None else check_rows(rows, table.n)
+    attacked = np.arange(table.n) if rows is None else check_rows(rows, table.n, np.empty(0))
     candidates, samples, codes = _candidates(table, position, values)
     missing = codes[attacked] < 0
     if missing.any():
