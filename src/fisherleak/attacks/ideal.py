@@ -47,15 +47,16 @@ class Ideal(Attacker):
     @cached_property
     def _guesses(self) -> Codes:
         target = self.target
+        truth = host(target.truth)
         others = [_numbers(target.table, j) for j in range(len(target.table.names)) if j != target.position]
-        known = np.column_stack([*others, host(target.y)])[target.rows]
-        counts = np.bincount(target.truth)
-        if counts.max() == target.rows.size or target.rows.size < 2 * FOLDS:
-            return np.full(target.rows.size, target.mode)
+        known = np.column_stack([*others, host(target.y)])[host(target.rows)]
+        counts = np.bincount(truth)
+        if counts.max() == target.m or target.m < 2 * FOLDS:
+            return np.full(target.m, target.mode)
         stratified = counts[counts > 0].min() >= FOLDS
         folds = (StratifiedKFold if stratified else KFold)(FOLDS, shuffle=True, random_state=0)
         learner = HistGradientBoostingClassifier(random_state=0, early_stopping=False, max_iter=60)
-        return np.asarray(cross_val_predict(learner, known, target.truth, cv=folds))
+        return np.asarray(cross_val_predict(learner, known, truth, cv=folds))
 
 
 def _numbers(table: Table, position: int) -> Vector:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, like, namespace
+from fisherleak._array import Array, as_real, device, host, like, namespace
 from fisherleak._check import check_positive, nearest
 from fisherleak._rows import check_rows, rows_by_group
 from fisherleak.erm import Fit
@@ -38,11 +37,11 @@ class Target:
     samples : tuple of length k
         For each, a row that has it, or None.
     truth : integer array of shape (m,)
-        For each attacked row the candidate that is its value, or the nearest to it.
+        For each attacked row the candidate that is its value, or the nearest to it; beside the features.
     prior : array of shape (k,)
         Probability of each candidate to someone who knows the population only.
     rows : integer array of shape (m,)
-        The attacked rows.
+        The attacked rows; beside the features.
     fit : Fit
         The model on its features.
     features : array of shape (n, d)
@@ -57,9 +56,9 @@ class Target:
     name: str
     values: tuple[Any, ...]
     samples: tuple[int | None, ...]
-    truth: NDArray[np.int64]
+    truth: Array
     prior: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    rows: Array
     fit: Fit
     features: Array
     y: Array
@@ -85,37 +84,39 @@ class Target:
     @property
     def baseline(self) -> float:
         """Accuracy of always guessing the most probable candidate."""
-        return float(np.mean(self.truth == self.mode))
+        xp = namespace(self.truth)
+        return float(xp.mean(xp.astype(self.truth == self.mode, xp.float64)))
 
-    @cached_property
-    def positions(self) -> Array:
-        """The attacked rows, beside the features."""
-        return like(self.rows, self.features, namespace(self.features))
+    @property
+    def m(self) -> int:
+        """Rows under attack."""
+        return int(self.rows.shape[0])
 
     def changed(self, candidate: int) -> Array:
         """Features of the attacked rows, each with that candidate value, (m, d)."""
         xp = namespace(self.features)
         value = self.values[candidate]
         if isinstance(self.model, Fit):
-            features = xp.astype(xp.take(self.features, self.positions, axis=0), xp.float64, copy=True)
+            features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
             features[:, self.position] = value
             return features
         own = self._own_features
         if own is None:
-            return like(self._transformed(candidate, self.rows), self.features, xp)
-        features = xp.astype(xp.take(self.features, self.positions, axis=0), xp.float64, copy=True)
-        shown = self._transformed(candidate, self.rows[:1])[0]
+            return as_real(self._transformed(candidate, self.rows), xp)
+        features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
+        shown = host(self._transformed(candidate, self.rows[:1]))[0]
         for j in own:
             features[:, j] = float(shown[j])
         return features
 
-    def _transformed(self, candidate: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _transformed(self, candidate: int, rows: Array) -> Any:
         """Some rows with the candidate value, through the model's preprocessing."""
         # a row that shows the value rides along as the last one, so that the column keeps its type
-        sample = self.samples[candidate]
-        table = self.table.take(rows if sample is None else np.append(rows, sample))
-        table = table.with_value(self.position, self.values[candidate], None if sample is None else rows.size)
-        return np.asarray(prepare(self.model, table).features[: rows.size], dtype=np.float64)
+        xp = namespace(rows)
+        sample, count = self.samples[candidate], rows.shape[0]
+        table = self.table.take(rows if sample is None else xp.concat([rows, like([sample], rows, xp)]))
+        table = table.with_value(self.position, self.values[candidate], None if sample is None else count)
+        return prepare(self.model, table).features[:count, ...]
 
     @property
     def _own_features(self) -> list[int] | None:
@@ -124,8 +125,12 @@ class Target:
         mine = fed.pop(self.position)
         return None if any(mine & others for others in fed) else sorted(mine)
 
-    def chosen(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+    def chosen(self, codes: Array) -> Array:
         """The values of candidates by their codes."""
+        if not isinstance(codes, np.ndarray):
+            xp = namespace(codes)
+            values = like(np.asarray(self.values), codes, xp)
+            return xp.reshape(xp.take(values, xp.reshape(codes, (-1,))), codes.shape)
         if all(isinstance(value, (int, float, np.number)) and not isinstance(value, bool) for value in self.values):
             return np.asarray(self.values)[codes]
         values = np.empty(self.k, dtype=object)
@@ -137,16 +142,25 @@ def target_of(
     model: Any, X: Any, y: Any, attribute: str | int, values: Any, sample_weight: Any, prior: Any, rows: Any
 ) -> Target:
     """Check what an attacker was given, and read the model."""
+    table = as_table(X)
+    if table.lazy:
+        raise InvalidInputError("Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute().")
     # neighbours are exact minimisers, so the model they are compared with must be one too
     part = measure(model, X, y, sample_weight=sample_weight, polish=True)._parts[0]
-    table = as_table(X)
+    xp = namespace(part.X)
     position = _position(attribute, table)
     name = table.names[position]
-    attacked = np.arange(table.n) if rows is None else check_rows(rows, table.n, np.empty(0))
-    candidates, samples, codes = _candidates(table, position, values)
-    missing = codes[attacked] < 0
-    if missing.any():
-        row = int(attacked[int(np.argmax(missing))])
+    if rows is None:
+        attacked = xp.arange(table.n, device=device(part.X))
+    else:
+        attacked = check_rows(rows, table.n, part.X)
+    if isinstance(part.X, np.ndarray):
+        candidates, samples, codes = _candidates(table, position, values)
+    else:
+        candidates, samples, codes = _candidates_in_place(table.values[:, position], name, values)
+    truth = xp.take(codes, attacked)
+    if bool(xp.any(truth < 0)):
+        row = int(attacked[int(xp.argmax(xp.astype(truth < 0, xp.int64)))])
         raise InvalidInputError(
             f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column '{name}'. "
             "Add the value, or leave the row out with rows=."
@@ -155,7 +169,7 @@ def target_of(
         name=name,
         values=candidates,
         samples=samples,
-        truth=codes[attacked],
+        truth=truth,
         prior=_prior(prior, candidates, codes),
         rows=attacked,
         fit=part.fit,
@@ -203,13 +217,10 @@ def _candidates(
         chosen = list(known)
     else:
         chosen = values.tolist() if hasattr(values, "tolist") else list(values)
-    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
-        raise InvalidInputError(
-            f"values must be at least two different candidates for column '{name}'; got {chosen[:5]!r}."
-        )
+    _check_candidates(chosen, name)
     samples = tuple(int(known[value][0]) if value in known else None for value in chosen)
     if numeric:
-        return tuple(chosen), samples, _nearest_numbers(column, chosen, name)
+        return tuple(chosen), samples, _nearest_numbers(column.astype(np.float64), chosen, name)
     for value in chosen:
         if value not in known:
             raise InvalidInputError(
@@ -221,20 +232,53 @@ def _candidates(
     return tuple(chosen), samples, codes
 
 
-def _nearest_numbers(column: NDArray[Any], chosen: list[Any], name: str) -> NDArray[np.int64]:
+def _candidates_in_place(
+    column: Array, name: str, values: Any
+) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
+    """The same for a column of numbers that is not NumPy's: it stays where it is."""
+    xp = namespace(column)
+    found = xp.unique_values(column)
+    if values is None:
+        if found.shape[0] > MOST_NUMBERS:
+            raise InvalidInputError(
+                f"Column '{name}' is numeric with {found.shape[0]} different values: pass the candidates that the attacker "
+                f"considers, such as values=[{float(xp.min(found)):g}, {float(xp.max(found)):g}]."
+            )
+        chosen = np.sort(host(found)).tolist()
+    else:
+        chosen = host(values).tolist() if hasattr(values, "shape") else list(values)
+    _check_candidates(chosen, name)
+    matches = [column == value for value in chosen]
+    samples = tuple(
+        int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches
+    )
+    return tuple(chosen), samples, _nearest_numbers(as_real(column, xp), chosen, name)
+
+
+def _check_candidates(chosen: list[Any], name: str) -> None:
+    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
+        raise InvalidInputError(
+            f"values must be at least two different candidates for column '{name}'; got {chosen[:5]!r}."
+        )
+
+
+def _nearest_numbers(column: Array, chosen: list[Any], name: str) -> Array:
     for value in chosen:
         if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
             raise InvalidInputError(f"values for the numeric column '{name}' must be finite numbers; got {value!r}.")
-    order = np.argsort(np.asarray(chosen, dtype=np.float64))
-    ordered = np.asarray(chosen, dtype=np.float64)[order]
-    middles = (ordered[1:] + ordered[:-1]) / 2
-    return np.asarray(order[np.searchsorted(middles, column.astype(np.float64))])
+    xp = namespace(column)
+    numbers = np.asarray(chosen, dtype=np.float64)
+    order = np.argsort(numbers)
+    middles = (numbers[order][1:] + numbers[order][:-1]) / 2
+    places = xp.searchsorted(like(middles, column, xp), column)
+    return xp.take(like(order, column, xp), places)
 
 
-def _prior(prior: Any, candidates: tuple[Any, ...], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _prior(prior: Any, candidates: tuple[Any, ...], codes: Array) -> NDArray[np.float64]:
     """Frequencies in the training data if not given; they sum to one."""
     if prior is None:
-        counts = np.bincount(codes[codes >= 0], minlength=len(candidates)).astype(np.float64)
+        xp = namespace(codes)
+        counts = host(xp.stack([xp.sum(xp.astype(codes == k, xp.int64)) for k in range(len(candidates))]))
         return np.asarray(counts / counts.sum())
     if isinstance(prior, Mapping):
         absent = [value for value in candidates if value not in prior]

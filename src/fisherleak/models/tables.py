@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import as_array, host, is_lazy, is_lazy_frame
+from fisherleak._array import as_array, device, host, is_lazy, is_lazy_frame, namespace
 from fisherleak._check import default_names, nearest
 from fisherleak._rows import same_rows
 from fisherleak.digest import column_spreads
@@ -106,12 +106,16 @@ class Table:
             return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
         return Table(self.values[mask], self.names, False, None)
 
-    def take(self, rows: NDArray[np.int64]) -> Table:
+    def take(self, rows: Any) -> Table:
         """The rows at some positions."""
         index = None if self.index is None else self.index[rows]
         if self.is_frame:
             frame = nw.from_native(self.values, eager_only=True)[rows.tolist(), :]
             return Table(nw.to_native(frame), self.names, True, index)
+        if not isinstance(self.values, np.ndarray):
+            xp = namespace(self.values)
+            chosen = xp.asarray(rows, device=device(self.values))
+            return Table(xp.take(self.values, chosen, axis=0), self.names, False, index)
         return Table(self.values[rows], self.names, False, index)
 
     def with_value(self, position: int, value: Any, sample: int | None) -> Table:
@@ -124,6 +128,10 @@ class Table:
             else:
                 new = frame[:, position][[sample] * self.n]
             return Table(nw.to_native(frame.with_columns(new.alias(name))), self.names, True, self.index)
+        if not isinstance(self.values, np.ndarray):
+            changed = namespace(self.values).asarray(self.values, copy=True)
+            changed[:, position] = value
+            return Table(changed, self.names, False, self.index)
         values = (
             self.values.astype(np.float64)
             if isinstance(value, float) and self.values.dtype.kind in "iub"
