@@ -181,7 +181,7 @@ def _improved(fit: Fit, risk: Risk, rows: Array, changed: Array, values: Array, 
     count = values.shape[0]
     parts, errors, refitted = [], [], 0
     for start in track(range(0, count, AT_ONCE), -(-count // AT_ONCE), "Refitting"):
-        part = slice(start, start + AT_ONCE)
+        part = slice(start, min(start + AT_ONCE, count))
         near = _neighbours(fit, risk.X, risk.y, rows[part], changed[part, ...])
         update, _ = _newton(fit, near, what)
         moved, error, loose = _chords(fit, risk, near, update, values[part, ...])

@@ -37,7 +37,7 @@ def below_both(h: Any, k: Any, rho: Any) -> Array:
     level = (1.0 - rho) / root
     slope_h = xp.where(both_zero, level, _ratio(near_k - rho * near_h, near_h * root, xp))
     slope_k = xp.where(both_zero, level, _ratio(near_h - rho * near_k, near_k * root, xp))
-    halves = 0.5 * (normal_cdf(near_h) + normal_cdf(near_k)) - xp.where(apart, 0.5, 0.0)
+    halves = 0.5 * (normal_cdf(near_h) + normal_cdf(near_k)) - 0.5 * xp.astype(apart, xp.float64)
     inside = halves - owens_t(near_h, slope_h) - owens_t(near_k, slope_k)
     same = normal_cdf(xp.minimum(h, k))
     opposite = xp.clip(normal_cdf(h) + normal_cdf(k) - 1.0, 0.0, None)
@@ -46,7 +46,7 @@ def below_both(h: Any, k: Any, rho: Any) -> Array:
 
 def _ratio(above: Array, below: Array, xp: Any) -> Array:
     """A quotient that is infinite where the divisor is zero."""
-    endless = xp.where(above < 0, -math.inf, math.inf)
+    endless = xp.where(above < 0, -math.inf, xp.full_like(above, math.inf))
     return xp.where(below == 0, endless, above / xp.where(below == 0, 1.0, below))
 
 

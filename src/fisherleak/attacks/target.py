@@ -252,7 +252,7 @@ def _candidates_in_place(
     samples = tuple(
         int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches
     )
-    return tuple(chosen), samples, _nearest_numbers(as_real(column, xp), chosen, name)
+    return tuple(chosen), samples, _nearest_numbers(xp.astype(column, xp.float64, copy=True), chosen, name)
 
 
 def _check_candidates(chosen: list[Any], name: str) -> None:

@@ -186,7 +186,8 @@ class WhiteBox(Attacker):
         across = xp.matrix_transpose(delta)
         parts = []
         for start in range(0, b.shape[0], most):
-            scores = 2.0 * (b[None, start : start + most, :] @ across) + offset[:, None, :]
+            some = b[None, start : min(start + most, b.shape[0]), :]
+            scores = 2.0 * (some @ across) + offset[:, None, :]
             best = xp.argmax(scores, axis=0)
             parts.append(xp.reshape(xp.take(order, xp.reshape(best, (-1,))), best.shape))
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
@@ -241,7 +242,7 @@ def _margin(
         by_prior = np.nan_to_num(scale**2 * (log_prior[:, None] - log_prior[None, :]), posinf=np.inf, neginf=-np.inf)
     ahead = ahead + xp.take(like(by_prior.ravel(), delta, xp), true * k + other)
     # nothing to tell them apart but the prior, and then the order in which ties are broken
-    decided = xp.where(ahead != 0, xp.sign(ahead), xp.where(true < other, 1.0, -1.0))
+    decided = xp.where(ahead != 0, xp.sign(ahead), xp.where(true < other, xp.ones_like(ahead), -1.0))
     safe = xp.where(length > 0, length, 1.0)
     margin = xp.where(length > 0, ahead / (scale * safe), math.inf * decided)
     return margin, apart / safe[:, None]
