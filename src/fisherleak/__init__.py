@@ -20,6 +20,7 @@ from fisherleak.errors import (
 from fisherleak.irfil import IRFIL
 from fisherleak.leakage import Leakage, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
+from fisherleak.models.folders import read_parquet_folder
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.perturbation import Attribute
 from fisherleak.private import PrivateRelease, ReleaseReport
@@ -61,6 +62,7 @@ __all__ = [
     "measure",
     "minimise",
     "pseudo_huber",
+    "read_parquet_folder",
     "release",
     "trim",
 ]

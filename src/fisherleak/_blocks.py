@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._array import Array, device, host, is_lazy, like, namespace, on_accelerator
+from fisherleak._array import Array, device, host, is_lazy, is_lazy_frame, like, namespace, on_accelerator
 from fisherleak.errors import ClusterError, FisherleakError, InvalidInputError
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "rows_per_block",
     "sum_groups",
     "sum_rows",
+    "table_of_parts",
     "with_known_rows",
 ]
 
@@ -336,29 +337,44 @@ def _unknown(x: Array) -> bool:
     return any(size != size for size in x.chunks[0])
 
 
-def with_known_rows(*arrays: Array | None) -> list[Array | None]:
-    """Lazy arrays whose numbers of rows are not known, such as the columns of a Dask table, with known ones: one pass."""
-    open_ones = [x for x in arrays if is_lazy(x) and _unknown(x)]
-    if not open_ones:
-        return [_without_empty(x) if is_lazy(x) else x for x in arrays]
-    import dask.array as da
+def with_known_rows(*rows: Any) -> list[Any]:
+    """Lazy rows with known numbers of rows, without empty blocks; Dask tables become arrays. One pass counts what is not known.
 
-    def counts(x: Array) -> Array:
-        index = tuple(range(x.ndim))
-        return da.blockwise(
-            _count, (0,), x, index, adjust_chunks={0: 1}, concatenate=True, dtype=np.int64, meta=np.empty(0, np.int64)
-        )
-
-    sizes = iter(_computed(*map(counts, open_ones)))
+    Of a table only the first column is read for that. Anything else is given back as it is.
+    """
+    counts = {k: _counts(x) for k, x in enumerate(rows) if is_lazy_frame(x) or (is_lazy(x) and _unknown(x))}
+    sizes = dict(zip(counts, _computed(*counts.values()), strict=True)) if counts else {}
     known = []
-    for x in arrays:
-        if is_lazy(x) and _unknown(x):
-            rows = tuple(int(size) for size in next(sizes))
-            if not sum(rows):
-                raise InvalidInputError("X must have at least one row; every partition is empty.")
-            x = da.Array(x.dask, x.name, (rows, *x.chunks[1:]), meta=x._meta)
+    for k, x in enumerate(rows):
+        if k in sizes:
+            x = _sized(x, tuple(int(size) for size in np.asarray(sizes[k])))
         known.append(_without_empty(x) if is_lazy(x) else x)
     return known
+
+
+def _counts(x: Any) -> Any:
+    """Rows in each block, lazily."""
+    import dask.array as da
+
+    if is_lazy_frame(x):
+        column = x[x.columns[0]] if x.ndim == 2 else x
+        return column.map_partitions(len, meta=("rows", "int64"), enforce_metadata=False)
+    meta = np.empty(0, dtype=np.int64)
+    return da.blockwise(
+        _count, (0,), x, tuple(range(x.ndim)), adjust_chunks={0: 1}, concatenate=True, dtype=np.int64, meta=meta
+    )
+
+
+def _sized(x: Any, sizes: tuple[int, ...]) -> Array:
+    """An array with blocks of these numbers of rows."""
+    import dask.array as da
+
+    if not sum(sizes):
+        raise InvalidInputError("X must have at least one row; every partition is empty.")
+    if is_lazy_frame(x):
+        text = x.ndim == 1 and getattr(x.dtype, "kind", "O") not in "fiub"
+        x = (x.astype(object) if text else x).to_dask_array()
+    return da.Array(x.dask, x.name, (sizes, *x.chunks[1:]), meta=x._meta)
 
 
 def _count(block: Array) -> np.ndarray:
@@ -376,7 +392,7 @@ def _without_empty(x: Array) -> Array:
 
 def first_rows(rows: Any, count: int = 16) -> Any:
     """A few rows of a lazy table or array, in memory."""
-    if hasattr(rows, "to_dask_array"):
+    if is_lazy_frame(rows):
         return rows.head(count, npartitions=-1)
     (few,) = _computed(rows[:count])
     return few
@@ -384,7 +400,7 @@ def first_rows(rows: Any, count: int = 16) -> Any:
 
 def map_partitions(function: Callable[[Any], Array], rows: Any, width: int) -> Array:
     """``function(block of a lazy table or array) -> (rows in the block, width)``, as a lazy array."""
-    if not hasattr(rows, "to_dask_array"):
+    if not is_lazy_frame(rows):
         return map_rows(function, rows, width=width)
     import pandas
 
@@ -395,8 +411,16 @@ def map_partitions(function: Callable[[Any], Array], rows: Any, width: int) -> A
         return pandas.DataFrame(values, columns=names)
 
     meta = pandas.DataFrame(np.empty((0, width)), columns=names)
-    (known,) = with_known_rows(rows.map_partitions(framed, meta=meta).to_dask_array())
-    return known
+    made = rows.map_partitions(framed, meta=meta).to_dask_array()
+    (sizes,) = _computed(_counts(rows))
+    return _without_empty(_sized(made, tuple(int(size) for size in np.asarray(sizes))))
+
+
+def table_of_parts(read: Callable[..., Any], parts: Sequence[Any], empty: Any) -> Any:
+    """A Dask table whose partitions are ``read(part)``; ``empty`` has its columns."""
+    import dask.dataframe as dd
+
+    return dd.from_map(read, list(parts), meta=empty, enforce_metadata=False)
 
 
 def lazy_frame(columns: dict[str, Array]) -> Any:

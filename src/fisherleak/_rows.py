@@ -84,7 +84,8 @@ def check_weights(weights: Any, X: Array) -> Array | None:
     """Example weights (n,): finite, none negative, not all zero."""
     if weights is None:
         return None
-    (weights,) = with_known_rows(as_array(weights, "sample_weight"))
+    checked = as_array(weights, "sample_weight")
+    (weights,) = with_known_rows(weights if is_lazy_frame(weights) else checked)
     weights = _vector(weights, "sample_weight", X.shape[0], X)
     xp = namespace(X)
 
@@ -114,13 +115,13 @@ def training_rows(
     X: Any, y: Any, weights: Any, names: Sequence[str] | None
 ) -> tuple[Array, Array, Array | None]:
     """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks."""
-    X, y = as_array(X, "X", names), as_array(y, "y")
-    weights = None if weights is None else as_array(weights, "sample_weight")
-    if X.ndim != 2:
+    given = {"X": X, "y": y, "sample_weight": weights}
+    arrays = {name: None if x is None else as_array(x, name, names if name == "X" else None) for name, x in given.items()}
+    if arrays["X"].ndim != 2:
         raise InvalidInputError(
-            f"X must have two dimensions, (rows, columns); got {X.ndim}. For one column use X[:, None]."
+            f"X must have two dimensions, (rows, columns); got {arrays['X'].ndim}. For one column use X[:, None]."
         )
-    X, y, weights = with_known_rows(X, y, weights)
+    X, y, weights = with_known_rows(*(x if is_lazy_frame(x) else arrays[name] for name, x in given.items()))
     n, d = X.shape
     if n == 0 or d == 0:
         raise InvalidInputError(f"X must have at least one row and one column; got {n} rows and {d} columns.")
@@ -209,9 +210,7 @@ def rows_by_group(labels: Any, n: int) -> dict[Any, Array]:
 
 def lazy_labels(labels: Any, X: Array) -> Array:
     """Groups of lazy rows, numbers or text, in the blocks of X."""
-    if is_lazy_frame(labels):
-        labels = labels.to_dask_array()
-    elif not is_lazy(labels):
+    if not is_lazy_frame(labels) and not is_lazy(labels):
         labels = np.asarray(labels.tolist() if hasattr(labels, "tolist") else list(labels), dtype=object)
     (labels,) = with_known_rows(labels)
     if labels.ndim != 1 or labels.shape[0] != X.shape[0]:
