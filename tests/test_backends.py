@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import pytest
 
 import fisherleak as fl
 from cases import make
-from fisherleak import _blocks
 from fisherleak._array import device, host, is_lazy
+from fisherleak._blocks import memory
 from fisherleak.reweight import balance, group_targets
 
 ATTRIBUTES = [
@@ -77,7 +77,9 @@ def test_rows_and_groups_in_every_form(to_rows: To) -> None:
     text = np.array(["red", "green", "blue"])[groups]
     for labels in (groups, to_rows(groups), groups.tolist(), text.tolist()):
         found = ours.by_group(labels)
-        expected = reference.by_group(text.tolist() if isinstance(labels, list) and isinstance(labels[0], str) else groups)
+        expected = reference.by_group(
+            text.tolist() if isinstance(labels, list) and isinstance(labels[0], str) else groups
+        )
         assert list(found) == list(expected)
         assert found == pytest.approx(expected, rel=1e-11)
     missing = np.where(groups == 1, np.nan, groups)
@@ -135,7 +137,9 @@ def test_single_precision(to_rows: To, loss: str) -> None:
     X, y = to_rows(rounded), to_rows(case.y.astype(np.float32))
     fit = fl.minimise(X, y, loss, case.l2, None, True)
     eta = fl.measure(fit, X, y).per_example()
-    exact = fl.minimise(rounded.astype(np.float64), case.y.astype(np.float32).astype(np.float64), loss, case.l2, None, True)
+    exact = fl.minimise(
+        rounded.astype(np.float64), case.y.astype(np.float32).astype(np.float64), loss, case.l2, None, True
+    )
     wide = fl.measure(exact, rounded.astype(np.float64), case.y.astype(np.float32).astype(np.float64)).per_example()
     close(eta, wide)
     close(eta, case.leak().per_example(), rtol=1e-5)
@@ -146,8 +150,8 @@ def test_any_block_size_gives_the_same_numbers(to_rows: To, elements: int, monke
     case = make("logistic", 5, 300, 3, weighted=True, intercept=True)
     reference = case.leak()
     for name in ("BLOCK_ELEMENTS", "ACCELERATOR_ELEMENTS"):
-        monkeypatch.setattr(_blocks, name, elements)
-    monkeypatch.setattr(_blocks, "SMALLEST_BLOCK", 8)
+        monkeypatch.setattr(memory, name, elements)
+    monkeypatch.setattr(memory, "SMALLEST_BLOCK", 8)
     X, y, weights = to_rows(case.X), to_rows(case.y), to_rows(case.weights)
     ours = fl.measure(fl.minimise(X, y, "logistic", case.l2, weights, True), X, y)
     close(ours.per_example(), reference.per_example())
@@ -198,7 +202,10 @@ def test_reweighting(to_backend: To, accelerate: bool) -> None:
     members = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
     there = [to_backend(rows) for rows in members]
     weights = np.where(np.arange(60) == 7, 0.0, 1.0)
-    for targets, ours in (({}, {}), ({"targets": lambda e, c: group_targets(e, c, members)}, {"targets": lambda e, c: group_targets(e, c, there)})):
+    for targets, ours in (
+        ({}, {}),
+        ({"targets": lambda e, c: group_targets(e, c, members)}, {"targets": lambda e, c: group_targets(e, c, there)}),
+    ):
         options = {"n_iter": 6, "limits": (0.2, 3.0), "accelerate": accelerate}
         *_, last = balance(etas(case.X, case.y), weights, **options, **targets)
         *_, found = balance(etas(X, y), to_backend(weights), **options, **ours)
@@ -208,7 +215,9 @@ def test_reweighting(to_backend: To, accelerate: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "torch-cuda", "cupy"])
-def test_scikit_learn_models_fitted_in_place(name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scikit_learn_models_fitted_in_place(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conftest = pytest.importorskip("conftest")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     to = conftest.MEMORY[name]
@@ -262,9 +271,9 @@ class Watch:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     pytest.importorskip("torch")
-    yield Watch(monkeypatch)
+    return Watch(monkeypatch)
 
 
 def test_nothing_long_leaves_the_device(watch: Watch) -> None:

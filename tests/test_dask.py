@@ -74,7 +74,14 @@ def test_results_for_rows_are_lazy_and_nothing_long_is_gathered(loss: str, compu
     assert computes.count == before + 2
     assert [x.shape for x in results[:4]] == [(3_000,), (3_000,), (3_000, 4), (3_000,)]
     assert results[0].chunks == ((100,) * 30,)
-    leak.dataset(), leak.per_attribute(), leak.of(X[:, 0] > 0), leak.by_group(X[:, 0] > 0), leak.summary(), leak.fim([5, 2_900])
+    (
+        leak.dataset(),
+        leak.per_attribute(),
+        leak.of(X[:, 0] > 0),
+        leak.by_group(X[:, 0] > 0),
+        leak.summary(),
+        leak.fim([5, 2_900]),
+    )
     assert computes.longest < 100
     np.testing.assert_allclose(results[0].compute(), case.leak().per_example(), rtol=1e-12)
     frame = results[-1].compute()
@@ -102,7 +109,12 @@ def test_functions_travel_once_and_without_rows() -> None:
     fit = fl.minimise(X, y, "logistic", case.l2, weights, True)
     attributes = [fl.Attribute("pair", [0, 1])]
     leak = fl.measure(fit, X, y, attributes=attributes)
-    for result in (leak.per_example(), leak.per_example(["pair"]), leak.per_cell(), fl.compose(leak, leak).per_example()):
+    for result in (
+        leak.per_example(),
+        leak.per_example(["pair"]),
+        leak.per_cell(),
+        fl.compose(leak, leak).per_example(),
+    ):
         layers = [layer for name, layer in result.dask.layers.items() if name.startswith("fisherleak-")]
         assert layers
         assert sum(len(cloudpickle.dumps(dict(layer))) for layer in layers) < 40_000
@@ -328,7 +340,9 @@ def test_a_lost_scheduler_is_said_in_one_sentence(patient: None) -> None:
 
     case = make("squared", 3, 2_000, 3)
     X, y = slow_rows(case)
-    server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         assert server.stdout is not None
         client = Client(server.stdout.readline().strip(), timeout=30)

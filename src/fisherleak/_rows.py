@@ -111,12 +111,12 @@ def same_rows(first: Array, second: Array) -> bool:
     return not int(apart)
 
 
-def training_rows(
-    X: Any, y: Any, weights: Any, names: Sequence[str] | None
-) -> tuple[Array, Array, Array | None]:
+def training_rows(X: Any, y: Any, weights: Any, names: Sequence[str] | None) -> tuple[Array, Array, Array | None]:
     """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks."""
     given = {"X": X, "y": y, "sample_weight": weights}
-    arrays = {name: None if x is None else as_array(x, name, names if name == "X" else None) for name, x in given.items()}
+    arrays: dict[str, Any] = {
+        name: None if x is None else as_array(x, name, names if name == "X" else None) for name, x in given.items()
+    }
     if arrays["X"].ndim != 2:
         raise InvalidInputError(
             f"X must have two dimensions, (rows, columns); got {arrays['X'].ndim}. For one column use X[:, None]."
@@ -181,7 +181,9 @@ def _lazy_rows(chosen: Array, n: int, reference: Array) -> Array:
         raise InvalidInputError("rows is a Dask array and X is not: pass rows.compute().")
     (chosen,) = with_known_rows(chosen)
     if chosen.dtype != bool or chosen.shape != (n,):
-        raise InvalidInputError(f"rows as a Dask array must be a mask of {n} values; got {chosen.dtype}, {chosen.shape}.")
+        raise InvalidInputError(
+            f"rows as a Dask array must be a mask of {n} values; got {chosen.dtype}, {chosen.shape}."
+        )
     xp = namespace(chosen)
     (count,) = sum_rows(lambda mask: (xp.sum(xp.astype(mask, xp.int64)),), chosen)
     if not int(count):

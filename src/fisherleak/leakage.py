@@ -296,8 +296,9 @@ class Leakage:
         return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
-        return present.to_frame(self, self._table.index)
+        """A pandas table (Dask's for lazy rows), one row each: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
+        frame: pandas.DataFrame = present.to_frame(self, self._table.index)
+        return frame
 
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""

@@ -15,7 +15,6 @@ from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
     import matplotlib.axes
-    import pandas
 
     from fisherleak.models import Table
 
@@ -24,7 +23,7 @@ __all__ = ["plot", "summary", "to_frame"]
 MOST_SHOWN = 5
 
 
-def to_frame(leakage: Any, index: Any) -> pandas.DataFrame:
+def to_frame(leakage: Any, index: Any) -> Any:
     try:
         import pandas
     except ImportError:
@@ -57,7 +56,8 @@ def summary(leakage: Any, table: Table) -> str:
         f"  about         {leakage.n} examples, {len(names)} attributes and the label",
         f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
         f"  whole data    {leakage.dataset():.4g}",
-        "  most exposed  " + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
+        "  most exposed  "
+        + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
         f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
@@ -98,7 +98,9 @@ def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotl
         raise FisherleakError("plot needs matplotlib: pip install 'fisherleak[plot]'.") from None
     values = leakage.per_example()
     if is_lazy(values):
-        raise InvalidInputError("plot shows arrays in memory; draw a sample of leakage.per_example() of Dask rows yourself.")
+        raise InvalidInputError(
+            "plot shows arrays in memory; draw a sample of leakage.per_example() of Dask rows yourself."
+        )
     eta = host(values)
     if ax is None:
         ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()

@@ -194,12 +194,12 @@ class Risk:
             in_r = a * xp.abs(z) + by_label
             in_loss = xp.abs(z) + xp.minimum(xp.abs(y), by_label / xp.where(a > 0, a, 1.0))
             wrong = (omega > 0) & ((2.0 * y - 1.0) * z <= 0) if binary else omega > 0
-            sums = (omega * loss.value(z, y), xp.astype(wrong, xp.float64))
-            sums += (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)
+            counts = (omega * loss.value(z, y), xp.astype(wrong, xp.float64))
+            sizes = (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)
             terms = (
                 rows.T @ r,
                 xp.abs(rows).T @ (xp.abs(r) + ROUNDING * in_r),
-                xp.stack([xp.sum(x) for x in sums]),
+                xp.stack([xp.sum(x) for x in counts + sizes]),
             )
             return (*terms, gram(rows, a, xp)) if curvature else terms
 

@@ -14,9 +14,9 @@ Every term is positive semidefinite, so the largest eigenvalue mu is never below
 .. math:: g(\mu) = \lambda_{max}\left(\sum_k \frac{(j_{1k}, j_{2k})^T (j_{1k}, j_{2k})}{\mu - r_i^2 s_k}\right).
 
 Turning :math:`(j_1, j_2)` by the angle between h and c leaves :math:`k_i = \kappa_i u_i + \beta_i v` and
-:math:`\gamma_i v` with :math:`\kappa = (h^2 + c^2)^{1/2}`, :math:`\beta = h r / \kappa`, :math:`\gamma = c r / \kappa`: one array of
-the size of U instead of two. 1/g is increasing and concave (it is the least eigenvalue of the inverse of a matrix Stieltjes
-function), so Newton's method on 1/g from the left climbs to the root without passing it; a bracket
+:math:`\gamma_i v` with :math:`\kappa = (h^2 + c^2)^{1/2}`, :math:`\beta = h r / \kappa`, :math:`\gamma = c r / \kappa`: one
+array of the size of U instead of two. 1/g is increasing and concave (it is the least eigenvalue of the inverse of a
+matrix Stieltjes function), so Newton's method on 1/g from the left climbs to the root without passing it; a bracket
 and a geometric bisection guard the rows where it would climb slowly. Unknown is the distance to the
 top pole, ``delta``, in units of the trace bound, where it lies in [FLOOR, 1] and mu in [1/3, 1]:
 nothing overflows, nothing cancels, and no case is special (r = 0, h = 0, c = 0, u = 0, k = 1,

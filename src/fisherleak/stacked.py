@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._array import Array, namespace
-from fisherleak._blocks import block_elements, map_rows, sum_rows
+from fisherleak._blocks import block_elements, map_rows
 from fisherleak.jacobian import Jacobian
 from fisherleak.perturbation import Attribute
 

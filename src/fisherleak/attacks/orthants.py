@@ -51,7 +51,7 @@ def _ratio(above: Array, below: Array, xp: Any) -> Array:
 
 
 def owens_t(h: Array, a: Array) -> Array:
-    r"""Owen's :math:`T(h, a) = \frac1{2\pi}\int_0^a \frac{e^{-h^2(1 + x^2)/2}}{1 + x^2}\,dx`, to about 1e-16; a may be infinite.
+    r"""Owen's :math:`T(h, a) = \frac1{2\pi}\int_0^a \frac{e^{-h^2(1 + x^2)/2}}{1 + x^2}\,dx`, to rounding; a may be infinite.
 
     The integrand is smooth on [0, 1], where 24 nodes of Gauss and Legendre are exact to rounding; a past 1 is turned over,
     :math:`T(h, a) = \tfrac12\Phi(h) + \tfrac12\Phi(ah) - \Phi(h)\Phi(ah) - T(ah, 1/a)` for h >= 0 and a > 0.

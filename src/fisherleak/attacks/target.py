@@ -144,16 +144,15 @@ def target_of(
     """Check what an attacker was given, and read the model."""
     table = as_table(X)
     if table.lazy:
-        raise InvalidInputError("Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute().")
+        raise InvalidInputError(
+            "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
+        )
     # neighbours are exact minimisers, so the model they are compared with must be one too
     part = measure(model, X, y, sample_weight=sample_weight, polish=True)._parts[0]
     xp = namespace(part.X)
     position = _position(attribute, table)
     name = table.names[position]
-    if rows is None:
-        attacked = xp.arange(table.n, device=device(part.X))
-    else:
-        attacked = check_rows(rows, table.n, part.X)
+    attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)
     if isinstance(part.X, np.ndarray):
         candidates, samples, codes = _candidates(table, position, values)
     else:
@@ -249,9 +248,7 @@ def _candidates_in_place(
         chosen = host(values).tolist() if hasattr(values, "shape") else list(values)
     _check_candidates(chosen, name)
     matches = [column == value for value in chosen]
-    samples = tuple(
-        int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches
-    )
+    samples = tuple(int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches)
     return tuple(chosen), samples, _nearest_numbers(xp.astype(column, xp.float64, copy=True), chosen, name)
 
 

@@ -83,7 +83,9 @@ def read_parquet_folder(pattern: str | Sequence[str], columns: Sequence[str] | N
 def _files(pattern: str | Sequence[str]) -> list[str]:
     import fsspec
 
-    given = [str(pattern)] if isinstance(pattern, str) or not isinstance(pattern, Sequence) else [str(p) for p in pattern]
+    given = (
+        [str(pattern)] if isinstance(pattern, str) or not isinstance(pattern, Sequence) else [str(p) for p in pattern]
+    )
     urls: list[str] = []
     for each in given:
         system, path = fsspec.url_to_fs(each)
@@ -93,7 +95,9 @@ def _files(pattern: str | Sequence[str]) -> list[str]:
             found = system.glob(path.rstrip("/") + "/*.parquet") if system.isdir(path) else [path]
         urls += [system.unstrip_protocol(name) if "://" in each else str(name) for name in found]
     if not urls:
-        raise DataError(f"No Parquet file matches {pattern}. Give a folder, a file or a pattern such as 'folder/*.parquet'.")
+        raise DataError(
+            f"No Parquet file matches {pattern}. Give a folder, a file or a pattern such as 'folder/*.parquet'."
+        )
     return sorted(urls, key=_natural) if isinstance(pattern, str) else urls
 
 

@@ -163,9 +163,7 @@ def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array
     names = _feature_names(prepared.attributes, features.shape[1])
     loss = get_loss(recipe.loss)
     X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names)
-    risk = Risk(
-        X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept")
-    )
+    risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
     return risk, like(parameters(prepared.estimator), X, namespace(X))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._array import as_array, device, host, is_lazy, is_lazy_frame, namespace
+from fisherleak._blocks import with_known_rows
 from fisherleak._check import default_names, nearest
 from fisherleak._rows import same_rows
 from fisherleak.digest import column_spreads
@@ -72,11 +73,13 @@ class Table:
         """Standard deviation of each column; 1 where it is not numeric."""
         if not self.is_frame:
             return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
-        if not self.lazy:
-            numeric = [self.is_numeric(j) for j in range(len(self.names))]
-            return [float(np.std(self.column(j).astype(np.float64))) if known else 1.0 for j, known in enumerate(numeric)]
         numeric = [j for j in range(len(self.names)) if self.is_numeric(j)]
-        found = dict(zip(numeric, column_spreads(as_array(self.select(numeric).values, "X")), strict=True))
+        if self.lazy:
+            (rows,) = with_known_rows(self.select(numeric).values)
+            spreads = column_spreads(rows)
+        else:
+            spreads = [float(np.std(self.column(j).astype(np.float64))) for j in numeric]
+        found = dict(zip(numeric, spreads, strict=True))
         return [found.get(j, 1.0) for j in range(len(self.names))]
 
     def _position(self, name: str) -> int:
