@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,8 @@ def timed(n: int, workers: int, memory: str) -> Run:
         metrics = [worker["metrics"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
         spilled = sum(int(each.get("spilled_bytes", {}).get("disk", 0)) for each in metrics)
         highest = max(client.run(peak).values())
-    parts = np.diff(times).tolist()
-    return Run(n, workers, *parts, counted["passes"] + 1, largest, dataset, highest, spilled)
+    fitting, etas, whole = (later - sooner for sooner, later in pairwise(times))
+    return Run(n, workers, fitting, etas, whole, counted["passes"] + 1, largest, dataset, highest, spilled)
 
 
 def agreement(n: int) -> float:

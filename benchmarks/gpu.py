@@ -170,12 +170,11 @@ def shown(line: Line) -> str:
         ("error", line.error, WORST_ERROR),
     ]
     missed = [name for name, value, goal in kept if goal is not None and value > goal]
-    size = f"{line.n:,} x {line.d:,}"
-    return (
-        f"| {line.library} | {size} | {line.loss} | {line.dtype} | {line.floor:.4f} | {line.fit:.4f} | {line.etas:.4f} | "
-        f"{line.both:.4f} ({line.both / line.floor:.1f}) | {line.whole:.4f} ({line.whole / line.floor:.1f}) | {line.error:.0e} | "
-        f"{'missed: ' + ', '.join(missed) if missed else 'kept'} |"
-    )
+    cells = [line.library, f"{line.n:,} x {line.d:,}", line.loss, line.dtype]
+    cells += [f"{value:.4f}" for value in (line.floor, line.fit, line.etas)]
+    cells += [f"{value:.4f} ({value / line.floor:.1f})" for value in (line.both, line.whole)]
+    cells += [f"{line.error:.0e}", "missed: " + ", ".join(missed) if missed else "kept"]
+    return f"| {' | '.join(cells)} |"
 
 
 def versions() -> str:

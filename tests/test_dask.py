@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -269,6 +271,18 @@ def test_bad_files_are_named(table: Any, tmp_path: Path) -> None:
         fl.read_parquet_folder(str(tmp_path / "nowhere" / "*.parquet"))
     with pytest.raises(fl.DataError, match="cannot be opened"):
         fl.read_parquet_folder(str(tmp_path / "nowhere.parquet"))
+
+
+def test_the_page_on_scale_runs(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    write(table, tmp_path / "visits")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "scale.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(snippets) == 2
+    for code in snippets:
+        if "import torch" not in code or importlib.util.find_spec("torch") is not None:
+            exec(code, {})  # noqa: S102 - our own page
 
 
 # Clusters
