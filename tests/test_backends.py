@@ -241,6 +241,10 @@ def test_scikit_learn_models_fitted_in_place(
         reference = fl.measure(model.fit(X, labels), X, labels)
         close(ours.per_example(), reference.per_example(), rtol=1e-8)
         close(ours.per_cell(), reference.per_cell(), rtol=1e-8)
+        with config_context(array_api_dispatch=True):
+            balanced = fl.IRFIL(model, n_iter=3).fit(there, to(labels))
+        assert same_kind(balanced.weights_, there)
+        close(balanced.weights_, fl.IRFIL(model, n_iter=3).fit(X, labels).weights_, rtol=1e-8)
 
 
 # What travels between a device and the host

@@ -272,6 +272,7 @@ def _rows_by_number(labels: Array, n: int) -> dict[Any, Array]:
         raise InvalidInputError(
             f"groups must have one label for each of the {n} rows; got an array of shape {tuple(labels.shape)}."
         )
+    labels = xp.astype(labels, xp.int64) if labels.dtype == xp.bool else labels
     gone = xp.isnan(labels) if xp.isdtype(labels.dtype, "real floating") else None
     rows = None
     if gone is not None and bool(xp.any(gone)):
@@ -279,7 +280,7 @@ def _rows_by_number(labels: Array, n: int) -> dict[Any, Array]:
         labels = xp.take(labels, rows)
     groups: dict[Any, Array] = {}
     if labels.shape[0]:
-        values, counts = xp.unique_counts(xp.astype(labels, xp.int64) if labels.dtype == xp.bool else labels)
+        values, counts = xp.unique_counts(labels)
         order = xp.argsort(labels, stable=True)
         order = order if rows is None else xp.take(rows, order)
         ascending = np.argsort(host(values))
