@@ -285,9 +285,10 @@ def test_nothing_long_leaves_the_device(watch: Watch) -> None:
     rng = np.random.default_rng(0)
     n = 5_000
     values = np.column_stack([rng.normal(size=(n, 3)), rng.integers(0, 2, n)])
-    X = torch.asarray(values)
-    y = torch.asarray(values @ [1.0, 2.0, -1.0, 0.5] + rng.normal(size=n))
-    weights = torch.asarray(rng.gamma(2.0, 0.5, n))
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    X = torch.asarray(values, device=there)
+    y = torch.asarray(values @ [1.0, 2.0, -1.0, 0.5] + rng.normal(size=n), device=there)
+    weights = torch.asarray(rng.gamma(2.0, 0.5, n), device=there)
     with pytest.raises(AssertionError, match="cpu of a tensor"):
         host(X)
     for loss, labels in (("squared", y), ("logistic", (y > 0) * 1.0)):
