@@ -64,7 +64,7 @@ $(VENV)-oldest/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
 		array-api-compat==1.12.* jinja2==3.1.* narwhals==1.20.0 numpy==2.0.* pooch==1.8.0 rich==13.0.* scikit-learn==1.6.* scipy==1.13.* skops==0.11.* typer==0.15.* \
-		numba==0.60.* pandas==2.2.2 pyarrow==16.1.* matplotlib==3.9.0 array-api-strict==2.4 "pyparsing<3.2" hypothesis==6.100.* playwright==1.50.0 polars==1.0.0 pytest==8.2.* pytest-xdist==3.6.*
+		numba==0.60.* pandas==2.2.2 pyarrow==17.0.0 matplotlib==3.9.0 array-api-strict==2.4 "dask[array,dataframe,distributed]==2025.1.0" "pyparsing<3.2" hypothesis==6.100.* playwright==1.50.0 polars==1.0.0 pytest==8.2.* pytest-xdist==3.6.*
 	touch $@
 
 clean:

@@ -37,13 +37,60 @@ def _strict(x: Any) -> Any:
     return pytest.importorskip("array_api_strict").asarray(np.asarray(x))
 
 
+def _elsewhere(x: Any) -> Any:
+    """On array-api-strict's second device, from which nothing reaches NumPy unasked."""
+    strict = pytest.importorskip("array_api_strict")
+    if not hasattr(strict, "Device"):
+        pytest.skip("this array-api-strict has one device only")
+    return strict.asarray(np.asarray(x), device=strict.Device("device1"))
+
+
 def _torch(x: Any) -> Any:
     return pytest.importorskip("torch").asarray(np.array(x))
 
 
-@pytest.fixture(params=[_numpy, _read_only, _strict, _torch], ids=["numpy", "read-only", "strict", "torch"])
-def to_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """Turns a NumPy array into one of each array library."""
+def _torch_cuda(x: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no GPU here")
+    return torch.asarray(np.array(x), device="cuda")
+
+
+def _cupy(x: Any) -> Any:
+    return pytest.importorskip("cupy").asarray(np.asarray(x))
+
+
+def _dask(x: Any) -> Any:
+    """Rows in blocks that do not divide them, and columns split too."""
+    array = pytest.importorskip("dask.array")
+    values = np.asarray(x)
+    return array.from_array(values, chunks=(17, 3)[: values.ndim])
+
+
+MEMORY = {
+    "numpy": _numpy,
+    "read-only": _read_only,
+    "strict": _strict,
+    "strict-device": _elsewhere,
+    "torch": _torch,
+    "torch-cuda": _torch_cuda,
+    "cupy": _cupy,
+}
+
+
+def _ready(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     convert: Callable[[Any], Any] = request.param
     convert(np.zeros(1))  # skip early where the library is not installed
     return convert
+
+
+@pytest.fixture(params=MEMORY.values(), ids=MEMORY.keys())
+def to_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """Turns a NumPy array into one of each array library."""
+    return _ready(request)
+
+
+@pytest.fixture(params=[*MEMORY.values(), _dask], ids=[*MEMORY.keys(), "dask"])
+def to_rows(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """The same, and lazy rows."""
+    return _ready(request)

@@ -262,8 +262,8 @@ def test_shaped_noise_and_noise_of_ones_own() -> None:
 def test_any_block_size_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     case = make("poisson", 12, 50, 3, weighted=True, intercept=True)
     before = case.leak()
-    monkeypatch.setattr("fisherleak._blocks.SMALLEST_BLOCK", 1)
-    monkeypatch.setattr("fisherleak._blocks.BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr("fisherleak._blocks.memory.SMALLEST_BLOCK", 1)
+    monkeypatch.setattr("fisherleak._blocks.memory.BLOCK_ELEMENTS", elements)
     after = case.leak()
     assert_relative(after.per_example(), before.per_example(), 1e-11)
     assert_relative(after.per_cell(), before.per_cell(), 1e-11)

@@ -5,6 +5,7 @@ from fisherleak.calibrate import calibrate
 from fisherleak.composition import compose
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import (
+    ClusterError,
     DataError,
     FisherleakError,
     InvalidInputError,
@@ -19,6 +20,7 @@ from fisherleak.errors import (
 from fisherleak.irfil import IRFIL
 from fisherleak.leakage import Leakage, measure
 from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
+from fisherleak.models.folders import read_parquet_folder
 from fisherleak.noise import Gaussian, Noise
 from fisherleak.perturbation import Attribute
 from fisherleak.private import PrivateRelease, ReleaseReport
@@ -31,6 +33,7 @@ __all__ = [
     "IRFIL",
     "LOSSES",
     "Attribute",
+    "ClusterError",
     "DataError",
     "FisherleakError",
     "Fit",
@@ -59,6 +62,7 @@ __all__ = [
     "measure",
     "minimise",
     "pseudo_huber",
+    "read_parquet_folder",
     "release",
     "trim",
 ]

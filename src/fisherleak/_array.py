@@ -1,7 +1,9 @@
-"""The only file that looks at array namespaces.
+"""The only file that looks at array namespaces; with ``_blocks`` the only one that knows of Dask.
 
 Everything else computes with the functions of the array API standard on whatever ``namespace``
-returns, so NumPy, array-api-strict and torch arrays take one path.
+returns, so NumPy, array-api-strict, torch and CuPy arrays take one path. Rows may also be *lazy*: Dask arrays, whose
+blocks are arrays of one of these libraries. Their namespace is that of the blocks, small arrays beside them are of that
+library too, and only the verbs of ``_blocks`` touch the rows.
 """
 
 from __future__ import annotations
@@ -11,23 +13,61 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.special
 from scipy.linalg import get_lapack_funcs
 
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Array", "as_array", "as_real", "cholesky_inverse", "device", "host", "is_numpy", "like", "namespace"]
+__all__ = [
+    "Array",
+    "as_array",
+    "as_real",
+    "cholesky_inverse",
+    "device",
+    "host",
+    "is_lazy",
+    "is_lazy_frame",
+    "is_numpy",
+    "like",
+    "namespace",
+    "normal_cdf",
+    "on_accelerator",
+]
 
 Array = Any
 """An array of any library that follows the array API standard."""
 
 
+def is_lazy(x: Any) -> bool:
+    """Whether rows are a Dask array: nothing of it is computed but by the verbs of ``_blocks``."""
+    return bool(array_api_compat.is_dask_array(x))
+
+
+def is_lazy_frame(x: Any) -> bool:
+    """Whether x is a Dask table (or one column of it)."""
+    return type(x).__module__.partition(".")[0] == "dask" and hasattr(x, "to_dask_array")
+
+
+def _block(x: Any) -> Any:
+    """An array of the kind that x is made of: an empty block of a Dask array, else x itself."""
+    return x._meta if is_lazy(x) else x
+
+
 def namespace(*arrays: Any) -> Any:
-    """The one array namespace that the given arrays share (``None`` is passed over)."""
-    return array_api_compat.array_namespace(*(x for x in arrays if x is not None))
+    """The one array namespace that the given arrays (or their blocks) share (``None`` is passed over)."""
+    return array_api_compat.array_namespace(*(_block(x) for x in arrays if x is not None))
 
 
 def device(x: Array) -> Any:
-    return array_api_compat.device(x)
+    return array_api_compat.device(_block(x))
+
+
+def on_accelerator(x: Array) -> bool:
+    """Whether the values (or those of the blocks) live on a GPU or the like, where large blocks pay."""
+    x = _block(x)
+    if array_api_compat.is_torch_array(x):
+        return bool(x.device.type != "cpu")
+    return bool(array_api_compat.is_cupy_array(x))
 
 
 def is_numpy(x: Array) -> bool:
@@ -44,6 +84,8 @@ def as_array(x: Any, name: str, columns: Sequence[str] | None = None) -> Array:
         raise InvalidInputError(f"{name} is a masked array, which is not supported; drop the masked rows first.")
     if array_api_compat.is_torch_array(x):
         return x.detach()
+    if is_lazy(x) or is_lazy_frame(x):
+        return _lazy_array(x, name)
     if isinstance(x, np.ndarray) or not array_api_compat.is_array_api_obj(x):
         try:
             x = np.asarray(x)
@@ -52,6 +94,23 @@ def as_array(x: Any, name: str, columns: Sequence[str] | None = None) -> Array:
         if x.dtype == object:
             x = _from_objects(x, name, columns)
     if is_numpy(x) and x.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{name} must hold numbers; got dtype {x.dtype}. Encode text and dates as numbers first."
+        )
+    return x
+
+
+def _lazy_array(x: Any, name: str) -> Array:
+    """A Dask array or table as a Dask array of numbers, by the types that it declares."""
+    if is_lazy_frame(x):
+        declared = dict(x.dtypes) if x.ndim == 2 else {getattr(x, "name", None): x.dtype}
+        for column, dtype in declared.items():
+            if getattr(dtype, "kind", "O") not in "fiub":
+                raise InvalidInputError(
+                    f"{name} must hold numbers; column '{column}' has type {dtype}. Encode text and dates as numbers first."
+                )
+        x = x.to_dask_array()
+    if getattr(x.dtype, "kind", "f") not in "fiub":
         raise InvalidInputError(
             f"{name} must hold numbers; got dtype {x.dtype}. Encode text and dates as numbers first."
         )
@@ -97,7 +156,27 @@ def host(x: Array) -> np.ndarray:
         return np.asarray(x.detach().cpu().numpy())
     if array_api_compat.is_cupy_array(x):
         return np.asarray(x.get())
-    return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else np.from_dlpack(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    if is_lazy(x):
+        raise InvalidInputError(
+            "This needs the values of a Dask array in memory: call compute() on it first, where it fits."
+        )
+    return np.from_dlpack(x.to_device(namespace(x).Device("CPU_DEVICE")) if hasattr(namespace(x), "Device") else x)
+
+
+def normal_cdf(x: Array) -> Array:
+    """Distribution function of the standard normal, elementwise, where the values are."""
+    if array_api_compat.is_torch_array(x):
+        import torch
+
+        return torch.special.ndtr(x)
+    if array_api_compat.is_cupy_array(x):
+        from cupyx.scipy.special import ndtr
+
+        return ndtr(x)
+    # array-api-strict, like NumPy, has its values on the host
+    return like(scipy.special.ndtr(host(x)), x, namespace(x))
 
 
 def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
@@ -111,10 +190,28 @@ def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
             return None
         triangle = np.tril(lower)
         return np.asarray(triangle + np.tril(lower, -1).T)
+    if array_api_compat.is_torch_array(matrix):
+        lower, info = xp.linalg.cholesky_ex(matrix)
+        return None if int(info) else xp.cholesky_inverse(lower)
+    if array_api_compat.is_cupy_array(matrix):
+        return _cupy_inverse(matrix, xp)
     try:
         lower = xp.linalg.cholesky(matrix)
     except (RuntimeError, ValueError, np.linalg.LinAlgError):
         return None
     identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
     inverse_lower = xp.linalg.solve(lower, identity)
+    return inverse_lower.T @ inverse_lower
+
+
+def _cupy_inverse(matrix: Array, xp: Any) -> Array | None:
+    import cupyx
+    from cupyx.scipy.linalg import solve_triangular
+
+    try:
+        with cupyx.errstate(linalg="raise"):  # by default CuPy gives back what a failed factorisation left
+            lower = xp.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    inverse_lower = solve_triangular(lower, xp.eye(matrix.shape[0], dtype=matrix.dtype), lower=True)
     return inverse_lower.T @ inverse_lower

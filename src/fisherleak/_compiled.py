@@ -28,13 +28,17 @@ def top_eigenvalues_compiled(
     h: Vector,
     c: Vector | None,
     limits: tuple[float, float, float, int, int],
+    alone: bool = False,
 ) -> Vector:
-    """As :func:`fisherleak.secular.top_eigenvalues`; ``limits`` are its constants."""
+    """As :func:`fisherleak.secular.top_eigenvalues`; ``limits`` are its constants. ``alone`` starts no threads."""
     mu = np.empty(U.shape[0])
     c = np.zeros_like(r) if c is None else c
     first = int(s.argmax())
     arguments = (s[first], s[first] - s, first, v, np.ascontiguousarray(U), r, h, c, mu, *limits)
-    threads = numba.get_num_threads()
+    threads = 1 if alone else numba.get_num_threads()
+    if threads == 1:
+        _kernel(0, U.shape[0], *arguments)
+        return mu
     edges = [U.shape[0] * t // threads for t in range(threads + 1)]
     # Threads of our own, because numba's default threading layer may not be entered from two threads.
     with ThreadPoolExecutor(threads) as pool:

@@ -44,6 +44,8 @@ def one_target(estimator: Any, y: Any) -> Any:
     """One label for each row; of two classes for a classifier."""
     if y is None:
         raise InvalidInputError("y is None: this estimator requires y to be passed, but the target y is None.")
+    if hasattr(y, "shape") and hasattr(y, "device") and not isinstance(y, np.ndarray):
+        return y  # beside rows on a device: the estimator checks it there
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return y  # the estimator says it best

@@ -20,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._check import check_positive, nearest, rows_by_group
+from fisherleak._check import check_positive, nearest
 from fisherleak._progress import track
+from fisherleak._rows import rows_by_group
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.spotcheck import SpotCheck, spot_check
 from fisherleak.tables import Design, Feature, RawTable, from_frame, read_table

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._array import namespace
 from fisherleak._check import check_positive
+from fisherleak.digest import digest
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import Leakage
 from fisherleak.noise import Noise
@@ -84,9 +84,8 @@ def calibrate(
     elif over == "dataset":
         current = leakage.of(None, attributes, label)
     else:
-        values = leakage.per_example(attributes, label)
-        xp = namespace(values)
-        current = float(xp.max(values) if over == "max" else xp.mean(values))
+        found = digest(leakage.per_example(attributes, label))
+        current = found.high if over == "max" else found.mean
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
     fit = leakage.fits[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fisherleak._array import namespace
+from fisherleak._rows import same_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import Leakage
 from fisherleak.models.tables import same_values
@@ -47,8 +47,7 @@ def compose(*leakages: Leakage) -> Leakage:
             )
         if other._table.names == first._table.names and not same_values(first._table, other._table):
             raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-        xp = namespace(first._parts[0].y)
-        if not bool(xp.all(first._parts[0].y == other._parts[0].y)):
+        if not same_rows(first._parts[0].y, other._parts[0].y):
             raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
     if len(leakages) == 1:
         return first

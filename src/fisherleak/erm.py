@@ -14,14 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fisherleak._array import Array, like, namespace
-from fisherleak._check import (
-    check_data,
-    check_labels,
-    check_positive,
-    check_weights,
-    column_names,
-    default_names,
-)
+from fisherleak._blocks import sum_rows
+from fisherleak._check import check_positive, column_names, default_names
+from fisherleak._rows import check_training
 from fisherleak.curvature import Factor, factorise, warn_if_near_singular
 from fisherleak.errors import NotConvergedError, SeparableClassesError, SingularHessianError
 from fisherleak.losses import Loss, get_loss
@@ -164,9 +159,7 @@ def minimise(
     """
     loss = get_loss(loss)
     names = column_names(X)
-    X, y = check_data(X, y, names)
-    weights = check_weights(sample_weight, X)
-    check_labels(y, weights, loss)
+    X, y, weights = check_training(X, y, sample_weight, loss, names)
     l2 = check_positive(l2, "l2", zero=True)
     names = (names or default_names(X.shape[1])) + ["intercept"]
     risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
@@ -223,14 +216,22 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
 
 def check_rank_possible(risk: Risk) -> None:
     """Refuse more parameters than rows without a penalty."""
-    xp = namespace(risk.X)
-    counted = risk.X.shape[0] if risk.weights is None else int(xp.sum(xp.astype(risk.weights > 0, xp.int64)))
-    p = risk.size
-    if risk.l2 == 0 and p > counted:
+    if risk.l2 > 0:
+        return
+    counted, p = risk.X.shape[0], risk.size
+    if risk.weights is not None:
+        (total,) = sum_rows(_above_zero, risk.weights)
+        counted = int(total)
+    if p > counted:
         raise SingularHessianError(
             f"There are more parameters ({p}) than rows with a weight above zero ({counted}), so the minimiser is not "
             "unique. Add an l2 penalty, or use fewer columns."
         )
+
+
+def _above_zero(weights: Array) -> tuple[Any]:
+    xp = namespace(weights)
+    return (xp.sum(xp.astype(weights > 0, xp.int64)),)
 
 
 def _factor(risk: Risk, at: Point) -> Factor:
@@ -262,7 +263,8 @@ def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
     """A small gradient, and a Newton step that moves no prediction: at infinity gradients vanish, steps do not."""
     if not at.relative <= GOAL:
         return False
-    return risk.largest_move(step) <= SMALL_STEP * max(risk.largest_move(theta), 1.0)
+    by_step, largest = risk.largest_moves(step, theta)
+    return by_step <= SMALL_STEP * max(largest, 1.0)
 
 
 def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, Point | None]:

@@ -6,6 +6,7 @@ Every message is one sentence or two: the name, the value, the rule, the remedy.
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "DataError",
     "FisherleakError",
     "InvalidInputError",
@@ -29,6 +30,10 @@ class InvalidInputError(FisherleakError, ValueError):
 
 class DataError(FisherleakError, OSError):
     """A data set's file is missing, damaged, or cannot be downloaded; the message says which and what to do."""
+
+
+class ClusterError(FisherleakError, RuntimeError):
+    """A cluster that works on lazy rows was lost or gave up; the message says why and what to do."""
 
 
 class UnsupportedModelError(InvalidInputError):

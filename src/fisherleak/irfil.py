@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from fisherleak._array import host
-from fisherleak._check import check_positive, check_weights, rows_by_group
+from fisherleak._array import Array, device, host, namespace
+from fisherleak._check import check_positive
 from fisherleak._meta import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak._progress import track
+from fisherleak._rows import check_weights, rows_by_group
 from fisherleak.erm import fit_at
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.jacobian import jacobian_of
@@ -27,7 +27,6 @@ from fisherleak.reweight import Balance, balance, example_targets, group_targets
 
 __all__ = ["IRFIL"]
 
-Vector = NDArray[np.float64]
 WEIGHTINGS = ("example", "group", "hybrid")
 
 
@@ -116,7 +115,10 @@ class IRFIL(Wrapper):
         limits = self._checked()
         y = one_target(self.estimator, y)
         table = as_table(X)
-        start = check_weights(sample_weight, np.empty((table.n, 1)))
+        if table.lazy:
+            raise InvalidInputError("IRFIL fits a scikit-learn model, which needs rows in memory; X is Dask's.")
+        in_place = not table.is_frame and not isinstance(table.values, np.ndarray)
+        start = check_weights(sample_weight, table.values if in_place else np.empty((table.n, 1)))
         first = fit_weighted(clone(self.estimator), X, y, sample_weight)
         prepared = prepare(first, table)
         if getattr(prepared.estimator, "class_weight", None) == "balanced":
@@ -124,22 +126,27 @@ class IRFIL(Wrapper):
                 "IRFIL with class_weight='balanced' is not supported: it undoes the weights of whole classes. "
                 "Pass class_weight as a dict, or leave it out."
             )
-        targets = self._targets(table, np.asarray(y), groups, hasattr(final_estimator(first), "classes_"))
-        weights = np.ones(table.n) if start is None else np.asarray(start)
+        features = prepared.features
+        targets = self._targets(table, y, groups, hasattr(final_estimator(first), "classes_"), features)
+        xp = namespace(features)
+        if start is None:
+            weights = xp.ones(table.n, dtype=xp.float64, device=device(features))
+        else:
+            weights = start if type(start) is type(features) else host(start)
         shadow = copy.deepcopy(first)
         history: dict[str, list[float]] = {name: [] for name in ("mean", "sd", "max", "min", "score")}
 
-        def etas(weights: Vector, theta: Any) -> tuple[Vector, Any]:
+        def etas(weights: Array, theta: Any) -> tuple[Array, Any]:
             risk, initial = risk_of(prepared, y, weights)
             fit = fit_at(risk, initial if theta is None else theta, polish=True)
             jacobian = jacobian_of(fit, risk.X, risk.y, Gaussian(1.0), prepared.attributes)
             leak = Leakage((jacobian,), Gaussian(1.0), table)
-            return np.asarray(host(leak.per_example(self.attributes))), np.asarray(host(fit.theta))
+            return leak.per_example(self.attributes), fit.theta
 
         points = balance(etas, weights, self.n_iter, targets, limits, self.accelerate)
         point: Balance | None = None
         for point in track(points, self.n_iter + 1, "Reweighting"):
-            set_parameters(final_estimator(shadow), point.state)
+            set_parameters(final_estimator(shadow), host(point.state))
             self._note(history, point, shadow, X, y)
             if point.spread <= self.tol:
                 break
@@ -164,7 +171,7 @@ class IRFIL(Wrapper):
             )
         return low, high
 
-    def _targets(self, table: Table, y: NDArray[Any], groups: Any, classifier: bool) -> Any:
+    def _targets(self, table: Table, y: Any, groups: Any, classifier: bool, features: Array) -> Any:
         if self.weighting == "example":
             if groups is not None:
                 raise InvalidInputError("groups are for weighting='group' or 'hybrid'; leave them out.")
@@ -173,18 +180,17 @@ class IRFIL(Wrapper):
             if not classifier:
                 raise InvalidInputError(f"weighting={self.weighting!r} needs groups: fit(X, y, groups=...).")
             groups = y
-        members = list(rows_by_group(table.named(groups) if isinstance(groups, str) else groups, table.n).values())
+        xp = namespace(features)
+        groups = table.labels(groups) if isinstance(groups, str) else groups
+        members = [xp.asarray(rows, device=device(features)) for rows in rows_by_group(groups, table.n).values()]
         if self.weighting == "group":
             return lambda eta, counted: group_targets(eta, counted, members)
-        return lambda eta, counted: np.sqrt(example_targets(eta, counted) * group_targets(eta, counted, members))
+        return lambda eta, counted: xp.sqrt(example_targets(eta, counted) * group_targets(eta, counted, members))
 
     @staticmethod
     def _note(history: dict[str, list[float]], point: Balance, model: Any, X: Any, y: Any) -> None:
-        eta = point.eta[point.weights > 0]
-        history["mean"].append(float(eta.mean()))
-        history["sd"].append(float(eta.std(ddof=1)) if eta.size > 1 else 0.0)
-        history["max"].append(float(eta.max()))
-        history["min"].append(float(eta.min()))
+        for name, value in zip(("mean", "sd", "max", "min"), point.stats, strict=True):
+            history[name].append(value)
         history["score"].append(float(model.score(X, y)))
 
     def _warn_if_loose(self, table: Table, y: Any) -> None:

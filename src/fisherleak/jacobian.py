@@ -19,11 +19,12 @@ from typing import Any
 
 from fisherleak._array import Array, like, namespace
 from fisherleak.erm import Fit
+from fisherleak.losses import Loss
 from fisherleak.noise import Noise
-from fisherleak.perturbation import Attribute, PerturbationMap, local_maps, map_of
+from fisherleak.perturbation import Attribute, PerturbationMap, local_maps, map_of, places_of
 from fisherleak.risk import with_constant
 
-__all__ = ["Jacobian", "Rows", "jacobian_of"]
+__all__ = ["Jacobian", "Model", "Rows", "jacobian_of"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,23 @@ class Rows:
     """(b,) weighted second derivative, omega a."""
     c: Array
     """(b,) weighted derivative by the label, omega c."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a block of rows has to know of a fit: small arrays only, so that it can travel to where the rows are."""
+
+    theta: Array
+    loss: Loss
+    intercept: bool
+    centre: Array | None
+
+    def rows(self, X: Array, y: Array, weights: Array | None) -> Rows:
+        """A block's features and weighted derivatives."""
+        x = with_constant(X, self.intercept, self.centre)
+        z = x @ self.theta
+        r, a, c = self.loss.r(z, y), self.loss.a(z, y), self.loss.c(z, y)
+        return Rows(x, r, a, c) if weights is None else Rows(x, weights * r, weights * a, weights * c)
 
 
 @dataclass(frozen=True)
@@ -56,13 +74,9 @@ class Jacobian:
         """The row arrays that the passes walk over."""
         return self.X, self.y, self.fit.sample_weight
 
-    def rows(self, X: Array, y: Array, weights: Array | None) -> Rows:
-        """A block's features and weighted derivatives."""
-        x = with_constant(X, self.fit.intercept is not None, self.fit.centre)
-        z = x @ self.theta
-        loss = self.fit.loss
-        r, a, c = loss.r(z, y), loss.a(z, y), loss.c(z, y)
-        return Rows(x, r, a, c) if weights is None else Rows(x, weights * r, weights * a, weights * c)
+    @property
+    def model(self) -> Model:
+        return Model(self.theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
 
     def map(self, attributes: Sequence[Attribute] | None = None) -> PerturbationMap:
         """E for some attributes, or for all."""
@@ -87,15 +101,17 @@ class Jacobian:
         xp = namespace(self.B)
         fixed = not any(attribute.local for attribute in attributes)
         E = self.map(attributes) if fixed else None
+        model, B, theta = self.model, self.B, self.theta
+        places = places_of(attributes)
 
         def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
-            part = self.rows(X, y, weights)
-            u = part.x @ self.B.T
+            part = model.rows(X, y, weights)
+            u = part.x @ B.T
             if E is not None:
-                A, w = E.after(self.B)[None, :, :], E.pull(self.theta)[None, :]
+                A, w = E.after(B)[None, :, :], E.pull(theta)[None, :]
             else:
-                maps = local_maps(attributes, self.theta.shape[0], local, self.B)
-                A, w = self.B @ maps, xp.matrix_transpose(maps) @ self.theta
+                maps = local_maps(places, theta.shape[0], local, B)
+                A, w = B @ maps, xp.matrix_transpose(maps) @ theta
             J = (part.a[:, None] * u)[:, :, None] * w[:, None, :] + part.r[:, None, None] * A
             if label:
                 J = xp.concat([J, (part.c[:, None] * u)[:, :, None]], axis=2)

@@ -20,15 +20,19 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak import present
-from fisherleak._array import Array, like, namespace
-from fisherleak._check import (
-    check_data,
-    check_labels,
-    check_noise,
+from fisherleak._array import Array, device, is_lazy, namespace
+from fisherleak._blocks import gather, map_rows
+from fisherleak._check import check_noise, nearest
+from fisherleak._rows import (
     check_rows,
+    check_values,
     check_weights,
-    nearest,
+    distinct,
+    lazy_labels,
+    missing,
     rows_by_group,
+    same_rows,
+    training_rows,
 )
 from fisherleak.erm import Fit, distance
 from fisherleak.errors import InvalidInputError, LooseFitWarning
@@ -36,7 +40,7 @@ from fisherleak.jacobian import Jacobian, jacobian_of
 from fisherleak.models import Reading, Table, as_table, read
 from fisherleak.models.reading import LOOSE
 from fisherleak.noise import Gaussian, Noise
-from fisherleak.norms import attribute_norms, cell_norms, example_norms, set_norm
+from fisherleak.norms import attribute_norms, cell_norms, example_norms, group_norms, set_norm
 from fisherleak.perturbation import Attribute, as_attributes
 
 if TYPE_CHECKING:
@@ -107,8 +111,9 @@ def measure(
     check_noise(noise)
     table = as_table(X)
     if isinstance(model, Fit):
-        X, y = check_data(X, y, table.names if table.is_frame else None)
-        _check_same_data(model, X, y, sample_weight)
+        names = table.names if table.is_frame else None
+        X, y, _ = training_rows(X, y, None, names)
+        _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
         return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)
     return _measured(read(model, table, y, sample_weight, polish), model, table, noise, attributes)
@@ -242,8 +247,13 @@ class Leakage:
         labels : str or array of shape (n,)
             A column of the table, or the group of each row, numbers or text.
         """
-        if isinstance(labels, str):
-            labels = self._table.named(labels)
+        labels = self._labels(labels)
+        first = self._parts[0]
+        if is_lazy(first.X):
+            labels = lazy_labels(labels, first.X)
+            groups = distinct(labels)
+            norms = group_norms(self._parts, first.attributes, True, labels, groups, missing)
+            return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
         return {group: self.of(rows) for group, rows in rows_by_group(labels, self.n).items()}
 
     def dataset(self) -> float:
@@ -262,7 +272,8 @@ class Leakage:
         chosen, label = self._chosen(attributes, label)
         xp = namespace(self._parts[0].B)
         positions = self._rows(rows)
-        count = (self.n if positions is None else positions.shape[0]) * (sum(a.size for a in chosen) + int(label))
+        rows_asked = self.n if positions is None or is_lazy(positions) else positions.shape[0]
+        count = rows_asked * (sum(a.size for a in chosen) + int(label))
         if count > LARGEST_FIM:
             raise InvalidInputError(
                 f"The Fisher information matrix of {count} values has {count**2:.1e} entries; ask for fewer rows or "
@@ -272,7 +283,7 @@ class Leakage:
         for part in self._parts:
             own = part.named(chosen)
             rows_of = part.arrays_for(own)
-            arrays = [x if x is None or positions is None else xp.take(x, positions, axis=0) for x in rows_of]
+            arrays = gather(rows_of, positions)
             J = part.dense(own, label)(*arrays) / self._scale
             flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
             total = total + flat.T @ flat
@@ -285,8 +296,9 @@ class Leakage:
         return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table, one row per example: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
-        return present.to_frame(self, self._table.index)
+        """A pandas table (Dask's for lazy rows), one row each: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
+        frame: pandas.DataFrame = present.to_frame(self, self._table.index)
+        return frame
 
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""
@@ -294,7 +306,7 @@ class Leakage:
 
     def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Histogram of per-example eta, by group (a column or labels) where given, with dashed means."""
-        return present.plot(self, self._table.named(groups) if isinstance(groups, str) else groups, ax)
+        return present.plot(self, self._labels(groups), ax)
 
     # how arguments are read
 
@@ -334,13 +346,17 @@ class Leakage:
     def _rows(self, rows: Any) -> Array | None:
         if rows is None:
             return None
-        return like(check_rows(rows, self.n), self._parts[0].B, namespace(self._parts[0].B))
+        return check_rows(rows, self.n, self._parts[0].X)
+
+    def _labels(self, labels: Any) -> Any:
+        return self._table.labels(labels) if isinstance(labels, str) else labels
 
 
-def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
-    if type(X) is not type(fit.coef):
+def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any, names: list[str] | None) -> None:
+    if namespace(X) is not namespace(fit.coef) or device(X) != device(fit.coef):
         raise InvalidInputError(
-            f"The model was fitted on {type(fit.coef).__name__} arrays; got {type(X).__name__}. Pass arrays of one library."
+            f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
+            f"({device(X)}). Pass arrays of one library, on one device."
         )
     if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
         raise InvalidInputError(
@@ -348,15 +364,16 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any) -> None:
             f"{X.shape[1]} columns. Pass the training data."
         )
     weights = check_weights(sample_weight, X)
-    if weights is not None:
-        xp = namespace(X)
-        own = xp.ones_like(weights) if fit.sample_weight is None else fit.sample_weight
-        if not bool(xp.all(weights == own)):
-            raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_labels(y, fit.sample_weight, fit.loss)
+    if weights is not None and not _same_weights(weights, fit.sample_weight):
+        raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
+    check_values(X, y, fit.sample_weight, fit.loss, names)
     away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
             f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
             "order, that it was fitted on."
         )
+
+
+def _same_weights(weights: Array, own: Array | None) -> bool:
+    return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)

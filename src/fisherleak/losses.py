@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fisherleak._array import Array, namespace
+from fisherleak._blocks import sum_rows
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber"]
@@ -59,7 +60,7 @@ class Loss:
         (labels, weights) -> linear predictor of the best constant model, or near it: where the search for an intercept
         starts. A ValueError says that there is none.
     quadratic : bool
-        Whether ``a`` is constant, so that one Newton step is exact.
+        Whether ``a`` and ``c`` are constant, so that one Newton step is exact.
     mean : callable
         Linear predictor -> the label it predicts.
     """
@@ -87,8 +88,12 @@ def _real(y: Array) -> Array:
 
 
 def _mean(y: Array, weights: Array) -> float:
-    xp = namespace(y)
-    return float(xp.sum(weights * y) / xp.sum(weights))
+    def block(y: Array, weights: Array) -> tuple[Array, Array]:
+        xp = namespace(y)
+        return xp.sum(weights * y), xp.sum(weights)
+
+    total, count = sum_rows(block, y, weights)
+    return float(total / count)
 
 
 def _log_mean(y: Array, weights: Array) -> float:
@@ -96,9 +101,16 @@ def _log_mean(y: Array, weights: Array) -> float:
 
 
 def _median(y: Array, weights: Array) -> float:
-    xp = namespace(y)
-    counted = xp.sort(y[weights > 0])
-    return float(counted[counted.shape[0] // 2])
+    """The median of the blocks' medians: near enough to start from."""
+
+    def block(y: Array, weights: Array) -> tuple[Array]:
+        xp = namespace(y)
+        counted = xp.sort(y[weights > 0])
+        return (counted[counted.shape[0] // 2 :][:1],)
+
+    (medians,) = sum_rows(block, y, weights, join=lambda a, b: (namespace(a[0]).concat([a[0], b[0]]),))
+    ordered = namespace(medians).sort(medians)
+    return float(ordered[ordered.shape[0] // 2])
 
 
 # Half the squared error: l = (z - y)^2 / 2.

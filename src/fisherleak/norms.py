@@ -15,20 +15,24 @@ functions here are for noise of scale 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fisherleak import stacked
-from fisherleak._array import Array, device, like, namespace
-from fisherleak._blocks import map_rows, sum_rows
+from fisherleak._array import Array, device, host, like, namespace
+from fisherleak._blocks import map_rows, sum_groups, sum_rows
 from fisherleak.jacobian import Jacobian
 from fisherleak.perturbation import Attribute
 from fisherleak.secular import top_eigenvalues
 
-__all__ = ["attribute_norms", "cell_norms", "example_norms", "set_norm"]
+__all__ = ["attribute_norms", "cell_norms", "example_norms", "group_norms", "set_norm"]
 
 CANCELLED = 1e-3
 """A squared cell norm below this part of its terms is computed again without squares."""
+GROUP_VALUES = 2**24
+"""Values of the matrices of all groups that are summed in one pass over lazy rows."""
 
 
 def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
@@ -45,32 +49,53 @@ def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], la
     e = _unit(w, xp)
     A = E.after(J.B)
     v = A @ e
-    s, basis, plain = _eigenbasis(A, A - v[:, None] * e[None, :], xp)
+    along, by_label = _turned(J, length, xp) if label and J.fit.loss.quadratic else (None, 0.0)
+    s, basis, plain = _eigenbasis(A, A - ((1.0 - by_label) * v)[:, None] * e[None, :], xp)
     v = basis.T @ v
     if plain < v.shape[0]:
         v = xp.concat([v[:plain], xp.zeros(1, dtype=v.dtype, device=device(v))])
     into = J.B.T @ basis
+    model = J.model
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        rows = J.rows(X, y, weights)
+        rows = model.rows(X, y, weights)
         U = rows.x @ into
         if plain < U.shape[1]:
             # beyond the range of A the diagonal and v vanish: only the length of u counts there
             rest = xp.linalg.vector_norm(U[:, plain:], axis=1)
             U = xp.concat([U[:, :plain], rest[:, None]], axis=1)
-        mu = top_eigenvalues(s, v, U, rows.r, length * rows.a, rows.c if label else None)
-        return xp.sqrt(mu)
+        if along is not None:
+            return xp.sqrt(top_eigenvalues(s, length / along * v, U, rows.r, along * rows.a, None))
+        return xp.sqrt(top_eigenvalues(s, v, U, rows.r, length * rows.a, rows.c if label else None))
 
     return map_rows(block, *J.arrays)
+
+
+def _turned(J: Jacobian, length: Array, xp: Any) -> tuple[Array, Array]:
+    r"""For a quadratic loss, one rank-one term per example instead of two.
+
+    With a and c constant, turning (j_1, j_2) as in :func:`_set_product` leaves
+
+    .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + r^2 q^2 f f^T, \qquad
+              k = t\, B x + \frac{|E^T w|}{t} r f, \quad t = (|E^T w|^2 + c^2)^{1/2}, \quad q = |c| / t
+
+    for a = 1, and the second term joins the fixed matrix. Returns t / a and q.
+    """
+    one = xp.ones_like(J.theta[:1])
+    a, c = J.fit.loss.a(one, one)[0], J.fit.loss.c(one, one)[0]
+    slope = xp.abs(c / a)
+    along = xp.hypot(length, slope)
+    return along, slope / along
 
 
 def _label_norms(J: Jacobian) -> Array:
     """|c_i B x_i|: the label alone."""
     xp = namespace(J.B)
+    model, B = J.model, J.B
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        rows = J.rows(X, y, weights)
-        return xp.abs(rows.c) * xp.linalg.vector_norm(rows.x @ J.B.T, axis=1)
+        rows = model.rows(X, y, weights)
+        return xp.abs(rows.c) * xp.linalg.vector_norm(rows.x @ B.T, axis=1)
 
     return map_rows(block, *J.arrays)
 
@@ -103,16 +128,23 @@ def _eigenbasis(A: Array, reduced: Array, xp: Any) -> tuple[Array, Array, int]:
 def cell_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
     """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
     xp = namespace(parts[0].B)
-    plain = [attribute for attribute in attributes if attribute.size == 1 and not attribute.local]
-    columns: dict[str, Array] = {}
-    if plain:
-        squares = [_plain_cells(J, plain) for J in parts]
-        norms = xp.sqrt(sum(squares[1:], start=squares[0]))
-        columns = {attribute.name: norms[:, j : j + 1] for j, attribute in enumerate(plain)}
-    for attribute in attributes:
-        if attribute.name not in columns:
-            columns[attribute.name] = example_norms(parts, [attribute], label=False)[:, None]
-    return xp.concat([columns[attribute.name] for attribute in attributes], axis=1)
+    local = {attribute.name for J in parts for attribute in J.named(attributes) if attribute.local}
+    plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
+    others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
+    squares = [_plain_cells(J, J.named(plain)) for J in parts] if plain else []
+    blocks = [example_norms(parts, [attribute], label=False) for attribute in others]
+    # the pieces' columns, in the order of the attributes
+    place = {attribute.name: k for k, attribute in enumerate([*plain, *others])}
+    order = like(np.array([place[attribute.name] for attribute in attributes], dtype=np.int64), parts[0].B, xp)
+    count = len(squares)
+
+    def together(*pieces: Array) -> Array:
+        cells = [xp.sqrt(sum(pieces[1:count], start=pieces[0]))] if count else []
+        if len(pieces) == count:
+            return cells[0]
+        return xp.take(xp.concat([*cells, *(piece[:, None] for piece in pieces[count:])], axis=1), order, axis=1)
+
+    return map_rows(together, *squares, *blocks, width=len(attributes))
 
 
 def _plain_cells(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
@@ -122,10 +154,11 @@ def _plain_cells(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     A = E.after(J.B)
     w = E.pull(J.theta)
     lengths = xp.sum(A * A, axis=0)
+    model, B = J.model, J.B
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        rows = J.rows(X, y, weights)
-        u = rows.x @ J.B.T
+        rows = model.rows(X, y, weights)
+        u = rows.x @ B.T
         along = (rows.a**2 * xp.vecdot(u, u))[:, None] * (w * w)[None, :]
         across = 2.0 * (rows.a * rows.r)[:, None] * (u @ A) * w[None, :]
         fixed = (rows.r**2)[:, None] * lengths[None, :]
@@ -138,7 +171,7 @@ def _plain_cells(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         ] * xp.take(A, j, axis=1).T
         return _replaced(squares, i, j, xp.vecdot(again, again), xp)
 
-    return map_rows(block, *J.arrays)
+    return map_rows(block, *J.arrays, width=len(attributes))
 
 
 def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Any) -> Array:
@@ -158,15 +191,43 @@ def set_norm(
 
     For several releases their Jacobians are stacked, so the information adds up exactly.
     """
-    xp = namespace(parts[0].B)
     if stacked.needed(parts, attributes):
-        M = stacked.set_product(parts, attributes, label, rows)
+        product = stacked.set_product(parts, attributes, label)
     else:
-        M = _set_product(parts[0], attributes, label, rows)
+        product = _set_product(parts[0], attributes, label)
+    return _root(product.finish(sum_rows(product.block, *product.arrays, rows=rows, most=product.most)))
+
+
+def group_norms(
+    parts: Sequence[Jacobian],
+    attributes: Sequence[Attribute],
+    label: bool,
+    labels: Array,
+    groups: Sequence[Any],
+    missing: Callable[[Any], Any],
+) -> list[float]:
+    """The same for each of several groups of lazy rows, in one pass for as many as fit (see ``sum_groups``)."""
+    product = stacked.set_product if stacked.needed(parts, attributes) else _of_one
+    work = product(parts, attributes, label)
+    at_once = max(1, GROUP_VALUES // parts[0].B.shape[0] ** 2)
+    norms: list[float] = []
+    for start in range(0, len(groups), at_once):
+        some = groups[start : start + at_once]
+        sums = sum_groups(work.block, *work.arrays, labels=labels, groups=some, missing=missing)
+        norms += [_root(work.finish(total)) for total in sums]
+    return norms
+
+
+def _root(M: Array) -> float:
+    xp = namespace(M)
     return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
 
 
-def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+def _of_one(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> stacked.Product:
+    return _set_product(parts[0], attributes, label)
+
+
+def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> stacked.Product:
     r"""J_S J_S^T of one release, with one product over the rows.
 
     Turning (j_1, j_2) of each example by the angle between :math:`a |E^T w|` and c makes one of them parallel to the
@@ -181,9 +242,10 @@ def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool, rows
     e = _unit(w, xp)
     pushed = E.push(e)
     length = xp.linalg.vector_norm(w)
+    model = J.model
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
-        part = J.rows(X, y, weights)
+        part = model.rows(X, y, weights)
         h = length * part.a
         c = part.c if label else xp.zeros_like(h)
         root = xp.hypot(h, c)
@@ -193,11 +255,14 @@ def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool, rows
         rest = xp.where(root > 0, c / safe, 1.0) * part.r
         return moved.T @ moved, xp.sum(part.r * part.r), xp.sum(rest * rest)
 
-    G, total, along = sum_rows(block, *J.arrays, rows=rows)
-    A = E.after(J.B)
-    f = A @ e
-    reduced = A - f[:, None] * e[None, :]
-    return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
+    def finish(sums: tuple[Any, ...]) -> Array:
+        G, total, along = sums
+        A = E.after(J.B)
+        f = A @ e
+        reduced = A - f[:, None] * e[None, :]
+        return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
+
+    return stacked.Product(J.arrays, block, finish, None)
 
 
 def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
@@ -225,7 +290,8 @@ def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) 
         s, basis = xp.linalg.eigh(base)
         roots = xp.ones_like(w) * R**0.5
         mu = top_eigenvalues(xp.clip(s, 0.0, None), xp.zeros_like(s), t.T @ basis, w, roots, None)
-        values = {attribute.name: float(xp.sqrt(mu[k])) for k, attribute in enumerate(plain)}
+        roots = host(xp.sqrt(mu))
+        values = {attribute.name: float(roots[k]) for k, attribute in enumerate(plain)}
     for attribute in attributes:
         if attribute.size > 1:
             E = J.map([attribute])
@@ -242,16 +308,17 @@ def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) 
 def _centred(J: Jacobian) -> tuple[float, Array, Array]:
     """R, the mean x-bar and the Gram matrix G of the docstring above."""
     xp = namespace(J.B)
+    model = J.model
 
     def first(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
-        rows = J.rows(X, y, weights)
+        rows = model.rows(X, y, weights)
         return xp.sum(rows.r**2), rows.x.T @ (rows.r * rows.a)
 
     R, q = sum_rows(first, *J.arrays)
     mean = q / R if float(R) > 0 else xp.zeros_like(q)
 
     def second(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
-        rows = J.rows(X, y, weights)
+        rows = model.rows(X, y, weights)
         centred = rows.a[:, None] * rows.x - rows.r[:, None] * mean[None, :]
         return (centred.T @ centred,)
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, like, namespace
+from fisherleak._array import Array, device, like, namespace
 from fisherleak._check import default_names
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of", "tangent_basis"]
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of", "places_of", "tangent_basis"]
 
 
 @dataclass(frozen=True)
@@ -148,23 +148,38 @@ class PerturbationMap:
         if self.columns is None:
             return self.matrix @ change
         xp = namespace(change)
-        hits = xp.astype(xp.arange(self.size, device=change.device)[:, None] == self.columns[None, :], xp.float64)
+        hits = xp.astype(xp.arange(self.size, device=device(change))[:, None] == self.columns[None, :], xp.float64)
         return hits @ change
 
 
-def local_maps(attributes: Sequence[Attribute], size: int, blocks: Sequence[Array], reference: Array) -> Array:
+@dataclass(frozen=True)
+class Place:
+    """Where an attribute moves the features: its columns, and its directions unless they differ from row to row."""
+
+    columns: tuple[int, ...]
+    size: int
+    local: bool
+    directions: NDArray[np.float64] | None
+
+
+def places_of(attributes: Sequence[Attribute]) -> tuple[Place, ...]:
+    """The attributes without what they hold of every row."""
+    return tuple(Place(a.columns, a.size, a.local, None if a.local else a.directions) for a in attributes)
+
+
+def local_maps(places: Sequence[Place], size: int, blocks: Sequence[Array], reference: Array) -> Array:
     """E of every row in a block, (b, p, m): ``blocks`` holds the directions of the local attributes there, in order."""
     xp = namespace(reference)
     given = iter(blocks)
     rows = blocks[0].shape[0]
     parts = []
-    for attribute in attributes:
-        hits = like(np.eye(size)[:, list(attribute.columns)], reference, xp)
-        if attribute.local:
+    for place in places:
+        hits = like(np.eye(size)[:, list(place.columns)], reference, xp)
+        if place.local:
             parts.append(hits[None, :, :] @ next(given))
         else:
-            fixed = hits if attribute.directions is None else hits @ like(attribute.directions, reference, xp)
-            parts.append(xp.broadcast_to(fixed[None, :, :], (rows, size, attribute.size)))
+            fixed = hits if place.directions is None else hits @ like(place.directions, reference, xp)
+            parts.append(xp.broadcast_to(fixed[None, :, :], (rows, size, place.size)))
     return xp.concat(parts, axis=2)
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import host
-from fisherleak._check import rows_by_group
-from fisherleak.errors import FisherleakError
+from fisherleak._array import host, is_lazy
+from fisherleak._blocks import lazy_frame
+from fisherleak._rows import rows_by_group
+from fisherleak.digest import digest
+from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
     import matplotlib.axes
-    import pandas
 
     from fisherleak.models import Table
 
@@ -22,11 +23,16 @@ __all__ = ["plot", "summary", "to_frame"]
 MOST_SHOWN = 5
 
 
-def to_frame(leakage: Any, index: Any) -> pandas.DataFrame:
+def to_frame(leakage: Any, index: Any) -> Any:
     try:
         import pandas
     except ImportError:
         raise FisherleakError("to_frame needs pandas: pip install 'fisherleak[frames]'.") from None
+    if is_lazy(leakage.per_label()):
+        cells = leakage.per_cell()
+        lazy = {"eta": leakage.per_example()}
+        lazy |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
+        return lazy_frame(lazy | {"eta_label": leakage.per_label()})
     cells = host(leakage.per_cell())
     columns = {"eta": host(leakage.per_example())}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
@@ -35,25 +41,26 @@ def to_frame(leakage: Any, index: Any) -> pandas.DataFrame:
 
 
 def summary(leakage: Any, table: Table) -> str:
-    eta = host(leakage.per_example())
+    eta = digest(leakage.per_example(), MOST_SHOWN)
     whole = host(leakage.per_attribute())
     names = leakage.attributes
-    rows = np.argsort(-eta, kind="stable")[:MOST_SHOWN]
+    rows = [row for row, _ in eta.top]
     known = [str(row) if table.index is None else str(table.index[row]) for row in rows]
     labels = [
         f"row {row}" + ("" if label == str(row) else f" ({label})") for row, label in zip(rows, known, strict=True)
     ]
     by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
-    spread = f" ± {eta.std(ddof=1):.4g}" if eta.size > 1 else ""
+    spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
     lines = [
         f"Fisher information loss of {_releases(leakage)}",
         f"  about         {leakage.n} examples, {len(names)} attributes and the label",
-        f"  per example   mean {eta.mean():.4g}{spread}, {eta.min():.4g} to {eta.max():.4g}",
+        f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
         f"  whole data    {leakage.dataset():.4g}",
-        "  most exposed  " + ", ".join(f"{label}: {eta[row]:.4g}" for row, label in zip(rows, labels, strict=True)),
+        "  most exposed  "
+        + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
-        f"  error bound   ± {_reach(eta.max())}: least standard deviation of an unbiased attacker on the worst row",
+        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
     ]
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
@@ -69,12 +76,10 @@ def summary(leakage: Any, table: Table) -> str:
 
 def _units(leakage: Any, table: Table) -> NDArray[np.float64]:
     """Spread of each attribute's column, to compare attributes in their own units; 1 where there is none."""
-    spreads = []
-    for name, size in zip(leakage.attributes, leakage.sizes, strict=True):
-        known = size == 1 and name in table.names and table.is_numeric(table.names.index(name))
-        spread = float(np.std(table.named(name).astype(np.float64))) if known else 1.0
-        spreads.append(spread if spread > 0 else 1.0)
-    return np.array(spreads)
+    by_column = dict(zip(table.names, table.spreads(), strict=True))
+    known = {name for name, size in zip(leakage.attributes, leakage.sizes, strict=True) if size == 1}
+    spreads = [by_column.get(name, 1.0) if name in known else 1.0 for name in leakage.attributes]
+    return np.array([spread if spread > 0 else 1.0 for spread in spreads])
 
 
 def _reach(eta: float) -> str:
@@ -91,7 +96,12 @@ def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotl
         from matplotlib.figure import Figure
     except ImportError:
         raise FisherleakError("plot needs matplotlib: pip install 'fisherleak[plot]'.") from None
-    eta = host(leakage.per_example())
+    values = leakage.per_example()
+    if is_lazy(values):
+        raise InvalidInputError(
+            "plot shows arrays in memory; draw a sample of leakage.per_example() of Dask rows yourself."
+        )
+    eta = host(values)
     if ax is None:
         ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
     members = {None: np.arange(eta.size)} if groups is None else rows_by_group(groups, eta.size)
@@ -101,7 +111,7 @@ def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotl
     if skewed:
         ax.set_xscale("log")
     for k, (group, rows) in enumerate(members.items()):
-        values = eta[rows]
+        values = eta[host(rows)]
         name = None if groups is None else str(group)
         ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
         ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")

@@ -245,7 +245,7 @@ def _gradients(fit: Fit, risk: Risk, near: _Neighbours, values: Array) -> Array:
     xp = namespace(values)
     loss = fit.loss
     theta = fit.centred_theta[None, :] + values
-    most = max(64, rows_per_block(values.shape[0]))
+    most = max(64, rows_per_block(values.shape[0], values))
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Array]:
         x = with_constant(X, risk.intercept, risk.centre)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from fisherleak._array import Array, like, namespace
+from fisherleak._array import Array, device, like, namespace
 from fisherleak._check import check_noise
 from fisherleak.erm import Fit
 from fisherleak.models import checked_model, final_estimator
@@ -101,8 +101,17 @@ def _last_step(model: Any) -> Any:
 
 def set_parameters(estimator: Any, theta: np.ndarray) -> None:
     """Put coefficients (and intercept) into a fitted linear model, in the shapes it uses."""
-    coef, level = np.asarray(estimator.coef_), theta[-1] if estimator.fit_intercept else None
-    estimator.coef_ = (theta if level is None else theta[:-1]).reshape(coef.shape)
+    coef, level = estimator.coef_, theta[-1] if estimator.fit_intercept else None
+    values = (theta if level is None else theta[:-1]).reshape(tuple(coef.shape))
+    if not isinstance(coef, np.ndarray):
+        # fitted with array_api_dispatch: the parameters stay arrays of the library of its data
+        xp = namespace(coef)
+        estimator.coef_ = xp.astype(like(values, coef, xp), coef.dtype)
+        if level is not None:
+            shape = tuple(estimator.intercept_.shape)
+            estimator.intercept_ = xp.full(shape, float(level), dtype=coef.dtype, device=device(coef))
+        return
+    estimator.coef_ = values
     if level is not None:
         shape = np.shape(estimator.intercept_)
         estimator.intercept_ = np.full(shape, level) if shape else float(level)

@@ -104,15 +104,18 @@ class Risk:
         level = theta[-1:] + xp.sum(self.centre * theta[:-1])
         return xp.concat([theta[:-1], level])
 
-    def largest_move(self, step: Array) -> float:
-        """Largest change of a linear predictor by a step, over the rows that count."""
+    def largest_moves(self, *steps: Array) -> list[float]:
+        """Largest change of a linear predictor by each of some steps, over the rows that count."""
         xp = namespace(self.X)
+        intercept, centre = self.intercept, self.centre
+        together = xp.stack(steps, axis=1)
 
-        def block(X: Array, weights: Array | None) -> Array:
-            moves = xp.abs(with_constant(X, self.intercept, self.centre) @ step)
-            return moves if weights is None else xp.where(weights > 0, moves, 0.0)
+        def block(X: Array, weights: Array | None) -> tuple[Any, ...]:
+            moves = xp.abs(with_constant(X, intercept, centre) @ together)
+            return (xp.max(moves if weights is None else xp.where(weights[:, None] > 0, moves, 0.0), axis=0),)
 
-        return float(xp.max(map_rows(block, self.X, self.weights)))
+        (moves,) = sum_rows(block, self.X, self.weights, join=lambda a, b: (xp.maximum(a[0], b[0]),))
+        return [float(x) for x in host(moves)]
 
     def start(self) -> Array:
         """Zero, with the intercept that has the mean label where the loss knows one."""
@@ -121,7 +124,8 @@ class Risk:
         if not self.intercept:
             return theta
         try:
-            level = self.loss.start(self.y, xp.ones_like(self.y) if self.weights is None else self.weights)
+            weights = map_rows(xp.ones_like, self.y) if self.weights is None else self.weights
+            level = self.loss.start(self.y, weights)
         except ValueError:
             raise NotConvergedError(
                 f"The {self.loss.name} loss has no finite minimiser: no intercept reaches the mean label. Leave out the "
@@ -130,52 +134,56 @@ class Risk:
         return xp.concat([theta[:-1], like([level], self.X, xp)])
 
     def value(self, theta: Array) -> float:
+        loss, intercept, centre = self.loss, self.intercept, self.centre
+
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
             xp = namespace(X)
-            losses = self.loss.value(with_constant(X, self.intercept, self.centre) @ theta, y)
+            losses = loss.value(with_constant(X, intercept, centre) @ theta, y)
             return (xp.sum(losses if weights is None else weights * losses),)
 
         (total,) = sum_rows(block, self.X, self.y, self.weights)
-        return float(total) + self._penalty_value(theta)
+        return float(total + self._penalty_value(theta))
 
     def at(self, theta: Array, curvature: bool) -> Point:
         xp = namespace(theta)
-        value, gradient, terms, sums, misclassified, *hessian = sum_rows(
-            self._terms(theta, curvature), self.X, self.y, self.weights
-        )
+        gradient, terms, sums, *hessian = sum_rows(self._terms(theta, curvature), self.X, self.y, self.weights)
         diagonal = self.penalty
         gradient = gradient + diagonal * theta
         terms = terms + diagonal * xp.abs(theta)
         relative = xp.max(xp.where(terms > 0, xp.abs(gradient) / xp.where(terms > 0, terms, 1.0), 0.0))
+        # one small copy per pass tells the host all that it has to know
+        known = xp.concat([xp.stack([relative, self._penalty_value(theta)]), sums])
+        relative, penalty, value, misclassified, *sizes = (float(x) for x in host(known))
         H = None
         if hessian:
             H = hessian[0] + xp.eye(theta.shape[0], dtype=theta.dtype, device=device(theta)) * diagonal[None, :]
         return Point(
-            value=float(value) + self._penalty_value(theta),
+            value=value + penalty,
             gradient=gradient,
-            relative=float(relative),
-            size=self._size(sums, theta),
-            rounding=float(sums[4]),
+            relative=relative,
+            size=self._size(sizes, penalty),
+            rounding=sizes[4],
             misclassified=int(misclassified),
             hessian=H,
         )
 
-    def _size(self, sums: Array, theta: Array) -> float:
+    def _size(self, sums: list[float], penalty: float) -> float:
         """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""
-        residual, square, linear, curvature, _ = (float(x) for x in host(sums))
+        residual, square, linear, curvature, _ = sums
         if self.centre is not None and curvature > 0:
             square = max(square - linear**2 / curvature, 0.0)
-        return residual + square + 2.0 * self._penalty_value(theta)
+        return residual + square + 2.0 * penalty
 
-    def _penalty_value(self, theta: Array) -> float:
-        return 0.5 * float(namespace(theta).sum(self.penalty * theta * theta))
+    def _penalty_value(self, theta: Array) -> Array:
+        return 0.5 * namespace(theta).sum(self.penalty * theta * theta)
 
     def _terms(self, theta: Array, curvature: bool) -> Callable[..., tuple[Any, ...]]:
         loss, binary = self.loss, self.loss.labels.binary
+        intercept, centre = self.intercept, self.centre
 
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
             xp = namespace(X)
-            rows = with_constant(X, self.intercept, self.centre)
+            rows = with_constant(X, intercept, centre)
             z = rows @ theta
             omega = xp.ones_like(z) if weights is None else weights
             plain = loss.r(z, y)
@@ -186,12 +194,12 @@ class Risk:
             in_r = a * xp.abs(z) + by_label
             in_loss = xp.abs(z) + xp.minimum(xp.abs(y), by_label / xp.where(a > 0, a, 1.0))
             wrong = (omega > 0) & ((2.0 * y - 1.0) * z <= 0) if binary else omega > 0
+            counts = (omega * loss.value(z, y), xp.astype(wrong, xp.float64))
+            sizes = (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)
             terms = (
-                xp.sum(omega * loss.value(z, y)),
                 rows.T @ r,
                 xp.abs(rows).T @ (xp.abs(r) + ROUNDING * in_r),
-                xp.stack([xp.sum(x) for x in (r * plain, a * z * z, a * z, a, xp.abs(r) * in_loss)]),
-                xp.sum(xp.astype(wrong, xp.int64)),
+                xp.stack([xp.sum(x) for x in counts + sizes]),
             )
             return (*terms, gram(rows, a, xp)) if curvature else terms
 

@@ -7,17 +7,28 @@ The Jacobians of a block of examples are written out and the releases stacked, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._array import Array, namespace
-from fisherleak._blocks import map_rows, sum_rows
+from fisherleak._blocks import block_elements, map_rows
 from fisherleak.jacobian import Jacobian
 from fisherleak.perturbation import Attribute
 
-__all__ = ["example_norms", "needed", "set_product"]
+__all__ = ["Product", "example_norms", "needed", "set_product"]
 
-BLOCK_VALUES = 2**20
-"""Values of the written-out Jacobians in a block."""
+BLOCKS = 2
+"""Values of the written-out Jacobians at a time, in blocks of the usual size."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """J_S J_S^T as a sum over rows: a function of blocks, and one that makes the matrix of the sums."""
+
+    arrays: tuple[Array | None, ...]
+    block: Callable[..., tuple[Any, ...]]
+    finish: Callable[[tuple[Any, ...]], Array]
+    most: int | None
 
 
 def needed(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> bool:
@@ -39,7 +50,7 @@ def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], la
     return map_rows(block, *arrays, most=most)
 
 
-def set_product(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+def set_product(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Product:
     """sum_i J_i J_i^T of the stack, over a set of examples: (sum of p, sum of p)."""
     xp = namespace(parts[0].B)
     arrays, write, most = _stack(parts, attributes, label)
@@ -49,8 +60,7 @@ def set_product(parts: Sequence[Jacobian], attributes: Sequence[Attribute], labe
         flat = xp.reshape(J, (J.shape[0], -1))
         return (flat @ flat.T,)
 
-    (M,) = sum_rows(block, *arrays, rows=rows, most=most)
-    return M
+    return Product(tuple(arrays), block, lambda sums: sums[0], most)
 
 
 def _stack(
@@ -62,13 +72,16 @@ def _stack(
     groups = [J.arrays_for(names) for J, names in zip(parts, chosen, strict=True)]
     writers = [J.dense(names, label) for J, names in zip(parts, chosen, strict=True)]
 
+    counts = [len(group) for group in groups]
+
     def write(*rows: Array | None) -> Array:
         start, blocks = 0, []
-        for group, writer in zip(groups, writers, strict=True):
-            blocks.append(writer(*rows[start : start + len(group)]))
-            start += len(group)
+        for count, writer in zip(counts, writers, strict=True):
+            blocks.append(writer(*rows[start : start + count]))
+            start += count
         return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
 
     width = sum(attribute.size for attribute in attributes) + int(label)
     values = width * sum(J.B.shape[0] for J in parts)
-    return [x for group in groups for x in group], write, max(1, BLOCK_VALUES // max(values, 1))
+    most = max(1, BLOCKS * block_elements(parts[0].B) // max(values, 1))
+    return [x for group in groups for x in group], write, most

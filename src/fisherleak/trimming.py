@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fisherleak._array import host
-from fisherleak._check import check_positive, check_weights
+from fisherleak._check import check_positive
 from fisherleak._meta import fit_weighted
+from fisherleak._rows import check_weights
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import measure_own
 from fisherleak.models import as_table

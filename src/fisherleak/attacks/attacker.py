@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, host
+from fisherleak._array import Array, host, namespace
 from fisherleak._check import check_noise
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.target import target_of
@@ -19,7 +19,7 @@ from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.noise import Noise
 from fisherleak.release import Released
 
-__all__ = ["Attacker"]
+__all__ = ["Attacker", "part_right"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -75,11 +75,11 @@ class Attacker(ABC):
         return self.target.prior
 
     @property
-    def truth(self) -> NDArray[Any]:
+    def truth(self) -> Array:
         """The attacked rows' own values (or the candidates nearest to them), (m,)."""
         return self.target.chosen(self.target.truth)
 
-    def infer(self, released: Any = None) -> NDArray[Any]:
+    def infer(self, released: Any = None) -> Array:
         """Guesses, in the column's own values.
 
         Parameters
@@ -94,9 +94,9 @@ class Attacker(ABC):
         """
         theta, several = self._parameters(released)
         guesses = self.target.chosen(self._codes(theta))
-        return guesses if several else np.asarray(guesses[0])
+        return guesses if several else guesses[0, ...]
 
-    def accuracy(self, noise: Noise, draws: int = 100, random_state: Any = 0) -> Vector:
+    def accuracy(self, noise: Noise, draws: int = 100, random_state: Any = 0) -> Array:
         """Expected accuracy of each attacked row when the model is released with this noise, (m,).
 
         Parameters
@@ -105,7 +105,7 @@ class Attacker(ABC):
         draws, random_state
             Of the simulation, where there is no closed form.
         """
-        return np.asarray(self._simulated(noise, draws, random_state).mean(axis=0))
+        return part_right(self._simulated(noise, draws, random_state), axis=0)
 
     def against(self, released: Any = None, draws: int = 100, random_state: Any = 0) -> Outcome:
         """How often the attacker is right, with an interval and the prior's baseline.
@@ -120,29 +120,32 @@ class Attacker(ABC):
         if hasattr(released, "unit_information_root"):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
-        return self._scored(self._codes(theta) == self.target.truth[None, :], several)
+        return self._scored(self._right(self._codes(theta)), several)
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:
         return self._scored(self._simulated(noise, draws, random_state), several=True)
 
-    def _scored(self, right: NDArray[np.bool_], several: bool) -> Outcome:
-        by_trial = right.mean(axis=1) if several else None
-        return outcome_of(self.name, self.target.name, right.mean(axis=0), by_trial, self.target.baseline)
+    def _scored(self, right: Array, several: bool) -> Outcome:
+        by_trial = host(part_right(right, axis=1)) if several else None
+        return outcome_of(self.name, self.target.name, part_right(right, axis=0), by_trial, self.target.baseline)
 
-    def _simulated(self, noise: Noise, draws: int, random_state: Any) -> NDArray[np.bool_]:
-        return np.asarray(self._codes(self._drawn(noise, draws, random_state)) == self.target.truth[None, :])
+    def _simulated(self, noise: Noise, draws: int, random_state: Any) -> Array:
+        return self._right(self._codes(self._drawn(noise, draws, random_state)))
 
-    def _drawn(self, noise: Noise, draws: int, random_state: Any) -> Array:
+    def _right(self, codes: Array) -> Array:
+        """Where guesses (T, m) are the truth."""
+        truth = self.target.truth
+        return codes == (host(truth) if isinstance(codes, np.ndarray) else truth)[None, :]
+
+    def _drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
         """Parameters of that many releases, (draws, p)."""
         check_noise(noise)
         if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
             raise InvalidInputError(f"draws must be a whole number, one or more; got {draws!r}.")
         theta = self.target.given
         noise.unit_information_root(theta.shape[0])  # refuses a shape of another size
-        first = theta + noise.draw(theta.shape[0], random_state)  # refuses what is no seed
+        noise.draw(theta.shape[0], random_state)  # refuses what is no seed
         rng = np.random.default_rng(random_state)
-        if draws == 1:
-            return first[None, :]
         return np.stack([theta + noise.draw(theta.shape[0], rng) for _ in range(draws)])
 
     def _parameters(self, released: Any) -> tuple[Vector, bool]:
@@ -165,8 +168,14 @@ class Attacker(ABC):
         return np.atleast_2d(theta), theta.ndim == 2
 
     @abstractmethod
-    def _codes(self, theta: Vector) -> Codes:
+    def _codes(self, theta: Vector) -> Array:
         """Guessed candidates for each release (T, p) and attacked row: (T, m)."""
+
+
+def part_right(right: Array, axis: int) -> Array:
+    """Mean of a boolean array along an axis."""
+    xp = namespace(right)
+    return xp.mean(xp.astype(right, xp.float64), axis=axis)
 
 
 def _check_same_kind(released: Any, model: Any) -> None:

@@ -66,7 +66,7 @@ class BlackBox(Attacker):
 
     def _codes(self, theta: Vector) -> Codes:
         score = self._by_class if self.classifies else self._by_density
-        most = max(1, AT_ONCE // max(self._training.shape[0], self._candidates.shape[0] * self.target.rows.size))
+        most = max(1, AT_ONCE // max(self._training.shape[0], self._candidates.shape[0] * self.target.m))
         parts = []
         for start in range(0, theta.shape[0], most):
             some = theta[start : start + most]
@@ -76,7 +76,7 @@ class BlackBox(Attacker):
 
     def _by_density(self, theta: Vector) -> NDArray[np.float64]:
         """Log posterior, (k, m, T)."""
-        fit, rows = self.target.fit, self.target.rows
+        fit, rows = self.target.fit, host(self.target.rows)
         mean = fit.loss.mean
         y = host(self.target.y)
         omega = np.ones(fit.n) if fit.sample_weight is None else host(fit.sample_weight)
@@ -96,7 +96,7 @@ class BlackBox(Attacker):
         said = self._training @ theta.T > 0
         # part of each class's training rows that the released model puts into the second class, (2, T)
         second = np.stack([said[~positive].mean(axis=0), said[positive].mean(axis=0)])
-        chance = second[positive[self.target.rows].astype(int)]
+        chance = second[positive[host(self.target.rows)].astype(int)]
         answers = self._candidates @ theta.T > 0
         performance = np.where(answers, chance[None], 1.0 - chance[None])
         return np.asarray(self.target.prior[:, None, None] * performance)

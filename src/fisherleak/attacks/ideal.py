@@ -54,11 +54,11 @@ class Ideal(Attacker):
     @cached_property
     def _guesses(self) -> Codes:
         target = self.target
-        truth = target.codes
+        truth = host(target.codes)
         known = np.flatnonzero(truth >= 0)
         counts = np.bincount(truth[known])
         if counts.max() == known.size or known.size < 2 * FOLDS:
-            return np.full(target.rows.size, target.mode)
+            return np.full(target.m, target.mode)
         features, numeric = _others(target)
         stratified = counts[counts > 0].min() >= FOLDS
         folds = (StratifiedKFold if stratified else KFold)(FOLDS, shuffle=True, random_state=0)
@@ -73,7 +73,7 @@ class Ideal(Attacker):
                     best, found = right, np.asarray(guesses)
         everyone = np.full(truth.shape[0], target.mode)
         everyone[known] = found
-        return everyone[target.rows]
+        return np.asarray(everyone[host(target.rows)])
 
 
 def _others(target: Target) -> tuple[Vector, list[bool]]:

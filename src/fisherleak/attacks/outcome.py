@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from fisherleak._array import Array
+from fisherleak.digest import digest
+
 __all__ = ["Outcome", "outcome_of"]
 
 Vector = NDArray[np.float64]
@@ -57,7 +60,7 @@ class Outcome:
 
 
 def outcome_of(
-    attacker: str, attribute: str, by_row: Vector, by_trial: Vector | None, baseline: float, exact: bool = False
+    attacker: str, attribute: str, by_row: Array, by_trial: Vector | None, baseline: float, exact: bool = False
 ) -> Outcome:
     """An outcome from the mean accuracy of each row and, for several releases, of each release.
 
@@ -65,8 +68,9 @@ def outcome_of(
     independent guesses with the same variance.
     """
     n = by_row.shape[0]
-    mean = float(by_row.mean())
-    variance = float(by_row.var(ddof=1)) / n if n > 1 else 0.25
+    rows = digest(by_row)
+    mean = rows.mean
+    variance = 0.25 if rows.sd is None else rows.sd**2 / n
     sd = float(by_trial.std(ddof=1)) if by_trial is not None and by_trial.shape[0] > 1 else None
     if by_trial is not None and sd is not None and not exact:
         variance += sd**2 / by_trial.shape[0]

@@ -24,4 +24,4 @@ class Prior(Attacker):
     name = "prior"
 
     def _codes(self, theta: Vector) -> Codes:
-        return np.full((theta.shape[0], self.target.rows.size), self.target.mode)
+        return np.full((theta.shape[0], self.target.m), self.target.mode)

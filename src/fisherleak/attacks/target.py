@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import Array, host, like, namespace
-from fisherleak._check import check_positive, check_rows, nearest, rows_by_group
+from fisherleak._array import Array, as_real, device, host, like, namespace
+from fisherleak._check import check_positive, nearest
+from fisherleak._rows import check_rows, rows_by_group
 from fisherleak.erm import Fit
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import measure
@@ -40,11 +41,11 @@ class Target:
     samples : tuple of length k
         For each, a row that has it, or None.
     codes : integer array of shape (n,)
-        For each row the candidate that is its value, or the nearest to it; -1 where there is none.
+        For each row the candidate that is its value, or the nearest to it; -1 where there is none. Beside the features.
     prior : array of shape (k,)
         Probability of each candidate to someone who knows the population only.
     rows : integer array of shape (m,)
-        The attacked rows.
+        The attacked rows; beside the features.
     fit : Fit
         The model on its features.
     features : array of shape (n, d)
@@ -61,9 +62,9 @@ class Target:
     name: str
     values: tuple[Any, ...]
     samples: tuple[int | None, ...]
-    codes: NDArray[np.int64]
+    codes: Array
     prior: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    rows: Array
     fit: Fit
     features: Array
     y: Array
@@ -77,10 +78,10 @@ class Target:
     def k(self) -> int:
         return len(self.values)
 
-    @property
-    def truth(self) -> NDArray[np.int64]:
+    @cached_property
+    def truth(self) -> Array:
         """The candidate of each attacked row, (m,)."""
-        return np.asarray(self.codes[self.rows])
+        return namespace(self.codes).take(self.codes, self.rows)
 
     @property
     def mode(self) -> int:
@@ -95,37 +96,39 @@ class Target:
     @property
     def baseline(self) -> float:
         """Accuracy of always guessing the most probable candidate."""
-        return float(np.mean(self.truth == self.mode))
+        xp = namespace(self.truth)
+        return float(xp.mean(xp.astype(self.truth == self.mode, xp.float64)))
 
-    @cached_property
-    def positions(self) -> Array:
-        """The attacked rows, beside the features."""
-        return like(self.rows, self.features, namespace(self.features))
+    @property
+    def m(self) -> int:
+        """Rows under attack."""
+        return int(self.rows.shape[0])
 
     def changed(self, candidate: int) -> Array:
         """Features of the attacked rows, each with that candidate value, (m, d)."""
         xp = namespace(self.features)
         value = self.values[candidate]
         if isinstance(self.model, Fit):
-            features = xp.astype(xp.take(self.features, self.positions, axis=0), xp.float64, copy=True)
+            features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
             features[:, self.position] = value
             return features
         own = self._own_features
         if own is None:
-            return like(self._transformed(candidate, self.rows), self.features, xp)
-        features = xp.astype(xp.take(self.features, self.positions, axis=0), xp.float64, copy=True)
-        shown = self._transformed(candidate, self.rows[:1])[0]
+            return as_real(self._transformed(candidate, self.rows), xp)
+        features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
+        shown = host(self._transformed(candidate, self.rows[:1]))[0]
         for j in own:
             features[:, j] = float(shown[j])
         return features
 
-    def _transformed(self, candidate: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _transformed(self, candidate: int, rows: Array) -> Any:
         """Some rows with the candidate value, through the model's preprocessing."""
         # a row that shows the value rides along as the last one, so that the column keeps its type
-        sample = self.samples[candidate]
-        table = self.table.take(rows if sample is None else np.append(rows, sample))
-        table = table.with_value(self.position, self.values[candidate], None if sample is None else rows.size)
-        return np.asarray(prepare(self.model, table).features[: rows.size], dtype=np.float64)
+        xp = namespace(rows)
+        sample, count = self.samples[candidate], rows.shape[0]
+        table = self.table.take(rows if sample is None else xp.concat([rows, like([sample], rows, xp)]))
+        table = table.with_value(self.position, self.values[candidate], None if sample is None else count)
+        return prepare(self.model, table).features[:count, ...]
 
     @property
     def _own_features(self) -> list[int] | None:
@@ -134,8 +137,12 @@ class Target:
         mine = fed.pop(self.position)
         return None if any(mine & others for others in fed) else sorted(mine)
 
-    def chosen(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+    def chosen(self, codes: Array) -> Array:
         """The values of candidates by their codes."""
+        if not isinstance(codes, np.ndarray):
+            xp = namespace(codes)
+            values = like(np.asarray(self.values), codes, xp)
+            return xp.reshape(xp.take(values, xp.reshape(codes, (-1,))), codes.shape)
         if all(isinstance(value, (int, float, np.number)) and not isinstance(value, bool) for value in self.values):
             return np.asarray(self.values)[codes]
         values = np.empty(self.k, dtype=object)
@@ -147,21 +154,29 @@ def target_of(
     model: Any, X: Any, y: Any, attribute: str | int, values: Any, sample_weight: Any, prior: Any, rows: Any
 ) -> Target:
     """Check what an attacker was given, and read the model."""
+    table = as_table(X)
+    if table.lazy:
+        raise InvalidInputError(
+            "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
+        )
     # neighbours are exact minimisers, so the model they are compared with must be one too
     part = measure(model, X, y, sample_weight=sample_weight, polish=True)._parts[0]
-    table = as_table(X)
+    xp = namespace(part.X)
     position = _position(attribute, table)
     name = table.names[position]
-    attacked = np.arange(table.n) if rows is None else check_rows(rows, table.n)
-    candidates, samples, codes = _candidates(table, position, values)
-    missing = codes[attacked] < 0
-    if missing.any():
-        row = int(attacked[int(np.argmax(missing))])
+    attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)
+    if isinstance(part.X, np.ndarray):
+        candidates, samples, codes = _candidates(table, position, values)
+    else:
+        candidates, samples, codes = _candidates_in_place(table.values[:, position], name, values)
+    truth = xp.take(codes, attacked)
+    if bool(xp.any(truth < 0)):
+        row = int(attacked[int(xp.argmax(xp.astype(truth < 0, xp.int64)))])
         raise InvalidInputError(
             f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column '{name}'. "
             "Add the value, or leave the row out with rows=."
         )
-    _check_room(name, len(candidates), attacked.size, part.fit.theta.shape[0])
+    _check_room(name, len(candidates), attacked.shape[0], part.fit.theta.shape[0])
     return Target(
         name=name,
         values=candidates,
@@ -172,7 +187,7 @@ def target_of(
         fit=part.fit,
         features=part.X,
         y=part.y,
-        given=np.asarray(host(model.theta)) if isinstance(model, Fit) else parameters(final_estimator(model)),
+        given=host(model.theta) if isinstance(model, Fit) else np.asarray(host(parameters(final_estimator(model)))),
         attributes=part.attributes,
         model=model,
         table=table,
@@ -180,12 +195,12 @@ def target_of(
     )
 
 
-def _check_room(name: str, candidates: int, rows: int, parameters: int) -> None:
+def _check_room(name: str, candidates: int, rows: int, size: int) -> None:
     """Refuse what would not fit in ordinary memory."""
-    size = candidates * rows * parameters
-    if size > MOST_VALUES:
+    total = candidates * rows * size
+    if total > MOST_VALUES:
         raise InvalidInputError(
-            f"{candidates} candidates for column '{name}' in {rows} rows would need {8 * size / 2**30:.0f} GiB: pass fewer "
+            f"{candidates} candidates for column '{name}' in {rows} rows would need {8 * total / 2**30:.0f} GiB: pass fewer "
             "candidates with values=, or attack fewer rows with rows=."
         )
 
@@ -225,13 +240,10 @@ def _candidates(
         chosen = list(known)
     else:
         chosen = _listed(values, name)
-    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
-        raise InvalidInputError(
-            f"values must be at least two different candidates for column '{name}'; got {str(chosen[:5])[:80]}."
-        )
+    _check_candidates(chosen, name)
     samples = tuple(int(known[value][0]) if value in known else None for value in chosen)
     if numeric:
-        return tuple(chosen), samples, _nearest_numbers(column, chosen, name)
+        return tuple(chosen), samples, _nearest_numbers(column.astype(np.float64), chosen, name)
     for value in chosen:
         if value not in known:
             raise InvalidInputError(
@@ -243,13 +255,41 @@ def _candidates(
     return tuple(chosen), samples, codes
 
 
+def _candidates_in_place(
+    column: Array, name: str, values: Any
+) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
+    """The same for a column of numbers that is not NumPy's: it stays where it is."""
+    xp = namespace(column)
+    found = xp.unique_values(column)
+    if values is None:
+        if found.shape[0] > MOST_NUMBERS:
+            raise InvalidInputError(
+                f"Column '{name}' is numeric with {found.shape[0]} different values: pass the candidates that the attacker "
+                f"considers, such as values=[{float(xp.min(found)):g}, {float(xp.max(found)):g}]."
+            )
+        chosen = np.sort(host(found)).tolist()
+    else:
+        chosen = _listed(host(values) if hasattr(values, "shape") else values, name)
+    _check_candidates(chosen, name)
+    matches = [column == value for value in chosen]
+    samples = tuple(int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches)
+    return tuple(chosen), samples, _nearest_numbers(xp.astype(column, xp.float64, copy=True), chosen, name)
+
+
+def _check_candidates(chosen: list[Any], name: str) -> None:
+    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
+        raise InvalidInputError(
+            f"values must be at least two different candidates for column '{name}'; got {str(chosen[:5])[:80]}."
+        )
+
+
 def _known(column: NDArray[Any], n: int, name: str, numeric: bool) -> dict[Any, NDArray[np.int64]]:
     """Rows of each value; a number that is missing is no value."""
     try:
         known = rows_by_group(column, n)
     except (InvalidInputError, TypeError):
         raise InvalidInputError(
-            f"Column '{name}' holds neither numbers nor text, so that its values cannot be listed."
+            f"Column '{name}' holds neither numbers nor text: its values cannot be listed."
         ) from None
     return {value: rows for value, rows in known.items() if value is not None or not numeric}
 
@@ -266,7 +306,7 @@ def _listed(values: Any, name: str) -> list[Any]:
     return [None if value is None or value != value else value for value in chosen]
 
 
-def _nearest_numbers(column: NDArray[Any], chosen: list[Any], name: str) -> NDArray[np.int64]:
+def _nearest_numbers(column: Array, chosen: list[Any], name: str) -> Array:
     numbers = []
     for value in chosen:
         try:
@@ -278,18 +318,20 @@ def _nearest_numbers(column: NDArray[Any], chosen: list[Any], name: str) -> NDAr
                 f"values for the numeric column '{name}' must be finite numbers; got {str(value)[:40]}."
             )
         numbers.append(number)
+    xp = namespace(column)
     order = np.argsort(numbers)
     ordered = np.asarray(numbers)[order]
     middles = ordered[:-1] + np.diff(ordered) / 2
-    own = column.astype(np.float64)
-    codes = order[np.searchsorted(middles, own)]
-    return np.where(np.isnan(own), -1, codes)
+    missing = xp.isnan(column)
+    places = xp.searchsorted(like(middles, column, xp), xp.where(missing, 0.0, column))
+    return xp.where(missing, -1, xp.take(like(order, column, xp), places))
 
 
-def _prior(prior: Any, candidates: tuple[Any, ...], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _prior(prior: Any, candidates: tuple[Any, ...], codes: Array) -> NDArray[np.float64]:
     """Frequencies in the training data if not given; they sum to one."""
     if prior is None:
-        counts = np.bincount(codes[codes >= 0], minlength=len(candidates)).astype(np.float64)
+        xp = namespace(codes)
+        counts = host(xp.stack([xp.sum(xp.astype(codes == k, xp.int64)) for k in range(len(candidates))]))
         return np.asarray(counts / counts.sum())
     if hasattr(prior, "items"):  # a mapping, or a pandas series by its index
         by_value = dict(prior.items())
@@ -306,6 +348,5 @@ def _prior(prior: Any, candidates: tuple[Any, ...], codes: NDArray[np.int64]) ->
         raise InvalidInputError(
             f"prior must have one probability for each of the {len(candidates)} candidates, not all zero; got {numbers}."
         )
-    largest = max(numbers)
-    shares = np.asarray(numbers) / largest
+    shares = np.asarray(numbers) / max(numbers)
     return np.asarray(shares / shares.sum())

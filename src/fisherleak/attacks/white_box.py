@@ -13,16 +13,15 @@ accuracy is the probability of an orthant: :math:`\Phi(|\Delta| / 2\sigma)` for 
 from __future__ import annotations
 
 import copy
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from fisherleak._array import Array, host, namespace
+from fisherleak._array import Array, host, like, namespace, normal_cdf
 from fisherleak._check import check_noise
-from fisherleak.attacks.attacker import Attacker, Codes, Vector
+from fisherleak.attacks.attacker import Attacker, Vector, part_right
 from fisherleak.attacks.orthants import below_both
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.errors import InvalidInputError
@@ -101,10 +100,10 @@ class WhiteBox(Attacker):
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
-            found.append(moves(target.fit, target.features, target.y, target.positions, target.changed(k), what))
+            found.append(moves(target.fit, target.features, target.y, target.rows, target.changed(k), what))
         return tuple(found)
 
-    def infer(self, released: Any = None, noise: Noise | None = None) -> NDArray[Any]:
+    def infer(self, released: Any = None, noise: Noise | None = None) -> Array:
         """Guesses, in the column's own values: see :meth:`Attacker.infer`.
 
         Parameters
@@ -116,9 +115,9 @@ class WhiteBox(Attacker):
         """
         theta, several = self._parameters(released)
         guesses = self.target.chosen(self._guess(theta, self._known_noise(released, noise)))
-        return guesses if several else np.asarray(guesses[0])
+        return guesses if several else guesses[0, ...]
 
-    def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Any = 0, over: str = "rows") -> Vector:
+    def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Any = 0, over: str = "rows") -> Array:
         """Expected accuracy of each attacked row when the model is released with this noise, (m,).
 
         In closed form for two and three candidates and Gaussian noise; simulated with ``draws`` else.
@@ -138,7 +137,7 @@ class WhiteBox(Attacker):
             return self._exact(noise, over)
         if over == "prior":
             raise InvalidInputError("over='prior' is for two or three candidates and Gaussian noise.")
-        return np.asarray(self._simulated(noise, draws, random_state).mean(axis=0))
+        return super().accuracy(noise, draws, random_state)
 
     def _has_closed_form(self, noise: Noise) -> bool:
         return self.target.k <= 3 and isinstance(noise, Gaussian)
@@ -150,20 +149,18 @@ class WhiteBox(Attacker):
         if hasattr(released, "unit_information_root"):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
-        right = self._guess(theta, self._known_noise(released, noise)) == self.target.truth[None, :]
-        return self._scored(right, several)
+        return self._scored(self._right(self._guess(theta, self._known_noise(released, noise))), several)
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:
         if not self._has_closed_form(noise):
             return self._scored(self._simulated(noise, draws, random_state), several=True)
-        by_trial = self._simulated(noise, FEW, random_state).mean(axis=1)
+        by_trial = host(part_right(self._simulated(noise, FEW, random_state), axis=1))
         return outcome_of(self.name, self.target.name, self.accuracy(noise), by_trial, self.target.baseline, exact=True)
 
-    def _simulated(self, noise: Noise, draws: int, random_state: Any) -> NDArray[np.bool_]:
-        theta = self._drawn(noise, draws, random_state)
-        return np.asarray(self._guess(theta, noise) == self.target.truth[None, :])
+    def _simulated(self, noise: Noise, draws: int, random_state: Any) -> Array:
+        return self._right(self._guess(self._drawn(noise, draws, random_state), noise))
 
-    def _codes(self, theta: Vector) -> Codes:
+    def _codes(self, theta: Vector) -> Array:
         return self._guess(theta, None)
 
     def _known_noise(self, released: Any, noise: Noise | None) -> Noise | None:
@@ -183,81 +180,97 @@ class WhiteBox(Attacker):
         xp = namespace(self.moves[0].values)
         return xp.stack([self.moves[k].values for k in self.target.by_prior.tolist()])
 
-    def _guess(self, theta: Vector, noise: Noise | None) -> Codes:
+    def _guess(self, theta: Vector, noise: Noise | None) -> Array:
         """Argmax over candidates of 2 Delta . b - |Delta|^2, with the prior where it counts; (T, m)."""
-        delta = host(self._stacked)
-        b = theta - host(self.target.fit.theta)[None, :]
-        bonus = np.zeros(self.target.k)
+        target, delta = self.target, self._stacked
+        xp = namespace(delta)
+        b = like(theta - host(target.fit.theta)[None, :], delta, xp)
+        bonus = np.zeros(target.k)
         if self.use_prior:
             assert noise is not None
             root = noise.unit_information_root(b.shape[1])
             if root is not None:
-                delta, b = delta @ root.T, b @ root.T
+                whiten = like(root.T, delta, xp)
+                delta, b = delta @ whiten, b @ whiten
             with np.errstate(divide="ignore"):
-                bonus = 2.0 * noise.scale**2 * np.log(self.target.prior[self.target.by_prior])
-        offset = bonus[:, None] - np.einsum("kmp,kmp->km", delta, delta)
-        most = max(1, AT_ONCE // offset.size)
-        order = self.target.by_prior
+                bonus = 2.0 * noise.scale**2 * np.log(target.prior[target.by_prior])
+        offset = like(bonus, delta, xp)[:, None] - xp.vecdot(delta, delta)
+        most = max(1, AT_ONCE // (target.k * target.m))
+        order = like(target.by_prior, delta, xp)
+        across = xp.matrix_transpose(delta)
         parts = []
         for start in range(0, b.shape[0], most):
-            scores = 2.0 * (b[None, start : start + most, :] @ delta.transpose(0, 2, 1)) + offset[:, None, :]
-            parts.append(order[np.argmax(scores, axis=0)])
-        return np.concatenate(parts)
+            some = b[None, start : min(start + most, b.shape[0]), :]
+            scores = 2.0 * (some @ across) + offset[:, None, :]
+            best = xp.argmax(scores, axis=0)
+            parts.append(xp.reshape(xp.take(order, xp.reshape(best, (-1,))), best.shape))
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
-    def _exact(self, noise: Noise, over: str) -> Vector:
+    def _exact(self, noise: Noise, over: str) -> Array:
         """Probability that the true candidate's score is the largest."""
-        target = self.target
-        root = noise.unit_information_root(self._stacked.shape[2])
-        delta = host(self._stacked)
+        target, delta = self.target, self._stacked
+        xp = namespace(delta)
+        root = noise.unit_information_root(delta.shape[2])
         ordered = target.prior[target.by_prior]
         if self.use_prior:
-            delta = spread = delta if root is None else delta @ root.T
+            delta = spread = delta if root is None else delta @ like(root.T, delta, xp)
             with np.errstate(divide="ignore"):
                 log_prior = np.log(ordered)
         else:
             # the nearest model by the plain norm, whatever the noise's shape
-            spread = delta if root is None else delta @ np.linalg.inv(root)
+            spread = delta if root is None else delta @ like(np.linalg.inv(root), delta, xp)
             log_prior = np.zeros(target.k)
         if over == "rows":
-            place = np.argsort(target.by_prior)[target.truth]
+            place = xp.take(like(np.argsort(target.by_prior), delta, xp), target.truth)
             # what a solver left short of the minimum stays in every release
             short = target.given - host(target.fit.theta)
             short = short @ root.T if self.use_prior and root is not None else short
-            return _ahead_of_all(delta, spread, place, log_prior, noise.scale, short)
-        total = np.zeros(target.rows.size)
+            return _ahead_of_all(delta, spread, place, log_prior, noise.scale, like(short, delta, xp))
+        total = xp.zeros_like(delta[0, :, 0])
         for k, weight in enumerate(ordered.tolist()):
             if weight > 0:
-                place = np.full(target.rows.size, k)
-                total += weight * _ahead_of_all(delta - delta[k], spread, place, log_prior, noise.scale)
+                place = xp.full_like(target.truth, k)
+                total = total + weight * _ahead_of_all(delta - delta[k, ...], spread, place, log_prior, noise.scale)
         return total
 
 
 def _ahead_of_all(
-    delta: Vector, spread: Vector, true: Codes, log_prior: Vector, scale: float, short: Vector | float = 0.0
-) -> Vector:
+    delta: Array, spread: Array, true: Array, log_prior: Vector, scale: float, short: Array | float = 0.0
+) -> Array:
     """Probability that the true candidate beats the one or two others."""
+    xp = namespace(delta)
     k = delta.shape[0]
     found = [_margin(delta, spread, true, (true + shift) % k, log_prior, scale, short) for shift in range(1, k)]
     if k == 2:
-        return np.asarray(ndtr(found[0][0]))
+        return normal_cdf(found[0][0])
     (first, along), (second, across) = found
-    return below_both(first, second, np.clip(np.sum(along * across, axis=1), -1.0, 1.0))
+    return below_both(first, second, xp.clip(xp.sum(along * across, axis=1), -1.0, 1.0))
 
 
 def _margin(
-    delta: Vector, spread: Vector, true: Codes, other: Codes, log_prior: Vector, scale: float, short: Vector | float
-) -> tuple[Vector, Vector]:
+    delta: Array, spread: Array, true: Array, other: Array, log_prior: Vector, scale: float, short: Array | float
+) -> tuple[Array, Array]:
     """How many standard deviations the truth is ahead of another candidate, (m,), and the direction that decides, (m, p)."""
-    rows = np.arange(true.shape[0])
-    mine, theirs = delta[true, rows], delta[other, rows]
-    apart = spread[true, rows] - spread[other, rows]
-    length = np.linalg.norm(apart, axis=1)
-    ahead = np.sum((theirs - mine) * (0.5 * (theirs + mine) - short), axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_prior = log_prior[true] - log_prior[other]
-        ahead = ahead + np.where(np.isnan(by_prior), 0.0, scale**2 * by_prior)
-        margin = ahead / (scale * length)
+    xp = namespace(delta)
+    k = log_prior.shape[0]
+    mine, theirs = _picked(delta, true), _picked(delta, other)
+    apart = _picked(spread, true) - _picked(spread, other)
+    length = xp.sqrt(xp.sum(apart * apart, axis=1))
+    ahead = xp.sum((theirs - mine) * (0.5 * (theirs + mine) - short), axis=1)
+    with np.errstate(invalid="ignore"):
+        by_prior = np.nan_to_num(scale**2 * (log_prior[:, None] - log_prior[None, :]), posinf=np.inf, neginf=-np.inf)
+    ahead = ahead + xp.take(like(by_prior.ravel(), delta, xp), true * k + other)
     # nothing to tell them apart but the prior, and then the order in which ties are broken
-    decided = np.where(ahead != 0, np.sign(ahead), np.where(true < other, 1.0, -1.0))
-    margin = np.where(length > 0, margin, np.inf * decided)
-    return margin, apart / np.where(length > 0, length, 1.0)[:, None]
+    decided = xp.where(ahead != 0, xp.sign(ahead), xp.where(true < other, xp.ones_like(ahead), -1.0))
+    safe = xp.where(length > 0, length, 1.0)
+    margin = xp.where(length > 0, ahead / (scale * safe), math.inf * decided)
+    return margin, apart / safe[:, None]
+
+
+def _picked(stack: Array, codes: Array) -> Array:
+    """Row i of candidate codes[i] in a stack (k, m, p): (m, p)."""
+    xp = namespace(stack)
+    chosen = stack[0, ...]
+    for k in range(1, stack.shape[0]):
+        chosen = xp.where((codes == k)[:, None], stack[k, ...], chosen)
+    return chosen

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
 
+from fisherleak._array import host
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together
 from fisherleak.models.tables import Table
@@ -68,7 +69,7 @@ def _robust_scaler(transformer: Any, flow: Flow) -> Flow:
 
 
 def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
-    return scaled(flow, output(transformer, flow), np.asarray(transformer.scale_))
+    return scaled(flow, output(transformer, flow), transformer.scale_)
 
 
 def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
@@ -77,9 +78,9 @@ def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
 
 def _components(transformer: Any, flow: Flow) -> Flow:
     """PCA and its relatives: an affine map."""
-    matrix = np.asarray(transformer.components_, dtype=np.float64)
+    matrix = host(transformer.components_).astype(np.float64)
     if getattr(transformer, "whiten", False):
-        matrix = matrix / np.sqrt(transformer.explained_variance_)[:, None]
+        matrix = matrix / np.sqrt(host(transformer.explained_variance_))[:, None]
     return linear(flow, output(transformer, flow), matrix)
 
 

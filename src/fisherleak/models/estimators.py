@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from sklearn import linear_model
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
+from fisherleak._array import as_array, device, host, namespace
+from fisherleak._blocks import map_rows, sum_rows
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 
 __all__ = ["RECIPES", "Recipe", "check_supported", "frozen", "parameters", "recipe_of", "solves_directly"]
@@ -61,7 +63,7 @@ def check_supported(estimator: Any) -> None:
 
 def parameters(estimator: Any) -> Vector:
     """Coefficients, then the intercept if the model has one: (p,)."""
-    coef = np.asarray(estimator.coef_, dtype=np.float64)
+    coef = host(as_array(estimator.coef_, "coef_")).astype(np.float64)
     if coef.ndim == 2 and coef.shape[0] > 1:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with {coef.shape[0]} outputs is not supported: fit one model per output."
@@ -69,7 +71,7 @@ def parameters(estimator: Any) -> Vector:
     coef = coef.reshape(-1)
     if not estimator.fit_intercept:
         return coef
-    return np.append(coef, np.asarray(estimator.intercept_, dtype=np.float64).reshape(-1))
+    return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
 
 
 def _number(y: NDArray[Any], estimator: Any) -> Vector:
@@ -77,6 +79,8 @@ def _number(y: NDArray[Any], estimator: Any) -> Vector:
         y = y[:, 0]
     if y.ndim != 1:
         raise UnsupportedModelError(f"{type(estimator).__name__} with several outputs is not supported: fit one each.")
+    if not isinstance(y, np.ndarray):
+        return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y)
     try:
         return y.astype(np.float64)
     except (TypeError, ValueError):
@@ -85,7 +89,8 @@ def _number(y: NDArray[Any], estimator: Any) -> Vector:
 
 def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
     """1 for the second of the model's two classes, 0 for the first."""
-    classes = np.asarray(estimator.classes_)
+    classes = host(as_array(estimator.classes_, "classes_")) if _elsewhere(estimator.classes_) else estimator.classes_
+    classes = np.asarray(classes)
     name = type(estimator).__name__
     if classes.shape == (1,):
         raise InvalidInputError(f"y has one class only ({classes[0]}); {name} needs rows of both classes.")
@@ -95,6 +100,8 @@ def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
         )
     if y.ndim != 1:
         raise InvalidInputError(f"y must have one dimension; got shape {y.shape}. Use y.ravel().")
+    if not isinstance(y, np.ndarray):
+        return _class_one_in_place(y, *classes.tolist())
     known = np.isin(y, classes)
     if not known.all():
         row = int(np.argmin(known))
@@ -102,6 +109,43 @@ def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
             f"y is {y.tolist()[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
         )
     return np.asarray(y == classes[1], dtype=np.float64)
+
+
+def _elsewhere(x: Any) -> bool:
+    """Whether an array is not NumPy's."""
+    return not isinstance(x, (np.ndarray, list, tuple)) and hasattr(x, "shape")
+
+
+def _class_one_in_place(y: Any, first: Any, second: Any) -> Any:
+    """The same where the labels are: on a device, or lazy."""
+
+    def unknown(y: Any) -> tuple[Any]:
+        xp = namespace(y)
+        return (xp.sum(xp.astype((y != first) & (y != second), xp.int64)),)
+
+    (count,) = sum_rows(unknown, y)
+    if int(count):
+        raise InvalidInputError(f"y is none of the model's classes {[first, second]} in {int(count)} rows.")
+    return map_rows(lambda y: namespace(y).astype(y == second, namespace(y).float64), y)
+
+
+def _by_class(estimator: Any, y: Any) -> Any:
+    """Class weights of rows that are not NumPy's: those of a mapping."""
+    if not isinstance(estimator.class_weight, Mapping):
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__}(class_weight={estimator.class_weight!r}) is not supported on {type(y).__name__} "
+            "labels: pass class_weight as a dict."
+        )
+    given = estimator.class_weight
+
+    def factors(y: Any) -> Any:
+        xp = namespace(y)
+        weights = xp.ones(y.shape[0], dtype=xp.float64, device=device(y))
+        for label, weight in given.items():
+            weights = xp.where(y == label, float(weight), weights)
+        return weights
+
+    return map_rows(factors, y)
 
 
 def _positive(estimator: Any) -> None:
@@ -139,7 +183,9 @@ def _ridge_classifier(estimator: Any, y: NDArray[Any], weights: Vector | None) -
         _positive(estimator)
     signs = 2.0 * _class_one(y, estimator) - 1.0
     if estimator.class_weight:
-        factor = compute_sample_weight(estimator.class_weight, y)
+        factor = (
+            compute_sample_weight(estimator.class_weight, y) if isinstance(y, np.ndarray) else _by_class(estimator, y)
+        )
         weights = factor if weights is None else weights * factor
     return _ridge_like(estimator, alpha, signs, weights)
 
@@ -182,6 +228,8 @@ def _logistic_like(estimator: Any, y: NDArray[Any], weights: Vector | None, C: f
 
 def _class_factor(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Vector:
     """The class weight of each row; scikit-learn 1.7 began to count sample weights in "balanced"."""
+    if not isinstance(y, np.ndarray):
+        return _by_class(estimator, y)
     options: dict[str, Any] = {}
     if "sample_weight" in inspect.signature(compute_class_weight).parameters:
         options["sample_weight"] = weights
@@ -193,7 +241,10 @@ def _class_factor(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Ve
 def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]:
     def recipe(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
         labels = _number(y, estimator)
-        mean_weight = 1.0 if weights is None else float(np.mean(weights))
+        mean_weight = 1.0
+        if weights is not None:
+            (total,) = sum_rows(lambda weights: (namespace(weights).sum(weights),), weights)
+            mean_weight = float(total) / weights.shape[0]
         return Recipe(loss, float(estimator.alpha) * mean_weight, labels, weights, bool(estimator.fit_intercept))
 
     return recipe

@@ -8,12 +8,15 @@ one direction for each indicator that encodes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
 
+from fisherleak._array import host
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.tables import Table, as_table
 from fisherleak.perturbation import Attribute
@@ -97,8 +100,10 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
 
 def output(transformer: Any, flow: Flow) -> Table:
     """What the transformer makes of the table, dense."""
+    in_place = not flow.table.is_frame and not isinstance(flow.table.values, np.ndarray)
     try:
-        values = transformer.transform(flow.table.values)
+        with config_context(array_api_dispatch=True) if in_place else nullcontext():
+            values = transformer.transform(flow.table.values)
     except (TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInputError(
@@ -109,8 +114,9 @@ def output(transformer: Any, flow: Flow) -> Table:
     return as_table(values)
 
 
-def linear(flow: Flow, table: Table, matrix: Matrix) -> Flow:
+def linear(flow: Flow, table: Table, matrix: Any) -> Flow:
     """Features out = matrix @ features in (and a constant)."""
+    matrix = host(matrix)
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         moved = matrix[:, list(block.columns)] @ block.directions
@@ -118,8 +124,9 @@ def linear(flow: Flow, table: Table, matrix: Matrix) -> Flow:
     return Flow(table, [None] * matrix.shape[0], blocks)
 
 
-def scaled(flow: Flow, table: Table, factors: Matrix) -> Flow:
+def scaled(flow: Flow, table: Table, factors: Any) -> Flow:
     """Each column multiplied by a factor (and shifted)."""
+    factors = host(factors)
     blocks = {
         key: Block(block.columns, factors[list(block.columns)][:, None] * block.directions)
         for key, block in flow.blocks.items()

@@ -11,15 +11,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fisherleak._array import Array, host
-from fisherleak._check import check_data, check_labels, check_weights
+from fisherleak._array import Array, device, host, is_lazy, like, namespace
+from fisherleak._blocks import first_rows, map_partitions
+from fisherleak._rows import check_training, check_weights, lazy_labels
 from fisherleak.erm import Fit, check_rank_possible, fit_at
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.losses import get_loss
 from fisherleak.models.columns import through
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
 from fisherleak.models.flow import attributes_of, start
-from fisherleak.models.tables import Table
+from fisherleak.models.tables import Table, as_table
 from fisherleak.perturbation import Attribute
 from fisherleak.risk import Risk
 
@@ -80,6 +81,8 @@ def prepare(model: Any, table: Table) -> Prepared:
     """Walk the raw table through a fitted model's preprocessing."""
     model = checked_model(model)
     _check_columns(model, table)
+    if table.lazy:
+        return _prepare_lazily(model, table)
     flow = start(table)
     estimator = model
     if isinstance(model, Pipeline):
@@ -97,10 +100,33 @@ def prepare(model: Any, table: Table) -> Prepared:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
     values = flow.table.values
     if not flow.table.is_frame:
-        values = host(values)  # scikit-learn's coefficients are NumPy's
+        values = values if _in_place(values, estimator) else host(values)
     else:
         values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
     return Prepared(values, attributes_of(flow, table.names), estimator)
+
+
+def _in_place(values: Any, estimator: Any) -> bool:
+    """Whether the model was fitted on arrays of this library (``array_api_dispatch``), so that they stay where they are."""
+    coef = getattr(estimator, "coef_", None)
+    return not isinstance(values, np.ndarray) and type(coef) is type(values)
+
+
+def _prepare_lazily(model: Any, table: Table) -> Prepared:
+    """The same block by block; a few rows show the width and the raw columns that feed each feature."""
+    sample = prepare(model, as_table(first_rows(table.values)))
+    uneven = [attribute.name for attribute in sample.attributes if attribute.local]
+    if uneven:
+        raise UnsupportedModelError(
+            f"Preprocessing of column '{uneven[0]}' that is not affine is not supported on Dask rows: apply it before, and "
+            "measure the model behind it on its features."
+        )
+    width = sample.features.shape[1]
+
+    def features(block: Any) -> Array:
+        return np.asarray(prepare(model, as_table(block)).features, dtype=np.float64)
+
+    return Prepared(map_partitions(features, table.values, width), sample.attributes, sample.estimator)
 
 
 def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own_data: bool = False) -> Reading:
@@ -122,26 +148,32 @@ def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own
 def _limit(estimator: Any) -> float:
     if not solves_directly(estimator):
         return REFUSED
-    return DIRECT if np.asarray(estimator.coef_).dtype == np.float64 else LOOSE
+    return DIRECT if host(estimator.coef_).dtype == np.float64 else LOOSE
 
 
 def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
     """The objective that the last step minimises, and its parameters."""
-    labels = host(y) if hasattr(y, "detach") else np.asarray(y)
-    if labels.ndim == 0 or labels.shape[0] != prepared.features.shape[0]:
+    features = prepared.features
+    labels = _labels(y, features)
+    if labels.ndim == 0 or labels.shape[0] != features.shape[0]:
         count = "none" if labels.ndim == 0 else labels.shape[0]
-        raise InvalidInputError(
-            f"y must have one value for each of the {prepared.features.shape[0]} rows of X; got {count}."
-        )
-    weights = check_weights(sample_weight, prepared.features)
-    recipe = recipe_of(prepared.estimator, labels, None if weights is None else np.asarray(weights))
-    names = _feature_names(prepared.attributes, prepared.features.shape[1])
-    X, numbers = check_data(prepared.features, recipe.y, names)
+        raise InvalidInputError(f"y must have one value for each of the {features.shape[0]} rows of X; got {count}.")
+    weights = check_weights(sample_weight, features)
+    recipe = recipe_of(prepared.estimator, labels, weights)
+    names = _feature_names(prepared.attributes, features.shape[1])
     loss = get_loss(recipe.loss)
-    check_labels(numbers, recipe.weights, loss)
-    names = (*names, "intercept")
-    risk = Risk(X, numbers, recipe.weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, names)
-    return risk, parameters(prepared.estimator)
+    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names)
+    risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
+    return risk, like(parameters(prepared.estimator), X, namespace(X))
+
+
+def _labels(y: Any, features: Array) -> Any:
+    """Labels, numbers or text, beside the features."""
+    if is_lazy(features):
+        return lazy_labels(y, features)
+    if isinstance(features, np.ndarray):
+        return host(y) if hasattr(y, "detach") else np.asarray(y)
+    return y if type(y) is type(features) else namespace(features).asarray(np.asarray(y), device=device(features))
 
 
 def _feature_names(attributes: tuple[Attribute, ...], count: int) -> tuple[str, ...]:

@@ -10,8 +10,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import as_array, host
+from fisherleak._array import as_array, device, host, is_lazy, is_lazy_frame, namespace
+from fisherleak._blocks import with_known_rows
 from fisherleak._check import default_names, nearest
+from fisherleak._rows import same_rows
+from fisherleak.digest import column_spreads
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["Table", "as_table", "same_values"]
@@ -49,6 +52,9 @@ class Table:
         return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
 
     def is_numeric(self, position: int) -> bool:
+        if self.lazy:
+            dtype = self.values.dtypes.iloc[position] if self.is_frame else self.values.dtype
+            return getattr(dtype, "kind", "O") in "fiub"
         if self.is_frame:
             kind = nw.from_native(self.values, eager_only=True)[:, position].dtype
             if kind.is_numeric() or kind in (nw.Boolean, nw.String, nw.Categorical, nw.Enum):
@@ -59,13 +65,43 @@ class Table:
 
     def named(self, name: str) -> NDArray[Any]:
         """The column of that name."""
+        return self.column(self._position(name))
+
+    def labels(self, name: str) -> Any:
+        """The column of that name as labels of groups: where it is, and lazy where the table is."""
+        position = self._position(name)
+        if self.lazy and self.is_frame:
+            return self.values[self.values.columns[position]]
+        return self.column(position) if self.is_frame else self.values[:, position]
+
+    def spreads(self) -> list[float]:
+        """Standard deviation of each column; 1 where it is not numeric."""
+        if not self.is_frame:
+            return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
+        numeric = [j for j in range(len(self.names)) if self.is_numeric(j)]
+        if self.lazy:
+            (rows,) = with_known_rows(self.select(numeric).values)
+            spreads = column_spreads(rows)
+        else:
+            spreads = [float(np.std(self.column(j).astype(np.float64))) for j in numeric]
+        found = dict(zip(numeric, spreads, strict=True))
+        return [found.get(j, 1.0) for j in range(len(self.names))]
+
+    def _position(self, name: str) -> int:
         if name not in self.names:
             raise InvalidInputError(f"There is no column '{name}'. {nearest(name, self.names)}")
-        return self.column(self.names.index(name))
+        return self.names.index(name)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the rows are Dask's."""
+        return is_lazy(self.values) or is_lazy_frame(self.values)
 
     def select(self, positions: Sequence[int]) -> Table:
         """Some columns, as a table of the same kind."""
         names = [self.names[j] for j in positions]
+        if self.lazy and self.is_frame:
+            return Table(self.values[[self.values.columns[j] for j in positions]], names, True, None)
         if self.is_frame:
             frame = nw.from_native(self.values, eager_only=True)[:, list(positions)]
             return Table(nw.to_native(frame), names, True, self.index)
@@ -78,12 +114,16 @@ class Table:
             return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
         return Table(self.values[mask], self.names, False, None)
 
-    def take(self, rows: NDArray[np.int64]) -> Table:
+    def take(self, rows: Any) -> Table:
         """The rows at some positions."""
         index = None if self.index is None else self.index[rows]
         if self.is_frame:
             frame = nw.from_native(self.values, eager_only=True)[rows.tolist(), :]
             return Table(nw.to_native(frame), self.names, True, index)
+        if not isinstance(self.values, np.ndarray):
+            xp = namespace(self.values)
+            chosen = xp.asarray(rows, device=device(self.values))
+            return Table(xp.take(self.values, chosen, axis=0), self.names, False, index)
         return Table(self.values[rows], self.names, False, index)
 
     def with_value(self, position: int, value: Any, sample: int | None) -> Table:
@@ -96,6 +136,10 @@ class Table:
             else:
                 new = frame[:, position][[sample] * self.n]
             return Table(nw.to_native(frame.with_columns(new.alias(name))), self.names, True, self.index)
+        if not isinstance(self.values, np.ndarray):
+            changed = namespace(self.values).asarray(self.values, copy=True)
+            changed[:, position] = value
+            return Table(changed, self.names, False, self.index)
         values = self.values
         if sample is None and values.dtype.kind in "iub":
             values = values.astype(np.float64)  # a value that the column never had may not fit its type
@@ -106,6 +150,10 @@ class Table:
 
 def same_values(first: Table, second: Table) -> bool:
     """Whether two tables of the same columns hold the same values."""
+    if not first.is_frame and not isinstance(first.values, np.ndarray):
+        return same_rows(first.values, second.values)
+    if first.lazy or second.lazy:
+        return same_rows(as_array(first.values, "X"), as_array(second.values, "X"))
     for j in range(len(first.names)):
         a, b = first.column(j), second.column(j)
         if a.dtype.kind == b.dtype.kind == "f":
@@ -118,12 +166,13 @@ def same_values(first: Table, second: Table) -> bool:
 
 def as_table(X: Any) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
-    if nw.dependencies.is_into_dataframe(X):
+    lazy = is_lazy_frame(X) and hasattr(X, "columns")
+    if lazy or nw.dependencies.is_into_dataframe(X):
         names = [str(name) for name in X.columns]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
-        index = getattr(X, "index", None)
+        index = None if lazy else getattr(X, "index", None)
         return Table(X, names, True, None if callable(index) else index)
     if hasattr(X, "collect") and hasattr(X, "collect_schema"):
         raise InvalidInputError(f"X is a lazy {type(X).__name__}; pass X.collect().")
