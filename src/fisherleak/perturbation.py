@@ -9,6 +9,7 @@ never formed where it is the identity or a part of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -239,7 +240,7 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
     if outside:
         raise InvalidInputError(f"attributes name column {outside[0]}, but X has columns 0 to {d - 1}.")
     records += [Attribute(names[j], [j]) for j in range(d) if j not in taken]
-    repeated = sorted({r.name for r in records if [q.name for q in records].count(r.name) > 1})
+    repeated = sorted(name for name, count in Counter(record.name for record in records).items() if count > 1)
     if repeated:
         raise InvalidInputError(
             f"attribute names must differ; '{repeated[0]}' appears more than once. Rename a column."

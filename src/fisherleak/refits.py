@@ -165,7 +165,7 @@ def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str)
     else:
         values, error, unsettled = _improved(fit, risk, rows, changed, values)
         loose = loose | unsettled
-    again = np.flatnonzero(host(loose)).tolist()
+    again = host(xp.nonzero(loose)[0]).tolist()
     for k in again:
         values[k, :], error[k] = _refit(fit, risk, int(rows[k]), changed[k, :], what)
     return Moves(values, error, len(again))

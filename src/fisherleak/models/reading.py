@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,9 +185,10 @@ def _feature_names(attributes: tuple[Attribute, ...], count: int) -> tuple[str, 
             for j in attribute.columns:
                 sources[j].append(attribute.name)
     alone = [source[0] if len(source) == 1 else "" for source in sources]
+    counts = Counter(alone)
     names = []
     for j, name in enumerate(alone):
-        only = name and alone.count(name) == 1
+        only = name and counts[name] == 1
         names.append(name if only else f"feature {j} ({', '.join(sources[j][:3])})")
     return tuple(names)
 

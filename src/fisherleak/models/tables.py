@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -169,7 +170,7 @@ def as_table(X: Any) -> Table:
     lazy = is_lazy_frame(X) and hasattr(X, "columns")
     if lazy or nw.dependencies.is_into_dataframe(X):
         names = [str(name) for name in X.columns]
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
         index = None if lazy else getattr(X, "index", None)
