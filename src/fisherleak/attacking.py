@@ -24,7 +24,8 @@ MOST_NUMBERS = 20
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 ATTACKERS = {
-    "white-box with prior": "knows all other data, how common each value is and the noise, and sees the released coefficients",
+    "white-box with prior": "knows all other data, the noise and how common each value is (not what the other columns "
+    "suggest), and sees the released coefficients",
     "white-box": "knows all other data and sees the released coefficients, but ignores how common values are",
     "black-box": "knows the row's other values and its label, and queries the released model",
     "ideal": "learns the value from the other columns and the label: what the population gives away without any model",

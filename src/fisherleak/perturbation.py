@@ -53,7 +53,8 @@ class Attribute:
 
     def __init__(self, name: str, columns: Sequence[int], directions: Any = None) -> None:
         items = [columns] if isinstance(columns, str) else list(columns)
-        if any(type(j) is not int for j in items) and not all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in items):
+        plain = all(type(j) is int for j in items)
+        if not plain and not all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in items):
             raise InvalidInputError(f"columns of attribute '{name}' must be whole numbers; got {columns!r}.")
         chosen = tuple(int(j) for j in items)
         if not chosen or len(set(chosen)) != len(chosen):

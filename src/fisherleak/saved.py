@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -27,6 +28,7 @@ from fisherleak.models.estimators import parameters
 from fisherleak.noise import Gaussian
 from fisherleak.release import release
 from fisherleak.tables import RawTable
+from fisherleak.tradeoff import Tradeoff, tradeoff
 from fisherleak.training import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
 
 __all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model"]
@@ -40,7 +42,9 @@ TRUSTED = {
     "sklearn.compose._column_transformer._RemainderColsList",
 }
 """Types of scikit-learn that a released model holds and that older versions of skops do not know."""
-UNLIKELY = 1e-9
+DRAWS = 100
+"""Noisy copies whose average utility tells what the noise costs."""
+UNLIKELY = 1e-6
 """Probability below which a model's distance from its refit is taken as no accident."""
 
 
@@ -79,8 +83,8 @@ def save_model(
     balance: bool = False,
     overwrite: bool = False,
     random_state: int | None = None,
-) -> dict[str, Any]:
-    """Train, calibrate, perturb, and write the released model and its card; give back the card.
+) -> tuple[dict[str, Any], Tradeoff]:
+    """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
 
     Parameters
     ----------
@@ -105,7 +109,7 @@ def save_model(
     before = np.asarray(trained.leak.per_example())
     if balance:
         trained = reweighted(trained)
-    scale = calibrated_scale(trained, limit, attribute)
+    scale = _rounded_up(calibrated_scale(trained, limit, attribute))
     model, _, _ = pipeline_of(trained)
     released = release(model, Gaussian(scale), random_state)
     names = [path.name, card_path(path).name]
@@ -115,7 +119,7 @@ def save_model(
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
-    return card
+    return card, tradeoff(trained, np.array([scale]), DRAWS, settings.seed)
 
 
 def _card(
@@ -137,14 +141,14 @@ def _card(
         "settings": {**asdict(settings), "model": design.target.kind},
         "balanced": trained.weights is not None,
         "columns": [{"name": f.name, "kind": f.kind} for f in design.features],
-        "data": {"source": design.source, "sha256": design.sha256, "rows": design.n},
+        "data": {"source": design.source, "rows": design.n},
         "noise": {"kind": "Gaussian", "scale": scale},
         "eta": {
             "limit": limit,
             "limit_on": what,
             "before_noise": None,
-            "before_balancing": {"mean": before.mean(), "max": before.max()} if trained.weights is not None else None,
-            "after": {"mean": eta.mean(), "max": eta.max()},
+            "before_balancing": _coarse(before) if trained.weights is not None else None,
+            "after": _coarse(eta),
         },
         "assumptions": _assumptions(trained, scale, what),
         "versions": versions(),
@@ -153,15 +157,28 @@ def _card(
     return done
 
 
+def _rounded_up(scale: float) -> float:
+    """To two digits, so that it tells little about the data; more noise than asked for keeps the limit."""
+    power = 10.0 ** (math.floor(math.log10(scale)) - 1)
+    rounded = float(f"{math.ceil(scale / power * (1 - 1e-12)) * power:.6g}")
+    return rounded if rounded >= scale else float(f"{(math.ceil(scale / power) + 1) * power:.6g}")
+
+
+def _coarse(eta: np.ndarray) -> dict[str, float]:
+    """Mean and largest, to two digits."""
+    return {"mean": float(f"{eta.mean():.1e}"), "max": float(f"{eta.max():.1e}")}
+
+
 def _assumptions(trained: Trained, scale: float, what: str) -> list[str]:
     design = trained.design
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
         f"Gaussian noise of standard deviation {scale:.6g} was added to every coefficient and the intercept.",
         f"The limit is on {what}. Standard units count every number in standard deviations of its column.",
-        "What preprocessing learned (means, standard deviations, categories) is in the model as it is and taken as public.",
+        "What preprocessing learned is in the model and taken as public: centres and scales of numbers, rounded so that they "
+        "give no single value away, and the categories that occur.",
         "This is not differential privacy, does not bound membership inference, and is not anonymity.",
-        "This card is derived from the data; its scale and etas reveal something too, which is not accounted for.",
+        "This card is derived from the data: its scale and etas, rounded to two digits, are not accounted for.",
         "Every further release from the same data adds to what is revealed.",
         *design.notes,
     ]
@@ -238,7 +255,7 @@ def _read_card(path: Path) -> dict[str, Any]:
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})
         check_positive(settings.held_out, "held_out", zero=True)
         check_positive(settings.l2, "l2", zero=True)
-        str(card["data"]["sha256"]), str(card["model"]["file_sha256"]), bool(card["balanced"])
+        str(card["model"]["file_sha256"]), bool(card["balanced"])
     except (KeyError, TypeError, AttributeError, FisherleakError):
         raise InvalidInputError(
             f"The card '{path}' lacks what a card must say, or says it wrongly: release again."
@@ -250,13 +267,15 @@ def retrain(saved: SavedModel, raw: RawTable) -> Trained:
     r"""Fit the model again from the table it was released from, and check that the release belongs to it.
 
     The released parameters must lie from the refit as far as their noise goes: :math:`|\theta' - \theta|^2 / \sigma^2`
-    follows a chi-squared distribution. Too near means that there is no noise, too far that the model is another.
+    follows a chi-squared distribution. Too near means that there is no noise, too far that the model or the table is another.
+    A table that differs by less than the noise hides passes: a checksum of it would give every single value away.
     """
-    if raw.sha256 != saved.card["data"]["sha256"]:
-        raise InvalidInputError(
-            f"{raw.source} is not the table that '{saved.path.name}' was released from: its checksum differs from the card's."
-        )
     trained = train(raw, saved.settings)
+    if trained.design.n != saved.card["data"].get("rows"):
+        raise InvalidInputError(
+            f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
+            f"train on, the card says {saved.card['data'].get('rows')}."
+        )
     if saved.card["balanced"]:
         trained = reweighted(trained)
     theta = parameters(saved.model[-1])
@@ -272,7 +291,7 @@ def retrain(saved: SavedModel, raw: RawTable) -> Trained:
         )
     if law.sf(away) < UNLIKELY:
         raise InvalidInputError(
-            f"'{saved.path.name}' is farther from its refit than its noise explains: release it again."
+            f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {raw.source}."
         )
     return trained
 

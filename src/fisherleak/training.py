@@ -195,6 +195,12 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
         fit_weighted(model, frame, labels, trained.weights)
+    if numbers:
+        features = {feature.name: feature for feature in design.features}
+        scaler = model[0].named_transformers_["numbers"]
+        scaler.mean_ = np.array([features[name].centre for name in numbers])
+        scaler.scale_ = np.array([features[name].scale for name in numbers])
+        scaler.var_ = scaler.scale_**2
     set_parameters(model[-1], own_parameters(trained))
     return model, frame, labels
 

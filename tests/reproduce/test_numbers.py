@@ -103,8 +103,8 @@ def test_figure_6(numbers: dict[str, Any]) -> None:
             mean, sd = point["white-box"]
             assert mean == pytest.approx(point["white-box, exact"], abs=4 * sd / 10 + 1e-3)
             assert point["with the prior, values drawn from it"] >= found["prior"] - 1e-9
-            # on the rows themselves, whose values do not follow the prior given the rest of the row, to rounding of the prior
-            assert point["with the prior, exact"] >= found["prior"] - 0.005
+            # the rows' own values do not follow the prior, given the rest of the row
+            assert point["with the prior, exact"] >= found["prior"] - 0.015
 
 
 @pytest.mark.parametrize(("name", "spread"), [("iwpc", 0.005), ("adult", 0.03)])

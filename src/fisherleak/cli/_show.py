@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fisherleak.cli._common import emit, printable
+from fisherleak.tradeoff import Tradeoff
 
 __all__ = ["show_attacks", "show_audit", "show_gate", "show_release"]
 
@@ -29,6 +30,7 @@ def show_audit(summary: dict[str, Any]) -> None:
     _pairs(
         [
             ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
+            *_kinds(data["columns"]),
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             ("noise", f"{_number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})"),
             ("eta of a row", f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most"),
@@ -50,6 +52,17 @@ def show_audit(summary: dict[str, Any]) -> None:
     _sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
         _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def _kinds(columns: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What the columns are taken for, in two lines; the options that decide otherwise."""
+    lines = []
+    for kind, title, option in (("number", "numbers", "--category"), ("category", "categories", "--number")):
+        names = [column["name"] for column in columns if column["kind"] == kind]
+        more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+        if names:
+            lines.append((title, f"{', '.join(names[:MOST_LISTED])}{more} ({option} COLUMN decides otherwise)"))
+    return lines
 
 
 def _show_figures(summary: dict[str, Any]) -> None:
@@ -80,10 +93,11 @@ def _show_figures(summary: dict[str, Any]) -> None:
         )
 
 
-def show_gate(gate: dict[str, Any]) -> None:
+def show_gate(gate: dict[str, Any], by_design: bool = False) -> None:
     """Whether the limit is kept, and the rows that exceed it."""
     if not gate["exceeded"]:
-        emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
+        why = " The noise was chosen to make it so: test the noise you plan to use with --noise." if by_design else ""
+        emit(f"\nNo row's eta is above {gate['max_eta']:g}.{why}")
         return
     emit(
         f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"
@@ -104,9 +118,10 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     _sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 
-def show_release(card: dict[str, Any], model: str) -> None:
-    """What was released, and under which limit."""
-    eta = card["eta"]
+def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
+    """What was released, under which limit, and what it costs."""
+    eta, noisy = card["eta"], cost.points[0].utility
+    where = "held-out rows" if cost.held_out else "the training rows"
     emit(f"Released {printable(model)} with its card {printable(model)}.json\n")
     _pairs(
         [
@@ -117,9 +132,19 @@ def show_release(card: dict[str, Any], model: str) -> None:
             ("noise", f"{_number(card['noise']['scale'])} on every coefficient"),
             ("limit", f"{eta['limit']:g} on {eta['limit_on']}"),
             ("eta of a row", f"{_number(eta['after']['mean'])} on average, {_number(eta['after']['max'])} at most"),
+            (
+                "utility",
+                f"{_number(noisy)} on average with such noise, {_number(cost.without_noise)} without, "
+                f"{_number(cost.constant)} for a constant: {cost.metric.label}, on {where}",
+            ),
         ]
     )
     _sentences("\nUnder these assumptions:", card["assumptions"])
+    better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
+    if not better:
+        emit(
+            "\nBeware: with this noise the model is no better than a constant. Allow a larger --eta, or collect more rows."
+        )
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:

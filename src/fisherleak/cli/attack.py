@@ -42,7 +42,7 @@ def attack(
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    r"""Run the attackers against a model of a table and print how often each is right.
+    """Run the attackers against a model of a table and print how often each is right.
 
     \b
     Examples:

@@ -71,7 +71,7 @@ def audit(
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    r"""Measure what a linear model of a table reveals about its rows, and what noise costs.
+    """Measure what a linear model of a table reveals about its rows, and what noise costs.
 
     Without TABLE it runs on the diabetes data that scikit-learn carries.
 
@@ -114,7 +114,7 @@ def audit(
     elif not quiet:
         show_audit(summary)
         if summary["gate"]:
-            show_gate(summary["gate"])
+            show_gate(summary["gate"], by_design=noise is None and released is None)
         if out is not None:
             common.emit(f"\nopen {common.printable(out / 'report.html')}")
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0

@@ -9,7 +9,8 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_release
-from fisherleak.saved import save_model
+from fisherleak.errors import InvalidInputError
+from fisherleak.saved import card_path, save_model
 
 __all__ = ["release"]
 
@@ -40,7 +41,7 @@ def release(
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
-    r"""Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
+    """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all complete rows unless --held-out says otherwise. The model without noise is never written.
 
@@ -61,10 +62,12 @@ def release(
         drop=drop,
     )
     with common.quietly(quiet, json):
+        if table != "-" and Path(table).resolve() in (out.resolve(), card_path(out).resolve()):
+            raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
         raw = common.source_table(table, delimiter, encoding)
-        card = save_model(raw, settings, out, eta=eta, attribute=attribute, balance=balance, overwrite=overwrite)
+        card, cost = save_model(raw, settings, out, eta=eta, attribute=attribute, balance=balance, overwrite=overwrite)
     if json:
         common.emit_json(card)
     elif not quiet:
-        show_release(card, str(out))
+        show_release(card, cost, str(out))
     return 0

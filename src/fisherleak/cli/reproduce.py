@@ -31,7 +31,7 @@ def reproduce(
     again: Annotated[bool, typer.Option("--again", help="Compute items again that are finished there.")] = False,
     quiet: common.Quiet = False,
 ) -> int:
-    r"""Compute the paper's tables, figures and statements, and set them beside the published ones.
+    """Compute the paper's tables, figures and statements, and set them beside the published ones.
 
     \b
     Examples:

@@ -62,6 +62,8 @@ def page(summary: Mapping[str, Any]) -> dict[str, Any]:
         "columns": len(summary["data"]["columns"]),
         "panels": len(summary["eta"]["histogram"]["groups"]),
     }
+    near = min(summary["tradeoff"]["points"], key=lambda p: abs(p["scale"] - summary["noise"]["scale"]), default=None)
+    shown["utility_at_noise"] = None if near is None else near["utility"]
     shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
     return shown
 

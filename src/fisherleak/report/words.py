@@ -138,8 +138,9 @@ WORDS: dict[str, Word] = {
     ),
     "baseline": Word(
         "baseline",
-        "The accuracy of guessing without the release, from how common each value is. Only what lies above it is due to "
-        "the release.",
+        "The accuracy of guessing from how common each value is, without the release and without the row's other columns. "
+        "What lies above it is due to the release only where it also lies above the attacker “ideal”, who sees no release and "
+        "learns from the other columns.",
     ),
     "balance": Word(
         "equalising (IRFIL)",

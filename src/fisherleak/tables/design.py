@@ -7,6 +7,7 @@ level but the first. Only the features are kept in float64, once, column by colu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -252,12 +253,19 @@ def _feature(raw: RawTable, column: Column, train: NDArray[np.int64]) -> Feature
         centre, scale = moments(as_numbers(values)[train], f"Column '{column.name}'")
         if scale == 0:
             return "has one value only in the training rows"
-        return Feature(column.name, "number", (), centre, scale)
+        return Feature(column.name, "number", (), *_coarse(centre, scale))
     coded = as_codes(values)
     present = np.unique(coded.codes[train])
     if present.size < 2:
         return "has one value only in the training rows"
     return Feature(column.name, "category", (), levels=tuple(coded.levels[k] for k in present))
+
+
+def _coarse(centre: float, scale: float) -> tuple[float, float]:
+    """Centre and scale, rounded: exact ones, published with a model, would give the last unknown value of a column away."""
+    rounded = float(f"{scale:.1e}")
+    step = 10.0 ** math.floor(math.log10(rounded))
+    return float(f"{round(centre / step) * step:.12g}"), rounded
 
 
 def _refused(found: dict[str, Feature | str], column: Column) -> bool:
