@@ -82,8 +82,9 @@ def test_features_are_standardised_on_training_rows_and_lead_back_to_raw_values(
     design = design_of(from_frame(table), Choices("y", categories=("code",)), seed=3)
     assert design.X.shape == (150, 2 + 2 + 2 + 1)
     assert design.X_test.shape == (50, 7)
-    np.testing.assert_allclose(design.X[:, :2].mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(design.X[:, :2].std(axis=0), 1, rtol=1e-10)
+    # centres and scales are rounded: exact ones would give values away
+    np.testing.assert_allclose(design.X[:, :2].mean(axis=0), 0, atol=0.5)
+    np.testing.assert_allclose(design.X[:, :2].std(axis=0), 1, rtol=0.06)
     rows = design.rows - 1
     for feature in design.features:
         raw, given = design.raw(feature), table[feature.name].to_numpy()[rows]

@@ -112,7 +112,8 @@ def _assumptions(audit: Audit) -> list[str]:
         f"column, every category by its indicators, and {label}. Etas of single columns are in the column's own unit.",
         f"Noise of standard deviation {audit.noise.scale:.4g} is added to every coefficient, as they are behind the "
         f"preprocessing, and to the intercept. {audit.noise.note}",
-        "What preprocessing learned (means, standard deviations, categories), l2 and the scale of the noise are public.",
+        "What preprocessing learned is public: centres and scales of numbers, rounded so that they give no single value away, "
+        "and the categories that occur. So are l2 and the scale of the noise.",
         "This is not differential privacy, does not bound membership inference, and is not anonymity.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *design.notes,

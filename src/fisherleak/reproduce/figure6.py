@@ -174,8 +174,8 @@ def compare(numbers: Numbers) -> list[Comparison]:
 UNEXPLAINED = "The difference is not explained: true refits and the closed form agree on ours, and no split comes near."
 REMARK = (
     "Lines are exact expectations; points are sampled. The dotted line is the attacker who also knows the prior and sigma, for "
-    "values that follow the prior: it never falls below guessing, as the nearest model does under heavy noise. On the patients' "
-    "own values, which the other columns make more or less likely, it can be a point below."
+    "values that follow the prior: it never falls below guessing, as the nearest model does under heavy noise. On the "
+    "patients' own values, which the other columns make more or less likely, it can be a point below."
 )
 ITEM = Item(
     "figure6", "Figure 6: attribute inference on IWPC against l2 and noise", SETTINGS, compute, compare, draw, REMARK
