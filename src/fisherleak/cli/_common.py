@@ -69,7 +69,12 @@ Group = Annotated[str | None, typer.Option("--group", metavar="COLUMN", help="Me
 HeldOut = Annotated[
     float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Of the split and the draws (default 0).")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", help="Of the split and of simulations (default 0); never of the noise in a release."
+    ),
+]
 Delimiter = Annotated[
     str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
 ]

@@ -19,6 +19,11 @@ from fisherleak.training import train
 
 __all__ = ["attack"]
 
+ONE_RELEASE = (
+    "All rows share the noise of this one release, so that another would give other figures, outside these intervals too; "
+    "attack with --noise instead of --released for the average over releases."
+)
+
 
 def attack(
     table: common.Table,
@@ -77,6 +82,8 @@ def attack(
         common.emit_json(plain(document))
     elif not quiet:
         show_attacks(outcomes)
+        if against is not None:
+            common.emit(ONE_RELEASE)
         for note in attacked.notes:
             common.emit(common.printable(note))
     return 0
