@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
 
-from fisherleak.errors import InvalidInputError  # noqa: E402
-from fisherleak.tables import Choices, design_of, example_table, from_frame, read_table  # noqa: E402
-from fisherleak.tables.columns import as_codes, as_numbers  # noqa: E402
-from fisherleak.tables.kinds import decide  # noqa: E402
+import pandas
+import pyarrow as pa
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables import Choices, design_of, example_table, from_frame, read_table
+from fisherleak.tables.columns import as_codes, as_numbers
+from fisherleak.tables.kinds import decide
 
 
 def kinds(table: Any, **choices: Any) -> dict[str, str]:

@@ -10,17 +10,16 @@ import numpy as np
 
 from fisherleak._progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
+from fisherleak.attacks.target import MOST_NUMBERS
 from fisherleak.errors import FisherleakError
 from fisherleak.noise import Gaussian
 from fisherleak.tables import Design, Feature
-from fisherleak.training import Trained, pipeline_of
+from fisherleak.training import Trained, pipeline_of, some_rows
 
 __all__ = ["ATTACKERS", "Attacked", "attack_all"]
 
 MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
-MOST_NUMBERS = 20
-"""A number with more different values is guessed as one of a few typical values."""
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 ATTACKERS = {
@@ -70,7 +69,7 @@ def attack_all(
     if not attributes:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
-    rows = _rows(trained.design, seed)
+    rows = some_rows(trained.design.n, MOST_ROWS, seed)
     features = {feature.name: feature for feature in trained.design.features}
     outcomes: list[tuple[Outcome, str]] = []
     curves: list[list[dict[str, Any]]] = [[] for _ in grid]
@@ -113,13 +112,8 @@ def _outcome(attack: Any, scale: float, released: Any, seed: int) -> Outcome:
     return found
 
 
-def _rows(design: Design, seed: int) -> Any:
-    if design.n <= MOST_ROWS:
-        return np.arange(design.n)
-    return np.sort(np.random.default_rng(seed).choice(design.n, MOST_ROWS, replace=False))
-
-
 def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, str]:
+    """Values to guess among, and a note: a number with many is guessed as one of a few typical values."""
     if feature.kind == "category":
         return None, ""
     values = design.raw(feature)

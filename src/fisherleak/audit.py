@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._check import check_positive, nearest
-from fisherleak._progress import track
-from fisherleak._rows import rows_by_group
-from fisherleak.errors import InvalidInputError, NotConvergedError
+from fisherleak.errors import InvalidInputError
+from fisherleak.exposure import ColumnFigures, GroupFigures, column_figures, finite, grouped, own_units
 from fisherleak.spotcheck import SpotCheck, spot_check
 from fisherleak.tables import Design, Feature, RawTable, from_frame, read_table
 from fisherleak.tradeoff import Tradeoff, tradeoff, utility_at
@@ -47,8 +46,6 @@ WORST_ROWS = 50
 DRAWS = 100
 GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
-MEDIAN_ROWS = 100_000
-"""Rows from which the median of each column's eta is taken at most."""
 FEW_VALUES = 10
 """A column with at most so many different values is attacked by default."""
 
@@ -60,26 +57,6 @@ class NoiseChoice:
     scale: float
     chosen: Literal["given", "calibrated", "default"]
     note: str
-
-
-@dataclass(frozen=True)
-class ColumnFigures:
-    """Eta of one column, in its own unit: over all rows jointly, and of each row's value."""
-
-    feature: Feature
-    joint: float
-    largest: float
-    mean: float
-    median: float
-    worst: int
-
-
-@dataclass(frozen=True)
-class GroupFigures:
-    name: str
-    count: int
-    joint: float
-    etas: Vector = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -219,12 +196,12 @@ def audit_trained(
     clock = _Clock(seconds)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        plain = clock("rows", lambda: _finite(np.asarray(trained.leak.per_example())))
+        plain = clock("rows", lambda: finite(np.asarray(trained.leak.per_example())))
         choice = choose_noise(trained, noise, eta, max_eta, noise_note)
         scale = choice.scale / trained.unit
         worst = np.argsort(-plain, kind="stable")[:WORST_ROWS]
-        by, groups = clock("groups", lambda: _grouped(trained, plain, scale))
-        figures = clock("columns", lambda: _columns(trained, scale, settings.seed))
+        by, groups = clock("groups", lambda: grouped(trained, plain, scale))
+        figures = clock("columns", lambda: column_figures(trained, scale, settings.seed))
         label = np.asarray(trained.leak.per_label()) / scale / trained.unit
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, settings.seed))
         even = clock("balance", lambda: _balance(trained, plain, choice, draws, settings.seed)) if balance else None
@@ -240,7 +217,7 @@ def audit_trained(
         groups=groups,
         grouped_by=by,
         worst=worst,
-        worst_cells=_own_units(trained, trained.cells_of(worst)) / scale,
+        worst_cells=own_units(trained, trained.cells_of(worst)) / scale,
         tradeoff=cost,
         attributes=chosen,
         attributes_asked=asked,
@@ -293,66 +270,13 @@ def _has_few(design: Design, feature: Feature) -> bool:
     return np.unique(values[:1000]).size <= FEW_VALUES and np.unique(values).size <= FEW_VALUES
 
 
-def _grouped(trained: Trained, plain: Vector, scale: float) -> tuple[str | None, tuple[GroupFigures, ...]]:
-    """By the column that was asked for, by class, or not at all."""
-    design = trained.design
-    labels, by = design.groups, "group"
-    if labels is None and design.target.classes:
-        names = np.array([str(name) for name in design.target.classes], dtype=object)
-        labels, by = names[design.y.astype(np.int64)], "class"
-    if labels is None:
-        return None, ()
-    members = rows_by_group(labels, design.n)
-    figures = [
-        GroupFigures(str(name), rows.size, trained.leak.of(rows) / scale, plain[rows] / scale)
-        for name, rows in track(members.items(), len(members), "Measuring groups")
-    ]
-    return by, tuple(figures)
-
-
-def _columns(trained: Trained, scale: float, seed: int) -> tuple[ColumnFigures, ...]:
-    """Figures of every column, from one pass over its cells."""
-    design = trained.design
-    width, n = len(design.features), design.n
-    joint = np.asarray(trained.leak.per_attribute()) / scale
-    largest, total, worst = np.full(width, -1.0), np.zeros(width), np.zeros(width, dtype=np.int64)
-    chosen = np.arange(n)
-    if n > MEDIAN_ROWS:
-        chosen = np.sort(np.random.default_rng(seed).choice(n, MEDIAN_ROWS, replace=False))
-    sample = np.empty((chosen.size, width), dtype=np.float32 if n > MEDIAN_ROWS else np.float64)
-    for part, cells in trained.cells("Measuring columns"):
-        top = cells.argmax(axis=0)
-        high = cells[top, np.arange(width)]
-        worst = np.where(high > largest, top + part.start, worst)
-        largest = np.maximum(largest, high)
-        total += cells.sum(axis=0)
-        inside = (chosen >= part.start) & (chosen < part.stop)
-        sample[inside] = cells[chosen[inside] - part.start]
-    middle = np.median(sample, axis=0)
-    return tuple(
-        ColumnFigures(
-            feature=feature,
-            joint=float(joint[j] / feature.scale),
-            largest=float(largest[j] / scale),
-            mean=float(total[j] / n / scale),
-            median=float(middle[j] / scale),
-            worst=int(worst[j]),
-        )
-        for j, feature in enumerate(design.features)
-    )
-
-
-def _own_units(trained: Trained, cells: Vector) -> Vector:
-    return np.asarray(cells / np.array([feature.scale for feature in trained.design.features]))
-
-
 def _balance(trained: Trained, plain: Vector, choice: NoiseChoice, draws: int, seed: int) -> Balanced:
     even = reweighted(trained)
     scale = choice.scale / trained.unit
     return Balanced(
         iterations=15,
         before=plain / scale,
-        after=_finite(np.asarray(even.leak.per_example())) / scale,
+        after=finite(np.asarray(even.leak.per_example())) / scale,
         utility_before=utility_at(trained, choice.scale, draws, seed),
         utility_after=utility_at(even, choice.scale, draws, seed),
     )
@@ -362,12 +286,6 @@ def _gate(eta: Vector, limit: float) -> Gate:
     limit = check_positive(limit, "max_eta")
     above = np.flatnonzero(eta > limit)
     return Gate(limit, above[np.argsort(-eta[above], kind="stable")])
-
-
-def _finite(eta: Vector) -> Vector:
-    if not np.isfinite(eta).all():
-        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger --l2.")
-    return eta
 
 
 def _cautions(trained: Trained) -> list[str]:

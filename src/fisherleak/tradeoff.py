@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fisherleak._progress import track
 from fisherleak.tables import Design
-from fisherleak.training import Trained
+from fisherleak.training import Trained, some_rows
 
 __all__ = ["METRICS", "Metric", "Point", "Tradeoff", "tradeoff", "utility_at"]
 
@@ -91,7 +91,7 @@ def _rows(design: Design, seed: int) -> tuple[Vector, Vector, bool]:
     held_out = design.y_test.size > 0
     X, y = (design.X_test, design.y_test) if held_out else (design.X, design.y)
     if y.size > MOST_ROWS:
-        chosen = np.sort(np.random.default_rng(seed).choice(y.size, MOST_ROWS, replace=False))
+        chosen = some_rows(y.size, MOST_ROWS, seed)
         X, y = X[chosen], y[chosen]
     return X, y, held_out
 

@@ -121,6 +121,13 @@ class Trained:
         return jacobian_of(fit, design.X[rows], design.y[rows], self.leak.noise, tuple(_attributes(design)))
 
 
+def some_rows(n: int, most: int, seed: int) -> NDArray[np.int64]:
+    """All rows, or ``most`` of them drawn at random, in order."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
 def train(raw: RawTable, settings: Settings) -> Trained:
     """Read off the rows and features, fit, and measure with noise of scale 1."""
     l2 = check_positive(settings.l2, "l2", zero=True)

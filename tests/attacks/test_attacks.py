@@ -278,6 +278,16 @@ def test_refusals_name_the_value_and_the_remedy(options: dict[str, Any], message
         fl.attacks.WhiteBox(model, TABLE, DOSE, **options)
 
 
+def test_a_constant_column_has_nothing_to_infer() -> None:
+    table = TABLE.assign(clinic="north")
+    encoder = OneHotEncoder(sparse_output=False)
+    model = make_pipeline(ColumnTransformer([("all", encoder, ["gene", "clinic"])]), Ridge()).fit(table, DOSE)
+    with pytest.raises(
+        fl.InvalidInputError, match="Column 'clinic' has one value only \\(north\\): there is nothing to infer"
+    ):
+        fl.attacks.WhiteBox(model, table, DOSE, "clinic")
+
+
 def test_refusals_of_releases() -> None:
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene")

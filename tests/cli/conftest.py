@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
 
-from fisherleak.cli import main  # noqa: E402
+import pandas
+
+from fisherleak.cli import main
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
 
-import fisherleak as fl  # noqa: E402
-from fisherleak.audit import Settings, audit  # noqa: E402
-from fisherleak.report.summarise import summarise  # noqa: E402
-from fisherleak.training import pipeline_of, train  # noqa: E402
-from test_summary import check_summary  # noqa: E402
+import pandas
+
+import fisherleak as fl
+from fisherleak.audit import Settings, audit
+from fisherleak.report.summarise import summarise
+from fisherleak.training import pipeline_of, train
+from test_summary import check_summary
 
 Command = Callable[..., Any]
 FAST = ("--draws", "4", "--no-attacks")

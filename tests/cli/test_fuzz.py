@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
 
-from fisherleak.cli import main  # noqa: E402
-from test_summary import check_summary  # noqa: E402
+import pandas
+
+from fisherleak.cli import main
+from test_summary import check_summary
 
 FOLDER = tempfile.TemporaryDirectory()
 HTML = ["<script>alert(1)</script>", '"><img src=x onerror=1>', "&amp;", "{{ 7*7 }}", "</pre>", "'; DROP TABLE people"]

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
-from fisherleak.audit import Settings, audit  # noqa: E402
-from fisherleak.report.outputs import write_outputs  # noqa: E402
-from fisherleak.report.summarise import summarise  # noqa: E402
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fisherleak.audit import Settings, audit
+from fisherleak.report.outputs import write_outputs
+from fisherleak.report.summarise import summarise
 
 BLOCKS = 64e6
 """Room for the blocks in which rows are walked, whatever the size of the table."""

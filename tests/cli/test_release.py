@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
-skops_io = pytest.importorskip("skops.io")
+pytest.importorskip("pandas")
 
-from sklearn.pipeline import Pipeline  # noqa: E402
+import pandas
+import skops.io as skops_io
+from sklearn.pipeline import Pipeline
 
-from fisherleak.errors import InvalidInputError  # noqa: E402
-from fisherleak.models.estimators import parameters  # noqa: E402
-from fisherleak.saved import TRUSTED, load_model, retrain  # noqa: E402
-from fisherleak.tables import read_table  # noqa: E402
-from fisherleak.training import own_parameters  # noqa: E402
-from test_summary import check_summary  # noqa: E402
+from fisherleak.errors import InvalidInputError
+from fisherleak.models.estimators import parameters
+from fisherleak.saved import TRUSTED, load_model, retrain
+from fisherleak.tables import read_table
+from fisherleak.training import own_parameters
+from test_summary import check_summary
 
 Command = Callable[..., Any]
 FAST = ("--draws", "4", "--no-attacks")

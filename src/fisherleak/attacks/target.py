@@ -238,6 +238,10 @@ def _candidates(
                 f"considers, such as values=[{min(known):g}, {max(known):g}]."
             )
         chosen = list(known)
+        if len(chosen) == 1:
+            raise InvalidInputError(
+                f"Column '{name}' has one value only ({str(chosen[0])[:40]}): there is nothing to infer. Choose another column."
+            )
     else:
         chosen = _listed(values, name)
     _check_candidates(chosen, name)

@@ -82,15 +82,17 @@ class WhiteBox(Attacker):
         self, model: Any, X: Any, y: Any, attribute: str | int, *, use_prior: bool = False, **options: Any
     ) -> None:
         super().__init__(model, X, y, attribute, **options)
-        self.use_prior = use_prior
-        self.name = "white-box with prior" if use_prior else "white-box"
+        self._use(use_prior)
+
+    def _use(self, prior: bool) -> None:
+        self.use_prior = prior
+        self.name = "white-box with prior" if prior else "white-box"
 
     def with_prior(self, use_prior: bool) -> WhiteBox:
         """The same attack with or without the prior; what the parameters' moves cost is paid once."""
         other = copy.copy(self)
         vars(other)["moves"] = self.moves
-        other.use_prior = use_prior
-        other.name = "white-box with prior" if use_prior else "white-box"
+        other._use(use_prior)
         return other
 
     @cached_property

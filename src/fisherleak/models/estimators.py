@@ -84,7 +84,9 @@ def _number(y: NDArray[Any], estimator: Any) -> Vector:
     try:
         return y.astype(np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}.") from None
+        raise InvalidInputError(
+            f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}. Encode it, or fit a classifier."
+        ) from None
 
 
 def _class_one(y: NDArray[Any], estimator: Any) -> Vector:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from fisherleak._plain import plain, versions
 from fisherleak.attacking import Attacked, attack_all
 from fisherleak.attacks import Outcome
-from fisherleak.audit import Audit, ColumnFigures
+from fisherleak.audit import Audit
+from fisherleak.exposure import ColumnFigures
 from fisherleak.tables import Design
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,20 +17,19 @@ BINS = 80
 
 def compute(work: Workspace) -> Numbers:
     panels = []
-    for name in IMAGES:
+    for name, kind in work.image_models():
         y = work.images(name).y
-        for kind in KINDS:
-            eta = work.eta(name, kind)
-            edges = np.linspace(0.0, np.quantile(eta, 0.999), BINS + 1)
-            classes = [
-                {
-                    "name": title,
-                    "mean": float(eta[y == label].mean()),
-                    "counts": np.histogram(eta[y == label], edges)[0].tolist(),
-                }
-                for label, title in enumerate(CLASSES[name])
-            ]
-            panels.append({"data": name, "model": kind, "edges": edges.tolist(), "classes": classes})
+        eta = work.eta(name, kind)
+        edges = np.linspace(0.0, np.quantile(eta, 0.999), BINS + 1)
+        classes = [
+            {
+                "name": title,
+                "mean": float(eta[y == label].mean()),
+                "counts": np.histogram(eta[y == label], edges)[0].tolist(),
+            }
+            for label, title in enumerate(CLASSES[name])
+        ]
+        panels.append({"data": name, "model": kind, "edges": edges.tolist(), "classes": classes})
     return {"panels": panels}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,19 +17,18 @@ COUNT = 8
 
 def compute(work: Workspace) -> Numbers:
     panels = []
-    for name in IMAGES:
+    for name, kind in work.image_models():
         y = work.images(name).y
-        for kind in KINDS:
-            eta = work.eta(name, kind)
-            order = np.argsort(eta)
-            panel: dict[str, Any] = {"data": name, "model": kind}
-            for which, rows in (("largest", order[::-1][:COUNT]), ("smallest", order[:COUNT])):
-                panel[which] = {
-                    "rows": rows.tolist(),
-                    "eta": eta[rows].tolist(),
-                    "classes": [CLASSES[name][label] for label in y[rows]],
-                }
-            panels.append(panel)
+        eta = work.eta(name, kind)
+        order = np.argsort(eta)
+        panel: dict[str, Any] = {"data": name, "model": kind}
+        for which, rows in (("largest", order[::-1][:COUNT]), ("smallest", order[:COUNT])):
+            panel[which] = {
+                "rows": rows.tolist(),
+                "eta": eta[rows].tolist(),
+                "classes": [CLASSES[name][label] for label in y[rows]],
+            }
+        panels.append(panel)
     return {"panels": panels}
 
 

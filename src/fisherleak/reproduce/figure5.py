@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import IMAGES, TITLES, Workspace, settings_of_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 def compute(work: Workspace) -> Numbers:
     curves = []
-    for name in IMAGES:
-        for kind in KINDS:
-            history = work.balanced(name, kind).history_
-            curves.append({"data": name, "model": kind, "sd": history["sd"].tolist(), "mean": history["mean"].tolist()})
+    for name, kind in work.image_models():
+        history = work.balanced(name, kind).history_
+        curves.append({"data": name, "model": kind, "sd": history["sd"].tolist(), "mean": history["mean"].tolist()})
     return {"curves": curves}
 
 

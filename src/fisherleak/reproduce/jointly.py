@@ -6,7 +6,7 @@ import numpy as np
 
 from fisherleak.leakage import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
 
 IWPC_L2 = 1e-3
 SETTINGS = {**settings_of_images(), "l2 of IWPC": IWPC_L2}
@@ -14,15 +14,12 @@ SETTINGS = {**settings_of_images(), "l2 of IWPC": IWPC_L2}
 
 def compute(work: Workspace) -> Numbers:
     lines = []
-    for name in IMAGES:
+    for name, kind in work.image_models():
         y = work.images(name).y
-        for kind in KINDS:
-            leak = work.leakage(name, kind)
-            groups = {CLASSES[name][label]: eta for label, eta in leak.by_group(y).items()}
-            one = float(np.max(work.eta(name, kind)))
-            lines.append(
-                {"data": f"{TITLES[name]}, {kind}", "groups": groups, "dataset": leak.dataset(), "largest": one}
-            )
+        leak = work.leakage(name, kind)
+        groups = {CLASSES[name][label]: eta for label, eta in leak.by_group(y).items()}
+        one = float(np.max(work.eta(name, kind)))
+        lines.append({"data": f"{TITLES[name]}, {kind}", "groups": groups, "dataset": leak.dataset(), "largest": one})
     data = work.iwpc()
     leak = measure(work.iwpc_model(IWPC_L2), data.X, data.y)
     one = float(np.max(leak.per_example()))

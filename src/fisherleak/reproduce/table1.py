@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import TITLES, Workspace, settings_of_images
 
 PAPER = {
     ("mnist", "linear"): ("0.040 ± 0.014, 100 %", "0.047 ± 0.000, 99.8 %"),
@@ -16,15 +16,14 @@ CIFAR = "The second digit depends on the copy of CIFAR-10: one whose pixels went
 
 def compute(work: Workspace) -> Numbers:
     cells = []
-    for name in IMAGES:
-        for kind in KINDS:
-            eta = work.eta(name, kind)
-            balanced = work.balanced(name, kind)
-            before = {"mean": float(eta.mean()), "sd": float(eta.std(ddof=1))}
-            after = {"mean": float(balanced.history_["mean"][-1]), "sd": float(balanced.history_["sd"][-1])}
-            before["accuracy"] = work.test_accuracy(name, kind, work.model(name, kind))
-            after["accuracy"] = work.test_accuracy(name, kind, balanced.estimator_)
-            cells.append({"data": name, "model": kind, "before": before, "after": after})
+    for name, kind in work.image_models():
+        eta = work.eta(name, kind)
+        balanced = work.balanced(name, kind)
+        before = {"mean": float(eta.mean()), "sd": float(eta.std(ddof=1))}
+        after = {"mean": float(balanced.history_["mean"][-1]), "sd": float(balanced.history_["sd"][-1])}
+        before["accuracy"] = work.test_accuracy(name, kind, work.model(name, kind))
+        after["accuracy"] = work.test_accuracy(name, kind, balanced.estimator_)
+        cells.append({"data": name, "model": kind, "before": before, "after": after})
     return {"cells": cells}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -119,6 +119,10 @@ class Workspace:
         guesses = model.predict(data.X_test)
         sides = guesses > 0 if kind == "linear" else guesses == 1
         return float(np.mean(sides == (data.y_test == 1)))
+
+    def image_models(self) -> Iterator[tuple[str, str]]:
+        """(data, kind of model) of the four image models, in the order of Table 1."""
+        return ((name, kind) for name in IMAGES for kind in KINDS)
 
     def iwpc(self, split: int = 0) -> Any:
         return self._once(("iwpc", split), lambda: datasets.load_iwpc(split, data_home=self.data_home))

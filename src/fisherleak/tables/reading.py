@@ -14,6 +14,7 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -289,19 +290,15 @@ def _parquet(file: IO[bytes], source: str, digest: str) -> RawTable:
         return RawTable(source, digest, names, rows, notes, InMemory(table, names))
 
 
-class _arrow_refusals:  # noqa: N801 - used as a verb
+@contextmanager
+def _arrow_refusals(source: str, what: str) -> Iterator[None]:
     """Turns Arrow's complaints about a file into one sentence."""
-
-    def __init__(self, source: str, what: str) -> None:
-        self._source, self._what = source, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None or isinstance(error, (FisherleakError, MemoryError)) or not isinstance(error, Exception):
-            return
-        raise DataError(f"{self._source} is a damaged {self._what} ({_first_line(error)}): get it again.") from None
+    try:
+        yield
+    except (FisherleakError, MemoryError):
+        raise
+    except Exception as error:
+        raise DataError(f"{source} is a damaged {what} ({_first_line(error)}): get it again.") from None
 
 
 def _first_line(error: Exception) -> str:

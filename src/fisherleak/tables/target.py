@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,6 +23,7 @@ EXTREME = 1e100
 """Numbers beyond this, or all below its inverse, overflow or vanish when they are squared and multiplied."""
 SAME = 1e-11
 """A spread below this part of the size of a column is rounding."""
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 Vector = NDArray[np.float64]
 
 
@@ -61,14 +64,23 @@ def label_rows(raw: RawTable, name: str, model: str) -> tuple[Target, Vector, ND
     if len(coded.levels) < 2:
         raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
     if model in ("linear", "poisson"):  # true and false
-        return (Target(name, model, False, ""), labels, *_with_label(labels, name))  # type: ignore[arg-type]
+        kind: ModelKind = "linear" if model == "linear" else "poisson"
+        return (Target(name, kind, False, ""), labels, *_with_label(labels, name))
     if len(coded.levels) > 2:
         raise InvalidInputError(
-            f"The target '{name}' has {len(coded.levels)} different values: a logistic model needs two. Make it one against "
-            "the rest" + (", or use --model linear." if sort == "number" else ".")
+            f"The target '{name}' has {len(coded.levels)} different values{' of text' if sort == 'text' else ''}: a logistic "
+            f"model needs two. {_remedy(sort, coded.levels)}"
         )
     note = f"'{name}' has two values, so the model is logistic." if model == "auto" else ""
     return (Target(name, "logistic", model == "auto", note, coded.levels), labels, *_with_label(labels, name))
+
+
+def _remedy(sort: str, levels: Sequence[Any]) -> str:
+    if sort == "number":
+        return "Make it one against the rest, or use --model linear."
+    if all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels):
+        return "They look like numbers with a decimal comma: write them with a point."
+    return "Make it one against the rest."
 
 
 def _number_target(name: str, present: Vector, model: str) -> Target:
