@@ -26,6 +26,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Pa
 import numpy as np  # noqa: E402
 
 import fisherleak as fl  # noqa: E402
+from fisherleak._blocks import local_cluster  # noqa: E402
 
 dask: Any = importlib.import_module("dask")
 da: Any = importlib.import_module("dask.array")
@@ -86,10 +87,7 @@ def timed(n: int, workers: int, memory: str) -> Run:
         counted["passes"] += 1
         return compute(*arguments, **options)
 
-    cluster = distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None, silence_logs=40
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with local_cluster(workers, memory) as cluster, distributed.Client(cluster) as client:
         client.run(importlib.import_module, "fisherleak")
         fl.measure(fl.minimise(*rows(20_000, 5_000)), *rows(20_000, 5_000)).per_example().max().compute()  # warm
         dask.compute = counting

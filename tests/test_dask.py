@@ -249,11 +249,11 @@ def test_bad_files_are_named(table: Any, tmp_path: Path) -> None:
 
     train()
     path.write_bytes(good[:-100])
-    with pytest.raises(fl.DataError, match=r"part-4\.parquet is damaged"):
+    with pytest.raises(fl.DataError, match=r"part-4\.parquet is a damaged"):
         train()
     # a footer that is whole, over data that are not
     path.write_bytes(good[:4] + b"\xff" * 600 + good[604:])
-    with pytest.raises(fl.DataError, match=r"part-4\.parquet is damaged"):
+    with pytest.raises(fl.DataError, match=r"part-4\.parquet is a damaged"):
         train()
     part.drop(columns="dose").to_parquet(path)
     with pytest.raises(fl.InvalidInputError, match=r"part-4\.parquet lacks column 'dose'.*of part-0\.parquet"):
@@ -318,7 +318,7 @@ def test_a_killed_worker_changes_nothing(patient: None) -> None:
         return leak.dataset(), leak.per_example().compute()
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         Client(cluster) as client,
     ):
         whole, rows = run()

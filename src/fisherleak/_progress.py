@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.progress import track as rich_track
 
-__all__ = ["hidden", "track"]
+__all__ = ["doing", "hidden", "track", "watched"]
 
 T = TypeVar("T")
+Update = Callable[[int, int], None]
 _shown: ContextVar[bool] = ContextVar("_shown", default=True)
+_doing: ContextVar[str | None] = ContextVar("_doing", default=None)
 
 
 @contextmanager
@@ -27,9 +30,19 @@ def hidden(hide: bool = True) -> Iterator[None]:
         _shown.reset(token)
 
 
+@contextmanager
+def doing(description: str) -> Iterator[None]:
+    """What passes over lazy rows inside are for: each gets a bar of that name."""
+    token = _doing.set(description)
+    try:
+        yield
+    finally:
+        _doing.reset(token)
+
+
 def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:
     """The items, with a bar on standard error where that is a terminal; bars inside bars are left out."""
-    if not (_shown.get() and sys.stderr.isatty()):
+    if not _wanted():
         yield from items
         return
     _shown.set(False)
@@ -37,3 +50,19 @@ def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:
         yield from rich_track(items, description, total=total, console=Console(stderr=True), transient=True)
     finally:
         _shown.set(True)
+
+
+@contextmanager
+def watched() -> Iterator[Update | None]:
+    """A function ``update(done, total)`` that moves a bar, or None where there is none."""
+    description = _doing.get()
+    if description is None or not _wanted():
+        yield None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
+
+
+def _wanted() -> bool:
+    return _shown.get() and sys.stderr.isatty()

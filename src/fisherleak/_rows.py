@@ -24,6 +24,7 @@ __all__ = [
     "missing",
     "rows_by_group",
     "same_rows",
+    "some_rows",
     "training_rows",
 ]
 
@@ -210,6 +211,13 @@ def rows_by_group(labels: Any, n: int) -> dict[Any, Array]:
     return {group: np.array(members[group]) for group in in_order(members)}
 
 
+def some_rows(n: int, most: int, seed: int) -> NDArray[np.int64]:
+    """All rows, or ``most`` of them drawn at random, in order."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
 def lazy_labels(labels: Any, X: Array) -> Array:
     """Groups of lazy rows, numbers or text, in the blocks of X."""
     if not is_lazy_frame(labels) and not is_lazy(labels):
@@ -312,7 +320,8 @@ def _vector(x: Array, name: str, n: int, X: Array) -> Array:
             f"X and {name} must be arrays of the same library; got {type(X).__name__} and {type(x).__name__}."
         ) from None
     if is_lazy(X):
-        return map_rows(lambda x: xp.astype(x, xp.float64), aligned((X, x))[1])
+        beside = aligned((X, x))[1]
+        return beside if x.dtype == np.float64 else map_rows(lambda x: xp.astype(x, xp.float64), beside)
     return xp.astype(xp.asarray(x, device=device(X)), xp.float64)
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from fisherleak._progress import track
+from fisherleak._rows import some_rows
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
 from fisherleak.attacks.target import MOST_NUMBERS
 from fisherleak.errors import FisherleakError
 from fisherleak.noise import Gaussian
 from fisherleak.tables import Design, Feature
-from fisherleak.training import Trained, pipeline_of, some_rows
+from fisherleak.training import Trained, pipeline_of
 
 __all__ = ["ATTACKERS", "Attacked", "attack_all"]
 

@@ -20,11 +20,24 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._blocks import gather, sum_rows
 from fisherleak._check import check_positive, nearest
+from fisherleak._progress import doing
 from fisherleak.errors import InvalidInputError
-from fisherleak.exposure import ColumnFigures, GroupFigures, column_figures, finite, grouped, own_units
+from fisherleak.exposure import (
+    ColumnFigures,
+    GroupFigures,
+    RowFigures,
+    Spread,
+    column_figures,
+    edges_of,
+    group_figures,
+    own_units,
+    row_figures,
+    spreads_of,
+)
 from fisherleak.spotcheck import SpotCheck, spot_check
-from fisherleak.tables import Design, Feature, RawTable, from_frame, read_table
+from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 from fisherleak.tradeoff import Tradeoff, tradeoff, utility_at
 from fisherleak.training import Settings, Trained, calibrated_scale, reweighted, train
 
@@ -46,8 +59,17 @@ WORST_ROWS = 50
 DRAWS = 100
 GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
-FEW_VALUES = 10
-"""A column with at most so many different values is attacked by default."""
+DOING = {
+    "fit": "Reading and fitting",
+    "rows": "Measuring rows",
+    "groups": "Measuring groups",
+    "columns": "Measuring columns",
+    "dataset": "Measuring all data",
+    "utility": "Adding noise",
+    "balance": "Balancing",
+    "refits": "Refitting",
+}
+"""What each step is called while it runs."""
 
 
 @dataclass(frozen=True)
@@ -61,38 +83,52 @@ class NoiseChoice:
 
 @dataclass(frozen=True)
 class Balanced:
-    """The same model reweighted by IRFIL: etas before and after at the same noise, and utility."""
+    """The same model reweighted by IRFIL: etas before and after at noise of scale 1, their bins, and utility."""
 
     iterations: int
-    before: Vector = field(repr=False)
-    after: Vector = field(repr=False)
+    before: Spread
+    after: Spread
+    edges: Vector = field(repr=False)
     utility_before: float
     utility_after: float
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A limit on the eta of every row, and the rows above it, the most exposed first."""
+    """A limit on the eta of every row, and how many are above it."""
 
     max_eta: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The most exposed rows, at noise of scale 1: eta, that of the label, and of the cells in their columns' units."""
+
     rows: NDArray[np.int64]
+    eta: Vector = field(repr=False)
+    eta_label: Vector = field(repr=False)
+    cells: Vector = field(repr=False)
+    X: Vector = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All figures of an audit. ``report.summarise`` makes a plain dictionary of it."""
+    """All figures of an audit, at noise of scale 1 in standard units; ``report.summarise`` brings them to its noise."""
 
     settings: Settings
     trained: Trained
     noise: NoiseChoice
-    eta: Vector = field(repr=False)
-    eta_label: Vector = field(repr=False)
+    rows: RowFigures = field(repr=False)
+    spread: Spread = field(repr=False)
+    edges: Vector = field(repr=False)
     dataset: float
     columns: tuple[ColumnFigures, ...] = field(repr=False)
     groups: tuple[GroupFigures, ...] = field(repr=False)
     grouped_by: str | None
-    worst: NDArray[np.int64] = field(repr=False)
-    worst_cells: Vector = field(repr=False)
+    worst: Worst = field(repr=False)
+    names: dict[int, tuple[int, str | None]] = field(repr=False)
+    """Number in the table, and identifier, of every training row that is named."""
     tradeoff: Tradeoff = field(repr=False)
     attributes: tuple[str, ...]
     attributes_asked: bool
@@ -112,6 +148,11 @@ class Audit:
         """The noise in standard units."""
         return self.noise.scale / self.trained.unit
 
+    @property
+    def eta(self) -> Any:
+        """Eta of every training row at the audit's noise, (n,); lazy where the rows are."""
+        return self.rows.eta / self.unit_scale
+
 
 def as_raw(table: Any) -> RawTable:
     """A path, a frame, or a table that was read already."""
@@ -120,7 +161,7 @@ def as_raw(table: Any) -> RawTable:
     return read_table(table) if isinstance(table, (str, os.PathLike)) else from_frame(table)
 
 
-def audit(table: Any, settings: Settings, **options: Any) -> Audit:
+def audit(table: Any, settings: Settings, room: Room | None = None, **options: Any) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
 
     Parameters
@@ -128,14 +169,23 @@ def audit(table: Any, settings: Settings, **options: Any) -> Audit:
     table : path, frame or RawTable
     settings : Settings
         The target, the kind of model, and what columns are.
+    room : Room, optional
+        Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
+        free by default.
     **options
         As in :func:`audit_trained`.
     """
     check_options(**options)
+    room = Room.here() if room is None else room
+    raw = as_raw(table)
+    if room.cluster and raw.in_memory:
+        raise InvalidInputError(
+            f"--cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
+        )
     clock = _Clock()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        trained = clock("fit", lambda: train(as_raw(table), settings))
+        trained = clock("fit", lambda: train(raw, settings, room))
     return audit_trained(trained, settings, seconds=clock.seconds, said=_sentences(caught), **options)
 
 
@@ -193,52 +243,92 @@ def audit_trained(
     """
     check_options(noise, eta, max_eta, draws)
     chosen, asked = attacked_columns(trained.design, attributes)
+    _check_in_memory(trained.design, asked, balance)
     clock = _Clock(seconds)
+    seed = settings.seed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        plain = clock("rows", lambda: finite(np.asarray(trained.leak.per_example())))
-        choice = choose_noise(trained, noise, eta, max_eta, noise_note)
+        rows = clock("rows", lambda: row_figures(trained, seed))
+        choice = choose_noise(trained, noise, eta, max_eta, noise_note, rows.digest.high)
         scale = choice.scale / trained.unit
-        worst = np.argsort(-plain, kind="stable")[:WORST_ROWS]
-        by, groups = clock("groups", lambda: grouped(trained, plain, scale))
-        figures = clock("columns", lambda: column_figures(trained, scale, settings.seed))
-        label = np.asarray(trained.leak.per_label()) / scale / trained.unit
-        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, settings.seed))
-        even = clock("balance", lambda: _balance(trained, plain, choice, draws, settings.seed)) if balance else None
-        spot = clock("refits", lambda: spot_check(trained, plain))
+        edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
+        (spread,) = clock("rows", lambda: spreads_of(rows.eta, edges))
+        by, groups = clock("groups", lambda: group_figures(trained, rows.eta, edges))
+        figures = clock("columns", lambda: column_figures(trained, rows.sample))
+        worst = clock("rows", lambda: _worst(trained, rows))
+        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, seed))
+        even = clock("balance", lambda: _balance(trained, rows, choice, draws, seed)) if balance else None
+        spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(rows.eta)))
+        gate = None if max_eta is None else _gate(rows, scale, max_eta)
+        listed = rows.top if gate is not None and gate.count else worst.rows
+        named = np.unique([*listed.tolist(), *worst.rows.tolist(), *(figure.worst for figure in figures)])
+    assert spread is not None
     return Audit(
         settings=settings,
         trained=trained,
         noise=choice,
-        eta=plain / scale,
-        eta_label=label,
-        dataset=trained.leak.dataset() / scale,
+        rows=rows,
+        spread=spread,
+        edges=edges,
+        dataset=clock("dataset", trained.leak.dataset),
         columns=figures,
         groups=groups,
         grouped_by=by,
         worst=worst,
-        worst_cells=own_units(trained, trained.cells_of(worst)) / scale,
+        names=clock("rows", lambda: _names(trained.design, named)),
         tradeoff=cost,
         attributes=chosen,
         attributes_asked=asked,
         spot=spot,
         balance=even,
-        gate=None if max_eta is None else _gate(plain / scale, max_eta),
+        gate=gate,
         draws=draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
     )
 
 
+def _check_in_memory(design: Design, attributes: bool, balance: bool) -> None:
+    for asked, name in ((attributes, "--attribute"), (balance, "--balance")):
+        if asked and design.lazy:
+            raise InvalidInputError(
+                f"{name} needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by part: "
+                "take fewer rows, or leave it out."
+            )
+
+
+def _worst(trained: Trained, rows: RowFigures) -> Worst:
+    chosen = rows.top[:WORST_ROWS]
+    block = trained.take(chosen)
+    return Worst(
+        rows=chosen,
+        eta=np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]]),
+        eta_label=np.asarray(block.leak.per_label()),
+        cells=own_units(trained.design.features, block.cells()),
+        X=block.X,
+    )
+
+
+def _names(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:
+    """Number in the table, and identifier, of some training rows."""
+    found: list[Any] = gather([design.rows, design.ids], rows)
+    numbers, ids = found
+    texts = [None] * rows.size if ids is None else [str(value) for value in ids]
+    return {int(row): (int(numbers[k]), texts[k]) for k, row in enumerate(rows)}
+
+
 def choose_noise(
-    trained: Trained, noise: float | None, eta: float | None, max_eta: float | None, note: str = ""
+    trained: Trained, noise: float | None, eta: float | None, max_eta: float | None, note: str, largest: float
 ) -> NoiseChoice:
-    """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1."""
+    """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1.
+
+    ``largest`` is the largest eta of a row at noise of scale 1.
+    """
     if noise is not None:
         return NoiseChoice(float(noise), "given", note)
     limit = eta if eta is not None else max_eta
     target = 1.0 if limit is None else limit
-    scale = calibrated_scale(trained, target)
+    scale = calibrated_scale(trained, target, largest=largest)
     if limit is not None:
         note = f"The least scale at which no row's eta is above {target:g}."
         if eta is None:
@@ -258,34 +348,37 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
                     f"--attribute names '{name}', which the model does not use. {nearest(name, names)}"
                 )
         return tuple(dict.fromkeys(asked)), True
-    few = [feature.name for feature in design.features if _has_few(design, feature)]
+    few = [feature.name for feature in design.features if feature.few]
     order = [column.name for column in design.columns]
     return tuple(sorted(few, key=order.index)[:2]), False
 
 
-def _has_few(design: Design, feature: Feature) -> bool:
-    if feature.kind == "category":
-        return len(feature.levels) <= FEW_VALUES
-    values = design.X[:, feature.columns[0]]
-    return np.unique(values[:1000]).size <= FEW_VALUES and np.unique(values).size <= FEW_VALUES
-
-
-def _balance(trained: Trained, plain: Vector, choice: NoiseChoice, draws: int, seed: int) -> Balanced:
+def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, draws: int, seed: int) -> Balanced:
     even = reweighted(trained)
-    scale = choice.scale / trained.unit
+    after = row_figures(even, seed)
+    low, high = min(rows.digest.low, after.digest.low), max(rows.digest.high, after.digest.high)
+    edges = edges_of(low, float(np.median([*rows.sample.eta, *after.sample.eta])), high, 2 * trained.design.n)
+    (one,), (two,) = spreads_of(rows.eta, edges), spreads_of(after.eta, edges)
+    assert one is not None
+    assert two is not None
     return Balanced(
         iterations=15,
-        before=plain / scale,
-        after=finite(np.asarray(even.leak.per_example())) / scale,
+        before=one,
+        after=two,
+        edges=edges,
         utility_before=utility_at(trained, choice.scale, draws, seed),
         utility_after=utility_at(even, choice.scale, draws, seed),
     )
 
 
-def _gate(eta: Vector, limit: float) -> Gate:
+def _gate(rows: RowFigures, scale: float, limit: float) -> Gate:
+    """How many rows are above a limit: counted again only where not all of them are among the most exposed."""
     limit = check_positive(limit, "max_eta")
-    above = np.flatnonzero(eta > limit)
-    return Gate(limit, above[np.argsort(-eta[above], kind="stable")])
+    above = [eta for _, eta in rows.digest.top if eta / scale > limit]
+    if len(above) < len(rows.digest.top):
+        return Gate(limit, len(above))
+    (count,) = sum_rows(lambda eta: (np.count_nonzero(eta / scale > limit),), rows.eta)
+    return Gate(limit, int(count))
 
 
 def _cautions(trained: Trained) -> list[str]:
@@ -318,6 +411,7 @@ class _Clock:
 
     def __call__(self, name: str, step: Callable[[], Any]) -> Any:
         start = time.perf_counter()
-        result = step()
-        self.seconds[name] = round(time.perf_counter() - start, 4)
+        with doing(DOING[name]):
+            result = step()
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 4)
         return result

@@ -15,11 +15,12 @@ import numpy as np
 
 from fisherleak._check import check_positive
 from fisherleak.digest import digest
+from fisherleak.erm import Fit
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import Leakage
 from fisherleak.noise import Noise
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "enough"]
 
 OVER = ("max", "mean", "group", "dataset")
 
@@ -86,8 +87,12 @@ def calibrate(
     else:
         found = digest(leakage.per_example(attributes, label))
         current = found.high if over == "max" else found.mean
+    return enough(noise, leakage.fits[0], current, target)
+
+
+def enough(noise: Noise, fit: Fit, current: float, target: float) -> Noise:
+    """The least noise that brings an eta of a fit, released with some noise, down to a target."""
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
-    fit = leakage.fits[0]
     margin = np.finfo(float).eps * (64 + fit.condition) + fit.distance
     return noise.rescaled(math.nextafter(noise.scale * current / target * (1.0 + margin), math.inf))

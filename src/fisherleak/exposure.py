@@ -1,23 +1,98 @@
-"""Who and what is exposed: eta of groups of rows, and of columns in their own units."""
+"""Who and what is exposed: eta of rows, of groups of rows, and of columns in their own units.
+
+All figures come from sums over blocks of rows, so that rows may be in memory or lazy; medians and quantiles come from a
+sample of rows where there are many. Everything here is at noise of scale 1 in standard units.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._progress import track
-from fisherleak._rows import rows_by_group
+from fisherleak._blocks import map_rows, positions, sum_rows
+from fisherleak._rows import some_rows
+from fisherleak.digest import Digest, digest
 from fisherleak.errors import NotConvergedError
 from fisherleak.tables import Feature
-from fisherleak.training import Trained, some_rows
+from fisherleak.training import Block, Trained
 
-__all__ = ["ColumnFigures", "GroupFigures", "column_figures", "finite", "grouped", "own_units"]
+__all__ = [
+    "MOST_LISTED",
+    "ColumnFigures",
+    "GroupFigures",
+    "RowFigures",
+    "Spread",
+    "column_figures",
+    "edges_of",
+    "group_figures",
+    "own_units",
+    "row_figures",
+    "spreads_of",
+]
 
 Vector = NDArray[np.float64]
 MEDIAN_ROWS = 100_000
-"""Rows from which the median of each column's eta is taken at most."""
+"""Rows from which medians and quantiles are taken at most."""
+MEDIAN_VALUES = 2**24
+"""Values of these rows at most."""
+MOST_LISTED = 1000
+"""Rows that are listed at most, the most exposed first."""
+BINS = 40
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the etas of some rows are spread: moments, the largest, and how many lie in each bin."""
+
+    count: int
+    mean: float
+    sd: float
+    largest: float
+    bins: NDArray[np.int64] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows in memory: all of them where they are few."""
+
+    rows: NDArray[np.int64] = field(repr=False)
+    block: Block = field(repr=False)
+
+    @cached_property
+    def eta(self) -> Vector:
+        return np.asarray(self.block.leak.per_example())
+
+
+@dataclass(frozen=True)
+class RowFigures:
+    """Eta of every row.
+
+    Attributes
+    ----------
+    eta : array of shape (n,)
+        Lazy where the rows are.
+    digest : Digest
+        With the ``MOST_LISTED`` most exposed rows.
+    low, middle, high : float
+        The quantiles 0.05, 0.5 and 0.95 of a sample of rows.
+    sample : Sample
+    """
+
+    eta: Any = field(repr=False)
+    digest: Digest = field(repr=False)
+    low: float
+    middle: float
+    high: float
+    sample: Sample = field(repr=False)
+
+    @property
+    def top(self) -> NDArray[np.int64]:
+        return np.array([row for row, _ in self.digest.top], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -35,65 +110,133 @@ class ColumnFigures:
 @dataclass(frozen=True)
 class GroupFigures:
     name: str
-    count: int
     joint: float
-    etas: Vector = field(repr=False)
+    spread: Spread
 
 
-def grouped(trained: Trained, plain: Vector, scale: float) -> tuple[str | None, tuple[GroupFigures, ...]]:
-    """By the column that was asked for, by class, or not at all."""
+def row_figures(trained: Trained, seed: int) -> RowFigures:
+    """Eta of every row, in two passes: over all rows, and for a sample of them."""
+    eta = trained.leak.per_example()
+    found = digest(eta, MOST_LISTED)
+    if not np.isfinite([found.mean, found.high]).all():
+        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger --l2.")
+    n = trained.design.n
+    rows = some_rows(n, min(MEDIAN_ROWS, max(1, MEDIAN_VALUES // int(trained.design.X.shape[1]))), seed)
+    sample = Sample(rows, trained.take(None if rows.size == n and not trained.design.lazy else rows))
+    low, middle, high = (float(x) for x in np.quantile(sample.eta, [0.05, 0.5, 0.95]))
+    return RowFigures(eta, found, low, middle, high, sample)
+
+
+def edges_of(low: float, middle: float, high: float, count: int) -> Vector:
+    """Edges of bins between the least and the largest of ``count`` values; by ratio where they are skewed."""
+    if not high > low * (1 + 1e-9):
+        low, high = 0.9 * low, 1.1 * high if high > 0 else 1.0
+    bins = int(np.clip(np.sqrt(count), 8, BINS))
+    skewed = low > 0 and high > 20 * middle
+    edges = np.geomspace(low, high, bins + 1) if skewed else np.linspace(low, high, bins + 1)
+    edges[0], edges[-1] = low, high
+    return np.asarray(edges)
+
+
+def spreads_of(eta: Any, edges: Vector, groups: Any = None, count: int = 1) -> list[Spread | None]:
+    """The spread of eta in each group, None for a group without rows, in one pass."""
+
+    def block(eta: Any, groups: Any) -> tuple[Any, ...]:
+        chosen = [eta] if groups is None else [eta[groups == k] for k in range(count)]
+        return ([_spread(np.asarray(some), edges) for some in chosen],)
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ([_pooled(x, y) for x, y in zip(a[0], b[0], strict=True)],)
+
+    (found,) = sum_rows(block, eta, groups, join=join)
+    return [None if spread is None else _finished(spread) for spread in found]
+
+
+def _spread(eta: Vector, edges: Vector) -> Spread | None:
+    if not eta.size:
+        return None
+    mean = float(eta.mean())
+    bins = np.histogram(np.clip(eta, edges[0], edges[-1]), edges)[0]
+    return Spread(eta.size, mean, float(np.sum((eta - mean) ** 2)), float(eta.max()), bins)
+
+
+def _pooled(a: Spread | None, b: Spread | None) -> Spread | None:
+    """Both together; here ``sd`` is still the sum of squares about the mean."""
+    if a is None or b is None:
+        return b if a is None else a
+    count = a.count + b.count
+    apart, part = b.mean - a.mean, b.count / count
+    squares = a.sd + b.sd + part * a.count * apart**2
+    return Spread(count, a.mean + part * apart, squares, max(a.largest, b.largest), a.bins + b.bins)
+
+
+def _finished(spread: Spread) -> Spread:
+    sd = (spread.sd / (spread.count - 1)) ** 0.5 if spread.count > 1 else 0.0
+    return Spread(spread.count, spread.mean, sd, spread.largest, spread.bins)
+
+
+def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[str | None, tuple[GroupFigures, ...]]:
+    """By the column that was asked for, by class, or not at all: two passes."""
     design = trained.design
-    labels, by = design.groups, "group"
+    labels, names, by = design.groups, list(design.group_names), "group"
     if labels is None and design.target.classes:
-        names = np.array([str(name) for name in design.target.classes], dtype=object)
-        labels, by = names[design.y.astype(np.int64)], "class"
+        labels, names, by = map_rows(_whole, design.y), [str(name) for name in design.target.classes], "class"
     if labels is None:
         return None, ()
-    members = rows_by_group(labels, design.n)
-    figures = [
-        GroupFigures(str(name), rows.size, trained.leak.of(rows) / scale, plain[rows] / scale)
-        for name, rows in track(members.items(), len(members), "Measuring groups")
-    ]
-    return by, tuple(figures)
+    spreads = spreads_of(eta, edges, labels, len(names))
+    joint = trained.leak.by_group(labels)
+    return by, tuple(
+        GroupFigures(name, float(joint[k]), spread)
+        for k, (name, spread) in enumerate(zip(names, spreads, strict=True))
+        if spread is not None
+    )
 
 
-def column_figures(trained: Trained, scale: float, seed: int) -> tuple[ColumnFigures, ...]:
-    """Figures of every column, from one pass over its cells."""
-    design = trained.design
-    width, n = len(design.features), design.n
-    joint = np.asarray(trained.leak.per_attribute()) / scale
-    largest, total, worst = np.full(width, -1.0), np.zeros(width), np.zeros(width, dtype=np.int64)
-    chosen = some_rows(n, MEDIAN_ROWS, seed)
-    sample = np.empty((chosen.size, width), dtype=np.float32 if n > MEDIAN_ROWS else np.float64)
-    for part, cells in trained.cells("Measuring columns"):
+def _whole(y: Any) -> Any:
+    return y.astype(np.int64)
+
+
+def column_figures(trained: Trained, sample: Sample) -> tuple[ColumnFigures, ...]:
+    """Figures of every column: one pass over the cells of all rows, and two for all rows jointly."""
+    design, model = trained.design, trained.model
+    scales = np.array([feature.scale for feature in design.features])
+    joint = np.asarray(trained.leak.per_attribute()) / scales
+
+    def block(X: Any, y: Any, weights: Any, rows: Any) -> tuple[Any, ...]:
+        cells = Block(model, X, y, weights).cells()
         top = cells.argmax(axis=0)
-        high = cells[top, np.arange(width)]
-        worst = np.where(high > largest, top + part.start, worst)
-        largest = np.maximum(largest, high)
-        total += cells.sum(axis=0)
-        inside = (chosen >= part.start) & (chosen < part.stop)
-        sample[inside] = cells[chosen[inside] - part.start]
-    middle = np.median(sample, axis=0)
+        return cells[top, np.arange(scales.size)], rows[top], cells.sum(axis=0)
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        later = b[0] > a[0]
+        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), a[2] + b[2]
+
+    rows = positions(design.X)
+    largest, worst, total = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
+    middle = _medians(sample, trained.block)
     return tuple(
         ColumnFigures(
             feature=feature,
-            joint=float(joint[j] / feature.scale),
-            largest=float(largest[j] / scale),
-            mean=float(total[j] / n / scale),
-            median=float(middle[j] / scale),
+            joint=float(joint[j]),
+            largest=float(largest[j] / scales[j]),
+            mean=float(total[j] / design.n / scales[j]),
+            median=float(middle[j] / scales[j]),
             worst=int(worst[j]),
         )
         for j, feature in enumerate(design.features)
     )
 
 
-def own_units(trained: Trained, cells: Vector) -> Vector:
+def _medians(sample: Sample, most: int) -> Vector:
+    """Of the cells of each column."""
+    some = sample.block
+
+    def cells(X: Any, y: Any, weights: Any) -> Any:
+        return Block(some.model, X, y, weights).cells()
+
+    return np.asarray(np.median(map_rows(cells, some.X, some.y, some.weights, most=most), axis=0))
+
+
+def own_units(features: Sequence[Feature], cells: Vector) -> Vector:
     """Cells in standard units, turned into those of their columns."""
-    return np.asarray(cells / np.array([feature.scale for feature in trained.design.features]))
-
-
-def finite(eta: Vector) -> Vector:
-    """The same, or a refusal where numbers overflow."""
-    if not np.isfinite(eta).all():
-        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger --l2.")
-    return eta
+    return np.asarray(cells / np.array([feature.scale for feature in features]))

@@ -27,7 +27,7 @@ from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.noise import Gaussian
 from fisherleak.release import release
-from fisherleak.tables import RawTable
+from fisherleak.tables import RawTable, Room
 from fisherleak.tradeoff import Tradeoff, tradeoff
 from fisherleak.training import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
 
@@ -263,20 +263,24 @@ def _read_card(path: Path) -> dict[str, Any]:
     return card
 
 
-def retrain(saved: SavedModel, raw: RawTable) -> Trained:
+def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:
     r"""Fit the model again from the table it was released from, and check that the release belongs to it.
 
     The released parameters must lie from the refit as far as their noise goes: :math:`|\theta' - \theta|^2 / \sigma^2`
     follows a chi-squared distribution. Too near means that there is no noise, too far that the model or the table is another.
     A table that differs by less than the noise hides passes: a checksum of it would give every single value away.
     """
-    trained = train(raw, saved.settings)
+    trained = train(raw, saved.settings, room)
     if trained.design.n != saved.card["data"].get("rows"):
         raise InvalidInputError(
             f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
             f"train on, the card says {saved.card['data'].get('rows')}."
         )
     if saved.card["balanced"]:
+        if trained.design.lazy:
+            raise InvalidInputError(
+                f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
+            )
         trained = reweighted(trained)
     theta = parameters(saved.model[-1])
     if theta.shape != own_parameters(trained).shape:

@@ -56,8 +56,8 @@ def _error(trained: Trained, row: int) -> float:
 
 def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
     """The Jacobian of one row's attributes at noise of scale 1, (p, m)."""
-    J = trained.jacobian(slice(row, row + 1))
-    return np.asarray(J.dense(J.attributes, label=False)(*J.arrays)[0])
+    block = trained.take(np.array([row]))
+    return np.asarray(block.model.dense(block.model.attributes, label=False)(block.X, block.y, block.weights)[0])
 
 
 def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:

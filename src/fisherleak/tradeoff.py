@@ -10,15 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._blocks import gather
 from fisherleak._progress import track
+from fisherleak._rows import some_rows
 from fisherleak.tables import Design
-from fisherleak.training import Trained, some_rows
+from fisherleak.training import Trained
 
 __all__ = ["METRICS", "Metric", "Point", "Tradeoff", "tradeoff", "utility_at"]
 
 Vector = NDArray[np.float64]
 MOST_ROWS = 20_000
-"""Rows on which utility is measured at most."""
+"""Training rows on which utility is measured at most, where none are held out."""
 MOST_PRODUCTS = 4_000_000
 """Predictions of all copies held at a time."""
 LARGEST_EXPONENT = 50.0
@@ -72,7 +74,7 @@ def tradeoff(trained: Trained, scales: Vector, draws: int, seed: int) -> Tradeof
     return Tradeoff(
         metric=METRICS[kind],
         without_noise=float(_utility(kind, plain[:, None], y)[0]),
-        constant=float(_utility(kind, np.full((y.size, 1), _constant(kind, trained.design.y)), y)[0]),
+        constant=float(_utility(kind, np.full((y.size, 1), _constant(kind, trained.design.label_mean)), y)[0]),
         held_out=held_out,
         rows=int(y.size),
         draws=copies,
@@ -88,12 +90,10 @@ def utility_at(trained: Trained, scale: float, draws: int, seed: int) -> float:
 
 
 def _rows(design: Design, seed: int) -> tuple[Vector, Vector, bool]:
-    held_out = design.y_test.size > 0
-    X, y = (design.X_test, design.y_test) if held_out else (design.X, design.y)
-    if y.size > MOST_ROWS:
-        chosen = some_rows(y.size, MOST_ROWS, seed)
-        X, y = X[chosen], y[chosen]
-    return X, y, held_out
+    if design.y_test.size:
+        return design.X_test, design.y_test, True
+    X, y = gather([design.X, design.y], some_rows(design.n, MOST_ROWS, seed))
+    return np.asarray(X), np.asarray(y), False
 
 
 def _predictions(trained: Trained, X: Vector, copies: int, seed: int) -> tuple[Vector, Vector]:
@@ -109,9 +109,8 @@ def _point(kind: str, y: Vector, plain: Vector, moved: Vector, scale: float, uni
     return Point(scale, float(values.mean()), float(low), float(high))
 
 
-def _constant(kind: str, y: Vector) -> float:
-    """The linear predictor of the model that ignores the rows."""
-    mean = float(y.mean())
+def _constant(kind: str, mean: float) -> float:
+    """The linear predictor of the model that ignores the rows and knows the mean of their labels."""
     if kind == "logistic":
         return 1.0 if mean > 0.5 else -1.0
     return float(np.log(mean)) if kind == "poisson" else mean

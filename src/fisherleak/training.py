@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,10 +21,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from fisherleak._blocks import gather
 from fisherleak._check import check_positive
 from fisherleak._meta import fit_weighted
-from fisherleak._progress import track
-from fisherleak.calibrate import calibrate
+from fisherleak.calibrate import calibrate, enough
 from fisherleak.erm import Fit, minimise
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.irfil import IRFIL
@@ -35,10 +34,11 @@ from fisherleak.models import as_table
 from fisherleak.noise import Gaussian
 from fisherleak.perturbation import Attribute
 from fisherleak.release import set_parameters
-from fisherleak.tables import Choices, Design, RawTable, design_of
+from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
 __all__ = [
     "DEFAULT_L2",
+    "Block",
     "Settings",
     "Trained",
     "calibrated_scale",
@@ -96,44 +96,54 @@ class Trained:
     def weights(self) -> Vector | None:
         return None if self.fit.sample_weight is None else np.asarray(self.fit.sample_weight)
 
-    def cells(self, description: str) -> Iterator[tuple[slice, Vector]]:
-        """Eta of every column of every row at noise of scale 1, in the columns' own units, block by block."""
-        design = self.design
-        scales = np.array([feature.scale for feature in design.features])
-        blocks = [slice(k, min(k + self.block, design.n)) for k in range(0, design.n, self.block)]
-        for part in track(blocks, len(blocks), description):
-            yield part, self.cells_of(part) / scales
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Features, labels and weights of the training rows, lazy or not."""
+        return self.design.X, self.design.y, self.fit.sample_weight
 
     @property
     def block(self) -> int:
         """Rows whose cells are held at a time."""
         return max(1, BLOCK_VALUES // int(self.design.X.shape[1]))
 
-    def cells_of(self, rows: Any) -> Vector:
-        """The same for some rows, in standard units."""
-        J = self.jacobian(rows)
-        return np.asarray(Leakage((J,), self.leak.noise, as_table(J.X)).per_cell())
+    def take(self, rows: Any) -> Block:
+        """Some rows, in memory."""
+        found: list[Any] = gather(self.arrays, rows)
+        return Block(self.model, *found)
 
-    def jacobian(self, rows: Any) -> Jacobian:
-        """The Jacobian of some rows at noise of scale 1, in standard units."""
-        design, weights = self.design, self.weights
-        fit = self.fit if weights is None else replace(self.fit, sample_weight=weights[rows])
-        return jacobian_of(fit, design.X[rows], design.y[rows], self.leak.noise, tuple(_attributes(design)))
-
-
-def some_rows(n: int, most: int, seed: int) -> NDArray[np.int64]:
-    """All rows, or ``most`` of them drawn at random, in order."""
-    if n <= most:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+    @property
+    def model(self) -> Jacobian:
+        """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
+        fit = replace(self.fit, sample_weight=None)
+        nothing = np.empty((0, int(self.design.X.shape[1])))
+        return jacobian_of(fit, nothing, nothing[:, 0], self.leak.noise, tuple(_attributes(self.design)))
 
 
-def train(raw: RawTable, settings: Settings) -> Trained:
-    """Read off the rows and features, fit, and measure with noise of scale 1."""
+@dataclass(frozen=True)
+class Block:
+    """Some training rows in memory, and what the model reveals about them with noise of scale 1, in standard units."""
+
+    model: Jacobian = field(repr=False)
+    X: Vector
+    y: Vector
+    weights: Vector | None = None
+
+    @property
+    def leak(self) -> Leakage:
+        fit = replace(self.model.fit, sample_weight=self.weights)
+        return Leakage((replace(self.model, fit=fit, X=self.X, y=self.y),), Gaussian(1.0), as_table(self.X))
+
+    def cells(self) -> Vector:
+        """Eta of every column of every row."""
+        return np.asarray(self.leak.per_cell())
+
+
+def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Trained:
+    """Read off the rows and features, fit, and measure with noise of scale 1; in memory where ``room`` is not given."""
     l2 = check_positive(settings.l2, "l2", zero=True)
     if isinstance(settings.seed, bool) or not isinstance(settings.seed, int) or settings.seed < 0:
         raise InvalidInputError(f"seed must be a whole number, zero or more; got {settings.seed!r}.")
-    design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed)
+    design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room)
     return _trained(design, l2, None)
 
 
@@ -155,14 +165,19 @@ def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
     return _trained(design, trained.l2, np.asarray(balanced.weights_))
 
 
-def calibrated_scale(trained: Trained, limit: float, attribute: str | None = None) -> float:
+def calibrated_scale(
+    trained: Trained, limit: float, attribute: str | None = None, largest: float | None = None
+) -> float:
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
-    The limit is on every row, in standard units, or on every value of one column, in the column's own unit.
+    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``largest`` is
+    the largest eta of a row at noise of scale 1 where it is known.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
+    if largest is not None and attribute is None:
+        return float(enough(trained.leak.noise, trained.fit, largest, limit).scale) * trained.unit
     if attribute is None:
         return float(calibrate(trained.leak, limit).scale) * trained.unit
     unit = {feature.name: feature.scale for feature in trained.design.features}

@@ -38,10 +38,14 @@ def test_figures_are_those_of_the_pipeline_over_the_raw_table(frame: Any, target
     leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5))
     cells = leak.per_cell()
     assert [c.feature.name for c in result.columns] == leak.attributes
-    np.testing.assert_allclose([c.largest for c in result.columns], cells.max(axis=0), rtol=1e-8)
-    np.testing.assert_allclose([c.median for c in result.columns], np.median(cells, axis=0), rtol=1e-8)
-    np.testing.assert_allclose([c.joint for c in result.columns], leak.per_attribute(), rtol=1e-8)
-    np.testing.assert_allclose(result.eta_label, leak.per_label(), rtol=1e-8)
+    figures = summarise(result, attacks=False)["attributes"]
+    np.testing.assert_allclose([c["eta_max"] for c in figures], cells.max(axis=0), rtol=1e-8)
+    np.testing.assert_allclose([c["eta_mean"] for c in figures], cells.mean(axis=0), rtol=1e-8)
+    np.testing.assert_allclose([c["eta_median"] for c in figures], np.median(cells, axis=0), rtol=1e-8)
+    np.testing.assert_allclose([c["eta_column"] for c in figures], leak.per_attribute(), rtol=1e-8)
+    assert [c["worst_row"] for c in figures] == result.design.rows[cells.argmax(axis=0)].tolist()
+    label = [row["eta_label"] for row in summarise(result, attacks=False)["rows"]]
+    np.testing.assert_allclose(label, leak.per_label()[result.worst.rows], rtol=1e-8)
 
 
 def fl_raw(table: Any) -> Any:
@@ -57,7 +61,8 @@ def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
     two = audit(other, Settings("income"), eta=0.5, draws=4)
     np.testing.assert_allclose(one.eta, two.eta, rtol=1e-7)
     assert one.noise.scale == pytest.approx(1000 * two.noise.scale)
-    assert one.columns[0].largest == pytest.approx(100 * two.columns[0].largest)
+    largest = [summarise(each, attacks=False)["attributes"][0]["eta_max"] for each in (one, two)]
+    assert largest[0] == pytest.approx(100 * largest[1])
 
 
 @pytest.mark.parametrize(("target", "model", "l2"), CASES)
@@ -101,7 +106,8 @@ def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
 def test_balancing_makes_rows_equal(frame: Any) -> None:
     result = audit(frame, Settings("sick"), balance=True, draws=4)
     assert result.balance is not None
-    assert result.balance.after.std() < 0.1 * result.balance.before.std()
+    assert result.balance.after.sd < 0.1 * result.balance.before.sd
+    assert result.balance.before.bins.sum() == result.balance.after.bins.sum() == result.design.n
     check_summary(summarise(result, attacks=False))
 
 

@@ -101,7 +101,7 @@ ZIP = b"PK\x05\x06" + bytes(18)  # an empty archive
 # name: (what lies in the folder, the command, what the sentence must say)
 CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "missing file": (lambda folder: None, AUDIT, "'t.csv' does not exist"),
-    "folder for a file": (lambda folder: (folder / "t.csv").mkdir(), AUDIT, "is a folder"),
+    "folder for a file": (lambda folder: (folder / "t.csv").mkdir(), AUDIT, "No Parquet file matches"),
     "name with a null byte": (good(), ["audit", "a\0b", "--target", "y"], "no file name"),
     "name too long": (good(), ["audit", "a" * 5000, "--target", "y"], "cannot be read"),
     "empty file": (csv(""), AUDIT, "is empty"),

@@ -11,27 +11,48 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fisherleak._array import Array, device, host, is_lazy, like, namespace
-from fisherleak._blocks.lazy import aligned, computed, in_task, map_lazily, module, sum_lazily
+from fisherleak._blocks.cluster import connected, local_cluster, memory_of
+from fisherleak._blocks.lazy import (
+    aligned,
+    at_most,
+    computed,
+    in_task,
+    items,
+    kept,
+    map_lazily,
+    module,
+    rows_of,
+    sum_lazily,
+)
 from fisherleak._blocks.memory import Join, add, block_elements, map_in_memory, rows_per_block, sum_in_memory
 from fisherleak._blocks.tables import first_rows, lazy_frame, map_partitions, table_of_parts, with_known_rows
 
 __all__ = [
     "add",
     "aligned",
+    "at_most",
     "block_elements",
+    "blocks_of",
+    "connected",
     "first_rows",
     "gather",
+    "in_order",
     "in_task",
+    "items",
+    "kept",
     "lazy_frame",
+    "local_cluster",
     "map_partitions",
     "map_rows",
+    "memory_of",
     "positions",
+    "rows_of",
     "rows_per_block",
     "sum_groups",
     "sum_rows",
@@ -120,3 +141,29 @@ def gather(arrays: Sequence[Array | None], rows: Array | None) -> list[Array | N
         rows = np.nonzero(rows)[0]
     chosen = [x if x is None or rows is None else x[rows] for x in arrays]
     return list(computed(*[dask.delayed(None) if x is None else x for x in chosen]))
+
+
+def blocks_of(x: Array, most: int) -> int:
+    """How many blocks ``in_order`` gives."""
+    return int(x.numblocks[0]) if is_lazy(x) else -(-x.shape[0] // most)
+
+
+def in_order(arrays: Sequence[Array | None], most: int, at_once: int = 8) -> Iterator[tuple[slice, list[Any]]]:
+    """Blocks of at most ``most`` rows of rows in memory; whole blocks of lazy rows, ``at_once`` of them computed at a time."""
+    lead = next(x for x in arrays if x is not None)
+    if not is_lazy(lead):
+        for start in range(0, lead.shape[0], most):
+            part = slice(start, min(start + most, lead.shape[0]))
+            yield part, [None if x is None else x[part] for x in arrays]
+        return
+    count, start = lead.numblocks[0], 0
+    whole = aligned(arrays)
+    for first in range(0, count, at_once):
+        some = range(first, min(first + at_once, count))
+        lazy = [x.blocks[i] for i in some for x in whole if x is not None]
+        found = iter(computed(*lazy))
+        for i in some:
+            blocks = [None if x is None else next(found) for x in whole]
+            size = lead.chunks[0][i]
+            yield slice(start, start + size), blocks
+            start += size

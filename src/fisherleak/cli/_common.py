@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -17,9 +18,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fisherleak._blocks import at_most, connected, memory_of
 from fisherleak._progress import hidden
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.tables import RawTable, example_table, read_table
+from fisherleak.tables import RawTable, Room, example_table, read_table
 from fisherleak.training import DEFAULT_L2, Settings
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "interruptible",
     "printable",
     "quietly",
+    "room_for",
     "settings_from",
     "source_table",
     "status_of",
@@ -83,6 +86,16 @@ Released = Annotated[
     Path | None,
     typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Work on a Dask cluster: tcp://HOST:PORT, local or local:WORKERS."
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Tables that need more, such as 4GB, are read part by part."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
@@ -110,6 +123,27 @@ def decided_by_card(**given: Any) -> None:
 def source_table(path: str | None, delimiter: str | None, encoding: str | None) -> RawTable:
     """The table that was named, or the one that scikit-learn carries."""
     return example_table() if path is None else read_table(path, delimiter, encoding)
+
+
+@contextlib.contextmanager
+def room_for(cluster: str | None, memory: str | None) -> Iterator[Room]:
+    """Where rows may lie: in memory as long as they fit, else read part by part, here or on a cluster."""
+    size = None if memory is None else _bytes(memory)
+    if cluster is None:
+        room = Room.here() if size is None else Room(size)
+        with at_most(room.threads):
+            yield room
+    else:
+        with connected(cluster, size) as client:
+            yield Room(0, cluster=True, there=memory_of(client))
+
+
+def _bytes(text: str) -> int:
+    """A size such as 2GB or 500 MiB."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", text)
+    if not found or not 1 <= float(found[1]) < 1e6:
+        raise InvalidInputError(f"--memory must be a size such as 4GB or 500MB; got {text!r}.")
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " "))
 
 
 # printing

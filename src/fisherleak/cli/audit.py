@@ -16,6 +16,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
 from fisherleak.saved import load_model, retrain
+from fisherleak.tables import Room
 
 __all__ = ["audit"]
 
@@ -27,7 +28,9 @@ def audit(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="TABLE", show_default=False, help="CSV or Parquet file, in gzip or not; - is standard input."
+            metavar="TABLE",
+            show_default=False,
+            help="CSV or Parquet file, in gzip or not, a folder or 'pattern' of Parquet files; - is standard input.",
         ),
     ] = None,
     target: common.Target = None,
@@ -68,6 +71,8 @@ def audit(
     ] = DRAWS,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    cluster: common.Cluster = None,
+    memory: common.Memory = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
 ) -> int:
@@ -82,6 +87,7 @@ def audit(
       fisherleak audit people.parquet --target sick --noise 0.05 --max-eta 0.5
       zcat people.csv.gz | fisherleak audit - --target sick --json
       fisherleak audit people.csv --released model.skops
+      fisherleak audit 'visits/*.parquet' --target sick --cluster tcp://10.0.0.1:8786
     """
     if out is not None:
         check_folder_place(out, overwrite)
@@ -96,14 +102,14 @@ def audit(
         "seed": seed,
         "group": group,
     }
-    with common.quietly(quiet, json):
+    with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
-            result = _again(released, table, delimiter, encoding, options)
+            result = _again(released, table, delimiter, encoding, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
-            result = run_audit(common.source_table(table, delimiter, encoding), settings, **options)
+            result = run_audit(common.source_table(table, delimiter, encoding), settings, room, **options)
         summary = summarise(
             result, attacks=not no_attacks, show_values=show_values, command=common.command_line(context)
         )
@@ -121,11 +127,11 @@ def audit(
 
 
 def _again(
-    path: Path, table: str | None, delimiter: str | None, encoding: str | None, options: dict[str, Any]
+    path: Path, table: str | None, delimiter: str | None, encoding: str | None, room: Room, options: dict[str, Any]
 ) -> Audit:
     """Audit a released model: fitted again from its table, with the noise of its card."""
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, delimiter, encoding))
+    trained = retrain(saved, common.source_table(table, delimiter, encoding), room)
     return audit_trained(trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE})

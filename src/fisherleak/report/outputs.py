@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._blocks import blocks_of, in_order
 from fisherleak._files import written_whole
+from fisherleak._progress import track
 from fisherleak.audit import Audit
+from fisherleak.exposure import own_units
 from fisherleak.report.render import render
 from fisherleak.tables.reading import arrow
+from fisherleak.training import Block
 
 __all__ = ["FILES", "write_outputs"]
 
@@ -28,22 +32,28 @@ def write_outputs(audit: Audit, summary: dict[str, Any], folder: Path) -> None:
 
 
 def _write_leakage(audit: Audit, path: Path) -> None:
-    """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label."""
+    """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label.
+
+    Rows that are not in memory come without their columns' etas: these are as large as the table.
+    """
     arrow()
     import pyarrow as pa
     import pyarrow.parquet
 
-    design = audit.design
-    names = [f"eta[{feature.name}]" for feature in design.features]
-    with_id = design.ids is not None
-    kinds = [("row", pa.int64()), *[("id", pa.string())] * with_id]
+    design, trained, scale = audit.design, audit.trained, audit.unit_scale
+    names = [] if design.lazy else [f"eta[{feature.name}]" for feature in design.features]
+    kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
     kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label")]
     schema = pa.schema(kinds)
+    label = trained.leak.per_label()
+    arrays = (design.rows, design.ids, audit.rows.eta, label, *(() if design.lazy else trained.arrays))
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for part, cells in audit.trained.cells("Writing"):
-            columns: list[Any] = [design.rows[part]]
-            if design.ids is not None:
-                columns.append([str(value) for value in design.ids[part]])
-            columns += [audit.eta[part], *np.asfortranarray(cells / audit.unit_scale).T, audit.eta_label[part]]
-            arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, kinds, strict=True)]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        count = blocks_of(audit.rows.eta, trained.block)
+        for _, (rows, ids, eta, own, *data) in track(in_order(arrays, trained.block), count, "Writing"):
+            columns: list[Any] = [rows, *([] if ids is None else [[str(value) for value in ids]]), eta / scale]
+            if data:
+                cells = own_units(design.features, Block(trained.model, *data).cells())
+                columns += [*np.asfortranarray(cells / scale).T]
+            columns.append(own / scale / trained.unit)
+            values = [pa.array(column, kind) for column, (_, kind) in zip(columns, kinds, strict=True)]
+            writer.write_table(pa.Table.from_arrays(values, schema=schema))

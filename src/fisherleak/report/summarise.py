@@ -6,22 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fisherleak._plain import plain, versions
 from fisherleak.attacking import Attacked, attack_all
 from fisherleak.attacks import Outcome
 from fisherleak.audit import Audit
-from fisherleak.exposure import ColumnFigures
-from fisherleak.tables import Design
+from fisherleak.exposure import MOST_LISTED, ColumnFigures, Spread
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
 SCHEMA = "fisherleak.summary/1"
-BINS = 40
-MOST_LISTED = 1000
-"""Rows above the limit that are listed by name."""
 ATTACKED_VALUES = 5_000_000
 """Values in the features past which attacks run only where they are asked for."""
 WHAT = {"linear": "linear regression", "logistic": "logistic regression", "poisson": "Poisson regression"}
@@ -44,7 +37,7 @@ def summarise(
     """
     attacked = _attacked(audit, attacks)
     design = audit.design
-    kind = design.target.kind
+    kind, scale = design.target.kind, audit.unit_scale
     summary = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -57,10 +50,11 @@ def summarise(
         "model": _model(audit),
         "noise": {"scale": audit.noise.scale, "chosen": audit.noise.chosen, "note": audit.noise.note},
         "eta": _eta(audit),
-        "rows": [_row(audit, k, show_values) for k in range(audit.worst.size)],
-        "attributes": [_attribute(design, figures) for figures in audit.columns],
+        "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
+        "attributes": [_attribute(audit, figures) for figures in audit.columns],
         "groups": [
-            {"name": group.name, "count": group.count, "eta_joint": group.joint, **_moments(group.etas)}
+            {"name": group.name, "count": group.spread.count, "eta_joint": group.joint / scale}
+            | _moments(group.spread, scale)
             for group in audit.groups
         ],
         "tradeoff": _tradeoff(audit, attacked.curves),
@@ -77,6 +71,8 @@ def _attacked(audit: Audit, wanted: bool) -> Attacked:
     grid = [point.scale for point in audit.tradeoff.points]
     nothing = Attacked(curves=((),) * len(grid))
     if not wanted:
+        return nothing
+    if audit.design.lazy:
         return nothing
     if audit.design.X.size > ATTACKED_VALUES and not audit.attributes_asked:
         note = "The table is large, so no attack was run; name a column with --attribute to have one."
@@ -133,14 +129,14 @@ def _data(audit: Audit) -> dict[str, Any]:
         "source": design.source,
         "sha256": design.sha256,
         "rows_read": design.rows_read,
-        "rows_used": design.n + design.y_test.size,
+        "rows_used": design.n + design.held_out,
         "dropped": [{"reason": reason, "count": count} for reason, count in design.dropped],
         "target": design.target.name,
         "classes": [str(name) for name in design.target.classes] or None,
         "id_column": settings.id,
         "group_column": settings.group,
         "train_rows": design.n,
-        "test_rows": design.y_test.size,
+        "test_rows": design.held_out,
         "columns": [
             {"name": c.name, "kind": c.kind, "assumed": c.assumed, "note": c.note, "levels": c.levels}
             for c in design.columns
@@ -163,59 +159,40 @@ def _model(audit: Audit) -> dict[str, Any]:
 
 
 def _eta(audit: Audit) -> dict[str, Any]:
-    eta = audit.eta
-    edges = _edges([eta])
-    groups = audit.groups
-    bars = [{"name": g.name, "count": g.count, "mean": g.etas.mean(), "counts": _counts(g.etas, edges)} for g in groups]
-    if not bars:
-        bars = [{"name": "all rows", "count": eta.size, "mean": eta.mean(), "counts": _counts(eta, edges)}]
-    low, middle, high = np.quantile(eta, [0.05, 0.5, 0.95])
+    rows, scale = audit.rows, audit.unit_scale
+    bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
     examples = {
-        "mean": eta.mean(),
-        "sd": _sd(eta),
-        "median": middle,
-        "min": eta.min(),
-        "max": eta.max(),
-        "q05": low,
-        "q95": high,
+        "mean": rows.digest.mean / scale,
+        "sd": (rows.digest.sd or 0.0) / scale,
+        "median": rows.middle / scale,
+        "min": rows.digest.low / scale,
+        "max": rows.digest.high / scale,
+        "q05": rows.low / scale,
+        "q95": rows.high / scale,
     }
-    return {"dataset": audit.dataset, "examples": examples, "histogram": {"edges": edges, "groups": bars}}
+    histogram = {"edges": audit.edges / scale, "groups": bars or [_bar("all rows", audit.spread, scale)]}
+    return {"dataset": audit.dataset / scale, "examples": examples, "histogram": histogram}
 
 
-def _edges(samples: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Edges of bins that hold all samples; by ratio where they are skewed."""
-    values = np.concatenate(samples)
-    low, high = float(values.min()), float(values.max())
-    if not high > low * (1 + 1e-9):
-        low, high = 0.9 * low, 1.1 * high if high > 0 else 1.0
-    count = int(np.clip(np.sqrt(values.size), 8, BINS))
-    skewed = low > 0 and high > 20 * float(np.median(values))
-    edges = np.geomspace(low, high, count + 1) if skewed else np.linspace(low, high, count + 1)
-    edges[0], edges[-1] = low, high
-    return np.asarray(edges)
+def _bar(name: str, spread: Spread, scale: float) -> dict[str, Any]:
+    return {"name": name, "count": spread.count, "mean": spread.mean / scale, "counts": spread.bins}
 
 
-def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[int]:
-    return [int(count) for count in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
-
-
-def _sd(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1)) if values.size > 1 else 0.0
-
-
-def _moments(values: NDArray[np.float64]) -> dict[str, float]:
-    return {"eta_mean": float(values.mean()), "eta_sd": _sd(values), "eta_max": float(values.max())}
+def _moments(spread: Spread, scale: float) -> dict[str, float]:
+    return {"eta_mean": spread.mean / scale, "eta_sd": spread.sd / scale, "eta_max": spread.largest / scale}
 
 
 def _row(audit: Audit, k: int, show_values: bool) -> dict[str, Any]:
-    design, i = audit.design, int(audit.worst[k])
+    design, worst, scale = audit.design, audit.worst, audit.unit_scale
+    number, name = audit.names[int(worst.rows[k])]
+    own = worst.X[k : k + 1]
     return {
-        "row": int(design.rows[i]),
-        "id": None if design.ids is None else str(design.ids[i]),
-        "eta": audit.eta[i],
-        "eta_label": audit.eta_label[i],
-        "cells": audit.worst_cells[k],
-        "values": {f.name: _text(design.raw(f, slice(i, i + 1))[0]) for f in design.features} if show_values else None,
+        "row": number,
+        "id": name,
+        "eta": worst.eta[k] / scale,
+        "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
+        "cells": worst.cells[k] / scale,
+        "values": {f.name: _text(design.raw(f, own)[0]) for f in design.features} if show_values else None,
     }
 
 
@@ -223,19 +200,19 @@ def _text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _attribute(design: Design, figures: ColumnFigures) -> dict[str, Any]:
-    feature = figures.feature
+def _attribute(audit: Audit, figures: ColumnFigures) -> dict[str, Any]:
+    feature, scale = figures.feature, audit.unit_scale
     return {
         "name": feature.name,
         "kind": feature.kind,
-        "eta_column": figures.joint,
-        "eta_max": figures.largest,
-        "eta_mean": figures.mean,
-        "eta_median": figures.median,
-        "error_least": 1 / figures.largest if figures.largest > 0 else None,
-        "error_typical": 1 / figures.median if figures.median > 0 else None,
+        "eta_column": figures.joint / scale,
+        "eta_max": figures.largest / scale,
+        "eta_mean": figures.mean / scale,
+        "eta_median": figures.median / scale,
+        "error_least": scale / figures.largest if figures.largest > 0 else None,
+        "error_typical": scale / figures.median if figures.median > 0 else None,
         "spread": feature.scale if feature.kind == "number" else None,
-        "worst_row": int(design.rows[figures.worst]),
+        "worst_row": audit.names[figures.worst][0],
     }
 
 
@@ -264,12 +241,12 @@ def _balance(audit: Audit) -> dict[str, Any] | None:
     even = audit.balance
     if even is None:
         return None
-    edges = _edges([even.before, even.after])
+    scale = audit.unit_scale
     sides = {"before": even.before, "after": even.after}
     return {
         "iterations": even.iterations,
-        **{side: {"mean": e.mean(), "sd": _sd(e), "max": e.max()} for side, e in sides.items()},
-        "histogram": {"edges": edges, **{side: _counts(e, edges) for side, e in sides.items()}},
+        **{k: {"mean": s.mean / scale, "sd": s.sd / scale, "max": s.largest / scale} for k, s in sides.items()},
+        "histogram": {"edges": even.edges / scale, **{k: s.bins for k, s in sides.items()}},
         "utility_before": even.utility_before,
         "utility_after": even.utility_after,
         "note": "Rows are reweighted until the model leans equally on all of them. Both sides have the same noise; utility is "
@@ -280,19 +257,13 @@ def _balance(audit: Audit) -> dict[str, Any] | None:
 def _gate(audit: Audit) -> dict[str, Any] | None:
     if audit.gate is None:
         return None
-    rows, design = audit.gate.rows, audit.design
+    scale, count = audit.unit_scale, audit.gate.count
+    above = audit.rows.digest.top[: min(count, MOST_LISTED)]
     return {
         "max_eta": audit.gate.max_eta,
-        "exceeded": rows.size > 0,
-        "count": rows.size,
-        "rows": [
-            {
-                "row": int(design.rows[i]),
-                "id": None if design.ids is None else str(design.ids[i]),
-                "eta": audit.eta[i],
-            }
-            for i in rows[:MOST_LISTED]
-        ],
+        "exceeded": count > 0,
+        "count": count,
+        "rows": [{"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} for i, eta in above],
     }
 
 

@@ -2,7 +2,8 @@
 
 from fisherleak.tables.design import Design, Feature, design_of
 from fisherleak.tables.kinds import Choices, Column
-from fisherleak.tables.reading import RawTable, example_table, from_frame, read_table
+from fisherleak.tables.parts import RawTable, Room
+from fisherleak.tables.reading import example_table, from_frame, read_table
 from fisherleak.tables.target import Target
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Design",
     "Feature",
     "RawTable",
+    "Room",
     "Target",
     "design_of",
     "example_table",

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.errors import InvalidInputError
-
-__all__ = ["Coded", "as_codes", "as_numbers", "as_text", "check_finite"]
+__all__ = ["Coded", "as_codes", "as_numbers", "as_text", "level_counts", "missing_in", "places"]
 
 Vector = NDArray[np.float64]
 
@@ -43,29 +41,12 @@ def as_numbers(values: Any) -> Vector:
     return np.asarray(numbers.to_numpy() if numbers.num_chunks else np.empty(0), dtype=np.float64)
 
 
-def check_finite(numbers: Vector, name: str) -> None:
-    """Refuse infinity by row number."""
-    wrong = np.isinf(numbers)
-    if wrong.any():
-        raise InvalidInputError(
-            f"Column '{name}' is infinite, or too large for a number, in row {int(np.argmax(wrong)) + 1} "
-            f"({int(wrong.sum())} such row{'s' * (int(wrong.sum()) > 1)}): mend the value, or leave the column out with "
-            f"--drop '{name}'."
-        )
-
-
 def as_codes(values: Any) -> Coded:
     """Codes and sorted levels; the levels keep their type, so that text is text and true is true."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    if pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
-        values = pc.cast(values, pa.string())
-    encoded = values.combine_chunks().dictionary_encode()
+    encoded = _levels(values).combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     levels = encoded.dictionary.to_pylist()
@@ -75,6 +56,46 @@ def as_codes(values: Any) -> Coded:
     rank[-1] = -1
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
     return Coded(rank[codes], tuple(levels[k] for k in order))
+
+
+def level_counts(values: Any, most: int) -> dict[Any, int] | None:
+    """How often each value occurs, or None where there are more than ``most``."""
+    import pyarrow.compute as pc
+
+    for some in (values.slice(0, 2 * most), values):
+        found = pc.value_counts(_levels(some).drop_null())
+        if len(found) > most:
+            return None
+    return dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
+
+
+def places(values: Any, levels: tuple[Any, ...]) -> NDArray[np.int32]:
+    """The place of every row's value among given levels, -1 for others and for what is missing."""
+    coded = as_codes(values)
+    known = {level: k for k, level in enumerate(levels)}
+    place = np.array([known.get(level, -1) for level in coded.levels] + [-1], dtype=np.int32)
+    return place[coded.codes]
+
+
+def missing_in(values: Any) -> NDArray[np.bool_]:
+    """Where a category has no value."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.is_null(_levels(values)).to_numpy(), dtype=bool)
+
+
+def _levels(values: Any) -> Any:
+    """A column with the values that its levels have: null for NaN, text for dates and decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
+        values = pc.cast(values, pa.string())
+    return values
 
 
 def as_text(values: Any) -> NDArray[Any]:

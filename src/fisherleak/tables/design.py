@@ -15,19 +15,41 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._array import is_lazy
+from fisherleak._blocks import kept, rows_of
+from fisherleak._rows import some_rows
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.columns import Coded, as_codes, as_numbers, as_text, check_finite
-from fisherleak.tables.kinds import MOST_GROUPS, Choices, Column, decide, is_plain
-from fisherleak.tables.reading import RawTable
-from fisherleak.tables.target import MODELS, Target, label_rows, moments, scaled
+from fisherleak.tables.columns import as_codes, as_numbers, as_text, places
+from fisherleak.tables.kinds import Choices, Column, check_choices, decide
+from fisherleak.tables.moments import Moments
+from fisherleak.tables.parts import Part, RawTable, Room, checksum_of, over_parts, refine, used_up
+from fisherleak.tables.profile import FEW_VALUES, Profile, profiles_of
+from fisherleak.tables.rows import (
+    FEWEST_ROWS,
+    Complete,
+    Groups,
+    Split,
+    check_ids,
+    check_used,
+    count_rows,
+    dropped_of,
+    groups_of,
+    split_rows,
+)
+from fisherleak.tables.target import MODELS, Target, scaled, target_of
 
 __all__ = ["Design", "Feature", "design_of"]
 
-FEWEST_ROWS = 5
-SMALL = 40
-"""Rows below which none are held out."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
+MOST_TESTED = 20_000
+"""Held-out rows that are kept, drawn at random: utility is measured on them."""
+KEPT = 2.5
+"""Times the features' size that the memory of a cluster must have for them to stay there."""
+STREAMED = (
+    "The rows were never in memory together: they were read part by part, for every pass over them. Attacks, balancing and "
+    "refits need them there and were not run."
+)
 
 Vector = NDArray[np.float64]
 
@@ -42,6 +64,8 @@ class Feature:
     centre: float = 0.0
     scale: float = 1.0
     levels: tuple[Any, ...] = ()
+    few: bool = False
+    """Whether it has few different values."""
 
 
 @dataclass(frozen=True)
@@ -51,38 +75,50 @@ class Design:
     Attributes
     ----------
     X, y : arrays of shape (n, p) and (n,)
-        Features and labels of the training rows.
+        Features and labels of the training rows; lazy where they are not in memory, and so are rows, ids and groups.
     X_test, y_test : arrays
-        The same of the held-out rows; none of them where the table is small.
+        The same of at most ``MOST_TESTED`` held-out rows, of which there are ``held_out``; none where the table is small.
+    label_mean : float
+        Of y.
     rows : integer array of shape (n,)
         The number of each training row in the table; the first is 1.
+    groups : integer array of shape (n,), optional
+        The place of each row's group in ``group_names``.
     """
 
     source: str
     sha256: str
     rows_read: int
-    X: Vector = field(repr=False)
-    y: Vector = field(repr=False)
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
     X_test: Vector = field(repr=False)
     y_test: Vector = field(repr=False)
-    rows: NDArray[np.int64] = field(repr=False)
+    held_out: int
+    label_mean: float
+    rows: Any = field(repr=False)
     features: tuple[Feature, ...]
     target: Target
     columns: tuple[Column, ...]
     dropped: tuple[tuple[str, int], ...]
-    ids: NDArray[Any] | None = field(repr=False)
-    groups: NDArray[Any] | None = field(repr=False)
+    ids: Any = field(repr=False)
+    groups: Any = field(repr=False)
+    group_names: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
     def n(self) -> int:
         return int(self.X.shape[0])
 
-    def raw(self, feature: Feature, rows: Any = slice(None)) -> NDArray[Any]:
-        """The raw values of a column in some training rows."""
-        block = self.X[rows][:, list(feature.columns)]
+    @property
+    def lazy(self) -> bool:
+        """Whether the training rows are not in memory."""
+        return is_lazy(self.X)
+
+    def raw(self, feature: Feature, X: Vector | None = None) -> NDArray[Any]:
+        """The raw values of a column in all training rows, or those whose features are ``X``."""
+        block = (self.X if X is None else X)[:, list(feature.columns)]
         if feature.kind == "number":
-            return _tidied(feature.centre + feature.scale * block[:, 0])
+            return _tidied(np.asarray(feature.centre + feature.scale * block[:, 0]))
         levels = np.empty(len(feature.levels), dtype=object)
         levels[:] = feature.levels
         return np.asarray(levels[np.where(block.any(axis=1), block.argmax(axis=1) + 1, 0)])
@@ -98,50 +134,72 @@ class Design:
         """The target of the training rows in its own values."""
         if self.target.classes:
             return np.asarray(np.array(self.target.classes)[self.y.astype(np.int64)])
-        return self.target.centre + self.target.scale * self.y
+        return np.asarray(self.target.centre + self.target.scale * self.y)
 
 
-def design_of(raw: RawTable, choices: Choices, model: str = "auto", held_out: float = 0.25, seed: int = 0) -> Design:
-    """Choose rows, split them, and make features.
+def design_of(
+    raw: RawTable,
+    choices: Choices,
+    model: str = "auto",
+    held_out: float = 0.25,
+    seed: int = 0,
+    room: Room | None = None,
+) -> Design:
+    """Choose rows, split them, and make features: three passes over the parts of the table, and one more that keeps them.
 
-    The raw table is used up: its columns are let go one by one, so that memory never holds them twice.
+    The raw table is used up: its parts are let go one by one, so that memory never holds them twice. Where ``room`` is given
+    and the features do not fit, or where it is a cluster, they stay lazy.
     """
     _check_settings(model, held_out)
-    columns = decide(raw, choices)
+    check_choices(raw.names, choices)
     if raw.rows < FEWEST_ROWS:
         raise InvalidInputError(
             f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
         )
-    target, labels, kept, dropped = label_rows(raw, choices.target, model)
-    used = [column for column in columns if column.kind in ("number", "category")]
-    kept, dropped = _complete_rows(raw, used, kept, dropped)
-    _check_enough(kept, dropped, raw)
-    groups = None if choices.group is None else _groups(raw, choices.group, kept)
-    ids = None if choices.id is None else as_text(raw.columns.get(choices.id))
-    train, test, note = _split(labels[kept], target, held_out, seed)
-    found = {column.name: _feature(raw, column, kept[train]) for column in used}
+    lazily = room is not None and not room.holds(raw.rows, len(raw.names))
+    profiles = profiles_of(raw, choices, lazily)
+    columns = decide(raw, profiles, choices)
+    target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model)
+    used = tuple(column for column in columns if column.kind in ("number", "category"))
+    check_used(used, profiles)
+    width = sum(1 if column.kind == "number" else (column.levels or 2) - 1 for column in used)
+    lazily = room is not None and not room.holds(int((1 - held_out) * raw.rows), max(1, width))
+    if lazily:
+        refine(raw, max(1, width))
+    unsure = "" if choices.id is None else check_ids(raw, choices.id, profiles[choices.id], lazily)
+    groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
+    complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
+    counted = count_rows(raw, complete, groups, lazily)
+    split, note = split_rows(counted, target, held_out, seed, raw.rows)
+    facts = _facts(raw, complete, split, lazily)
+    target = scaled(target, facts.label)
+    found = {c.name: _feature(c, facts.columns[k], profiles[c.name]) for k, c in enumerate(used)}
     columns = [replace(c, kind="ignored", note=str(found[c.name])) if _refused(found, c) else c for c in columns]
     features = _placed([feature for feature in found.values() if isinstance(feature, Feature)], target.name)
-    X, X_test, unseen = _filled(raw, features, kept[train], kept[test])
-    y, y_test = labels[kept[train]], labels[kept[test]][~unseen]
-    target, y, y_test = scaled(target, y, y_test)
-    new = f"{int(unseen.sum())} held-out rows have categories that no training row has and are left out."
-    notes = [*raw.notes, target.note, note, new if unseen.any() else ""]
+    recipe = Recipe(replace(complete, target=target), split, features, choices.id, groups)
+    sample = some_rows(facts.held_out, MOST_TESTED, seed)
+    sha256 = checksum_of(raw, lazily)
+    rows = _lazy(raw, recipe, facts, sample, room) if lazily else _filled(raw, recipe, facts, sample)
+    new = f"{rows.unseen} held-out rows have categories that no training row has and are left out."
+    notes = [*raw.notes, target.note, note, unsure, new if rows.unseen else "", STREAMED if lazily else ""]
     return Design(
         source=raw.source,
-        sha256=raw.sha256,
+        sha256=sha256,
         rows_read=raw.rows,
-        X=X,
-        y=y,
-        X_test=X_test,
-        y_test=y_test,
-        rows=kept[train] + 1,
+        X=rows.X,
+        y=rows.y,
+        X_test=rows.X_test,
+        y_test=rows.y_test,
+        held_out=facts.held_out - rows.unseen,
+        label_mean=(facts.label.mean - target.centre) / target.scale,
+        rows=rows.rows,
         features=features,
         target=target,
         columns=tuple(columns),
-        dropped=tuple(dropped),
-        ids=None if ids is None else ids[kept[train]],
-        groups=None if groups is None else groups[train],
+        dropped=tuple(dropped_of(complete, counted)),
+        ids=rows.ids,
+        groups=rows.groups,
+        group_names=() if groups is None else groups.names,
         notes=tuple(note for note in notes if note),
     )
 
@@ -160,105 +218,62 @@ def _tidied(values: Vector) -> Vector:
     return np.round(values * unit) / unit
 
 
-# rows
-
-
-def _complete_rows(
-    raw: RawTable, used: Sequence[Column], kept: NDArray[np.int64], dropped: list[tuple[str, int]]
-) -> tuple[NDArray[np.int64], list[tuple[str, int]]]:
-    """Rows with a value in every column that is used; each lost row counts for the first column that lacks it."""
-    for column in used:
-        values = raw.columns.get(column.name)
-        if column.kind == "number":
-            numbers = as_numbers(values)
-            check_finite(numbers, column.name)
-            missing = np.isnan(numbers)
-            if missing.all():
-                raise InvalidInputError(
-                    f"Column '{column.name}' has no numbers: leave it out with --drop '{column.name}', or use --category."
-                )
-        else:
-            missing = as_codes(values).codes < 0
-        lost = int(missing[kept].sum())
-        if lost:
-            kept = kept[~missing[kept]]
-            dropped = [*dropped, (f"'{column.name}' is missing", lost)]
-    return kept, dropped
-
-
-def _check_enough(kept: NDArray[np.int64], dropped: list[tuple[str, int]], raw: RawTable) -> None:
-    if kept.size >= FEWEST_ROWS:
-        return
-    worst = max(dropped, key=lambda item: item[1], default=None)
-    why = "" if worst is None else f": in {worst[1]} of {raw.rows} {worst[0]}"
-    raise InvalidInputError(
-        f"{raw.source} has {kept.size} complete row{'s' * (kept.size != 1)}{why}. At least {FEWEST_ROWS} are needed; --drop "
-        "leaves a column out."
-    )
-
-
-def _groups(raw: RawTable, name: str, kept: NDArray[np.int64]) -> NDArray[Any]:
-    values = raw.columns.get(name)
-    if not is_plain(values.type):
-        raise InvalidInputError(f"--group names '{name}', which holds {values.type}, not text or numbers.")
-    coded = as_codes(values)
-    present = np.unique(coded.codes[kept])
-    if present.size > MOST_GROUPS:
-        raise InvalidInputError(
-            f"--group names '{name}', which has {present.size} different values: at most {MOST_GROUPS} groups are "
-            "possible. Make ranges of it first."
-        )
-    names = np.array([*(_shown(level) for level in coded.levels), "(missing)"], dtype=object)
-    return np.asarray(names[coded.codes[kept]])
-
-
-def _shown(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)
-
-
-def _split(
-    labels: Vector, target: Target, held_out: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Positions of training and held-out rows; classes are split alike."""
-    n = labels.size
-    everything = np.arange(n)
-    if held_out == 0:
-        return _checked(labels, everything, target), everything[:0], ""
-    if n < SMALL:
-        note = f"There are only {n} rows, so none are held out and utility is that on the training rows."
-        return _checked(labels, everything, target), everything[:0], note
-    rng = np.random.default_rng(seed)
-    parts = [np.flatnonzero(labels == k) for k in (0, 1)] if target.kind == "logistic" else [everything]
-    test = np.sort(np.concatenate([rng.permutation(part)[: round(held_out * part.size)] for part in parts]))
-    train = np.setdiff1d(everything, test, assume_unique=True)
-    return _checked(labels, train, target), test, ""
-
-
-def _checked(labels: Vector, train: NDArray[np.int64], target: Target) -> NDArray[np.int64]:
-    if np.all(labels[train] == labels[train[0]]):
-        raise InvalidInputError(
-            f"The target '{target.name}' has one value only in the {train.size} training rows that are complete: there is "
-            "nothing to predict."
-        )
-    return train
-
-
 # features
 
 
-def _feature(raw: RawTable, column: Column, train: NDArray[np.int64]) -> Feature | str:
-    """A column's centre and scale or levels over the training rows, or why it cannot be used."""
-    values = raw.columns.get(column.name)
+@dataclass(frozen=True)
+class Facts:
+    """What features are made of: moments of numbers and levels of categories over the training rows."""
+
+    label: Moments
+    columns: tuple[Moments | frozenset[Any], ...]
+    held_out: int
+    sizes: tuple[int, ...]
+    """Training rows of each part."""
+    tested: tuple[int, ...]
+    """Held-out rows of each part."""
+
+
+def _facts(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> Facts:
+    """One pass over the training rows."""
+
+    def of_part(part: Part) -> Facts:
+        table = complete.read(part)
+        labels, kept, _ = complete.kept(table)
+        held = split.held(part.start + kept)
+        train = kept[~held]
+        columns = tuple(_fact(column, table.column(column.name), train) for column in complete.used)
+        return Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),))
+
+    def merge(a: Facts, b: Facts) -> Facts:
+        columns = tuple(_both(x, y) for x, y in zip(a.columns, b.columns, strict=True))
+        return Facts(a.label + b.label, columns, a.held_out + b.held_out, a.sizes + b.sizes, a.tested + b.tested)
+
+    return over_parts(of_part, raw.parts, merge, lazily)
+
+
+def _both(a: Any, b: Any) -> Any:
+    return a | b if isinstance(a, frozenset) else a + b
+
+
+def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> Moments | frozenset[Any]:
     if column.kind == "number":
-        centre, scale = moments(as_numbers(values)[train], f"Column '{column.name}'")
+        return Moments.of(as_numbers(values)[train])
+    coded = as_codes(values)
+    return frozenset(coded.levels[k] for k in np.unique(coded.codes[train]))
+
+
+def _feature(column: Column, fact: Moments | frozenset[Any], profile: Profile) -> Feature | str:
+    """A column's centre and scale or levels over the training rows, or why it cannot be used."""
+    if isinstance(fact, Moments):
+        centre, scale = fact.checked(f"Column '{column.name}'")
         if scale == 0:
             return "has one value only in the training rows"
-        return Feature(column.name, "number", (), *_coarse(centre, scale))
-    coded = as_codes(values)
-    present = np.unique(coded.codes[train])
-    if present.size < 2:
+        few = profile.numbers is not None and profile.numbers.few is not None
+        return Feature(column.name, "number", (), *_coarse(centre, scale), few=few)
+    if len(fact) < 2:
         return "has one value only in the training rows"
-    return Feature(column.name, "category", (), levels=tuple(coded.levels[k] for k in present))
+    return Feature(column.name, "category", (), levels=tuple(sorted(fact)), few=len(fact) <= FEW_VALUES)
 
 
 def _coarse(centre: float, scale: float) -> tuple[float, float]:
@@ -287,32 +302,133 @@ def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:
     return tuple(placed)
 
 
-def _filled(
-    raw: RawTable, features: Sequence[Feature], train: NDArray[np.int64], test: NDArray[np.int64]
-) -> tuple[Vector, Vector, NDArray[np.bool_]]:
-    """Features of both parts, filled column by column, and which held-out rows have a category that is new."""
-    width = features[-1].columns[-1] + 1
-    X = np.zeros((train.size, width))
-    X_test = np.zeros((test.size, width))
-    unseen = np.zeros(test.size, dtype=bool)
-    for name in set(raw.names) - {feature.name for feature in features}:
-        raw.columns.forget(name)
-    for feature in features:
-        values = raw.columns.get(feature.name)
-        if feature.kind == "number":
-            z = (as_numbers(values) - feature.centre) / feature.scale
-            X[:, feature.columns[0]], X_test[:, feature.columns[0]] = z[train], z[test]
-        else:
-            places = _places(as_codes(values), feature)
-            unseen |= places[test] < 0
+# rows
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From a part of the table to its rows of features. Small, so that it can travel to where the parts are."""
+
+    complete: Complete
+    split: Split
+    features: tuple[Feature, ...]
+    id: str | None
+    groups: Groups | None
+
+    @property
+    def width(self) -> int:
+        return self.features[-1].columns[-1] + 1
+
+    def training(self, part: Part, table: Any, X: Vector) -> tuple[Any, ...]:
+        """y, row numbers from 1, identifiers and groups of a part's training rows; their features go into X."""
+        labels, kept, held = self._rows(part, table)
+        train = kept[~held]
+        ids = None if self.id is None else as_text(table.column(self.id).take(train))
+        groups = None if self.groups is None else self.groups.of(table.column(self.groups.name))[train]
+        self._fill(table, train, X)
+        return self._standard(labels[train]), part.start + train + 1, ids, groups
+
+    def tested(self, part: Part, table: Any, chosen: NDArray[np.int64]) -> tuple[Vector, Vector, int]:
+        """Features and labels of some of a part's held-out rows, and how many of all have a category that is new."""
+        labels, kept, held = self._rows(part, table)
+        test = kept[held]
+        unseen = np.zeros(test.size, dtype=bool)
+        for feature in self.features:
+            if feature.kind == "category":
+                unseen |= places(table.column(feature.name), feature.levels)[test] < 0
+        test = test[chosen[~unseen[chosen]]]
+        X = np.empty((test.size, self.width))
+        self._fill(table, test, X)
+        return X, self._standard(labels[test]), int(unseen.sum())
+
+    def _rows(self, part: Part, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.bool_]]:
+        labels, kept, _ = self.complete.kept(table)
+        return labels, kept, self.split.held(part.start + kept)
+
+    def _standard(self, labels: Vector) -> Vector:
+        target = self.complete.target
+        return (labels - target.centre) / target.scale
+
+    def _fill(self, table: Any, rows: NDArray[np.int64], X: Vector) -> None:
+        for feature in self.features:
+            values = table.column(feature.name)
+            if feature.kind == "number":
+                X[:, feature.columns[0]] = (as_numbers(values)[rows] - feature.centre) / feature.scale
+                continue
+            place = places(values, feature.levels)[rows]
             for k, j in enumerate(feature.columns, start=1):
-                X[:, j], X_test[:, j] = places[train] == k, places[test] == k
-        raw.columns.forget(feature.name)
-    return X, X_test[~unseen] if unseen.any() else X_test, unseen
+                X[:, j] = place == k
 
 
-def _places(coded: Coded, feature: Feature) -> NDArray[np.int32]:
-    """The place of every row's value among the levels of the training rows, -1 for others."""
-    known = {level: k for k, level in enumerate(feature.levels)}
-    places = np.array([known.get(level, -1) for level in coded.levels] + [-1], dtype=np.int32)
-    return places[coded.codes]
+@dataclass(frozen=True)
+class _Rows:
+    """Training rows, here or lazy, and held-out rows."""
+
+    X: Any
+    y: Any
+    rows: Any
+    ids: Any
+    groups: Any
+    X_test: Vector
+    y_test: Vector
+    unseen: int
+
+
+def _chosen(facts: Facts, sample: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The places of the sampled held-out rows among those of each part."""
+    edges = np.cumsum([0, *facts.tested])
+    cuts = np.searchsorted(sample, edges)
+    return [sample[cuts[k] : cuts[k + 1]] - edges[k] for k in range(len(facts.tested))]
+
+
+def _filled(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64]) -> _Rows:
+    """All rows in memory, part by part."""
+    n = facts.label.count
+    X, y, rows = np.empty((n, recipe.width)), np.empty(n), np.empty(n, dtype=np.int64)
+    ids = None if recipe.id is None else np.empty(n, dtype=object)
+    groups = None if recipe.groups is None else np.empty(n, dtype=np.int32)
+    test: list[tuple[Vector, Vector, int]] = []
+    at = 0
+    plan = list(zip(facts.sizes, _chosen(facts, sample), strict=True))
+    for part, (size, chosen) in zip(used_up(raw, "Making features"), plan, strict=True):
+        table = recipe.complete.read(part)
+        here = slice(at, at + size)
+        blocks = recipe.training(part, table, X[here])
+        for whole, block in zip((y, rows, ids, groups), blocks, strict=True):
+            if whole is not None:
+                whole[here] = block
+        test.append(recipe.tested(part, table, chosen))
+        at = here.stop
+    return _Rows(X, y, rows, ids, groups, *_joined(test))
+
+
+def _joined(test: Sequence[tuple[Vector, Vector, int]]) -> tuple[Vector, Vector, int]:
+    return (
+        np.concatenate([X for X, _, _ in test]),
+        np.concatenate([y for _, y, _ in test]),
+        sum(unseen for _, _, unseen in test),
+    )
+
+
+def _lazy(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64], room: Room | None) -> _Rows:
+    """Training rows as lazy arrays with a block for each part; the sample of held-out rows in memory."""
+    pairs = list(zip(raw.parts, _chosen(facts, sample), strict=True))
+    read = recipe.complete.read
+    test = over_parts(lambda pair: [recipe.tested(pair[0], read(pair[0]), pair[1])], pairs, lambda a, b: a + b, True)
+    some = [(part, size) for part, size in zip(raw.parts, facts.sizes, strict=True) if size]
+    kinds = [np.empty((0, recipe.width)), np.empty(0), np.empty(0, dtype=np.int64)]
+    with_id, with_groups = recipe.id is not None, recipe.groups is not None
+    kinds += [np.empty(0, dtype=object)] * with_id + [np.empty(0, dtype=np.int32)] * with_groups
+
+    def make(pair: tuple[Part, int]) -> tuple[Any, ...]:
+        part, size = pair
+        X = np.empty((size, recipe.width))
+        return tuple(block for block in (X, *recipe.training(part, read(part), X)) if block is not None)
+
+    arrays = rows_of(make, some, [size for _, size in some], kinds)
+    if room is not None and room.cluster and KEPT * 8 * facts.label.count * recipe.width < room.there:
+        arrays = kept(*arrays)
+    X, y, rows, *others = arrays
+    ids = others[0] if with_id else None
+    groups = others[-1] if with_groups else None
+    return _Rows(X, y, rows, ids, groups, *_joined(test))

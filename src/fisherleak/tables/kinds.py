@@ -5,17 +5,30 @@ A guess is said in a sentence (``note``) and can be overridden; what the user sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from fisherleak._check import nearest
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.reading import RawTable
+from fisherleak.tables.parts import RawTable
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Choices", "Column", "Kind", "decide", "is_plain", "sort_of"]
+if TYPE_CHECKING:
+    from fisherleak.tables.profile import Profile
+
+__all__ = [
+    "MOST_FORCED",
+    "MOST_GROUPS",
+    "MOST_LEVELS",
+    "Choices",
+    "Column",
+    "Kind",
+    "check_choices",
+    "decide",
+    "is_plain",
+    "looks_called_id",
+    "sort_of",
+]
 
 Kind = Literal["number", "category", "target", "id", "group", "ignored"]
 MOST_LEVELS = 50
@@ -49,10 +62,9 @@ class Column:
     levels: int | None = None
 
 
-def decide(raw: RawTable, choices: Choices) -> list[Column]:
+def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
     """The kind of every column, in the table's order."""
-    check_choices(raw.names, choices)
-    return [_decided(raw, name, choices) for name in raw.names]
+    return [_decided(name, raw.kind(name), profiles.get(name), choices) for name in raw.names]
 
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
@@ -79,18 +91,17 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
         roles[str(name)] = option
 
 
-def _decided(raw: RawTable, name: str, choices: Choices) -> Column:
-    if name in choices.drop:
+def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -> Column:
+    if profile is None or name in choices.drop:
         kind: Kind = "group" if name == choices.group else "ignored"
         return Column(name, kind, False, "left out as asked" if kind == "ignored" else "forms the groups; no feature")
-    values = raw.columns.get(name)
     if name == choices.id:
-        return _identifier(name, values)
-    if values.null_count == len(values):
+        return _identifier(name, dtype, profile)
+    if profile.nulls == profile.rows:
         raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with --drop '{name}'.")
     if name == choices.target:
         return Column(name, "target", False, "what the model predicts")
-    column = _told(name, values, choices) or _guessed(name, values)
+    column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile)
     if name == choices.group:
         also = "forms the groups"
         if column.kind == "ignored":
@@ -99,92 +110,78 @@ def _decided(raw: RawTable, name: str, choices: Choices) -> Column:
     return column
 
 
-def _identifier(name: str, values: Any) -> Column:
-    if values.null_count:
-        raise InvalidInputError(f"The id column '{name}' has {values.null_count} missing values: every row needs one.")
-    import pyarrow.compute as pc
-
-    if not is_plain(values.type):
-        raise InvalidInputError(f"The id column '{name}' holds {values.type}, not text or numbers.")
-    distinct = int(pc.count_distinct(values).as_py())
-    if distinct < len(values):
-        raise InvalidInputError(
-            f"The id column '{name}' repeats {len(values) - distinct} of its {len(values)} values: they cannot tell rows apart."
-        )
+def _identifier(name: str, dtype: Any, profile: Profile) -> Column:
+    if profile.nulls:
+        raise InvalidInputError(f"The id column '{name}' has {profile.nulls} missing values: every row needs one.")
+    if not is_plain(dtype):
+        raise InvalidInputError(f"The id column '{name}' holds {dtype}, not text or numbers.")
     return Column(name, "id", False, "names the rows")
 
 
-def _told(name: str, values: Any, choices: Choices) -> Column | None:
+def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column | None:
     """The kind that the user gave."""
     if name in choices.numbers:
-        if sort_of(values.type) not in ("number", "text", "bool"):
-            raise InvalidInputError(f"--number names '{name}', which holds {values.type}: make it a number first.")
+        if sort_of(dtype) not in ("number", "text", "bool"):
+            raise InvalidInputError(f"--number names '{name}', which holds {dtype}: make it a number first.")
         return Column(name, "number", False, "")
     if name in choices.categories:
-        if not is_plain(values.type):
-            raise InvalidInputError(f"--category names '{name}', which holds {values.type}: make it text first.")
-        count = _distinct(values)
-        if count > MOST_FORCED:
+        if not is_plain(dtype):
+            raise InvalidInputError(f"--category names '{name}', which holds {dtype}: make it text first.")
+        count = _count(profile)
+        if profile.levels is None or len(profile.levels) > MOST_FORCED:
             raise InvalidInputError(
                 f"--category names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
             )
-        return Column(name, "category", False, _rare(values), count)
+        return Column(name, "category", False, _rare(profile.levels), len(profile.levels))
     return None
 
 
-def _guessed(name: str, values: Any) -> Column:
-    sort = sort_of(values.type)
+def _guessed(name: str, dtype: Any, profile: Profile) -> Column:
+    sort = sort_of(dtype)
     if sort == "number":
-        if _looks_like_id(name, values):
+        if _looks_like_id(name, dtype, profile):
             return Column(name, "ignored", True, "looks like an identifier: every row has its own value")
         return Column(name, "number", True, "holds numbers")
     if sort == "date":
-        return Column(name, "ignored", True, f"holds {values.type}; make it a number to use it")
+        return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")
     if sort == "other":
-        return Column(name, "ignored", True, f"holds {values.type}, which a linear model cannot use")
-    count, present = _distinct(values), len(values) - values.null_count
-    if count == 1:
+        return Column(name, "ignored", True, f"holds {dtype}, which a linear model cannot use")
+    levels, present = profile.levels, profile.rows - profile.nulls
+    if levels is not None and len(levels) == 1:
         return Column(name, "ignored", True, "has one value only", 1)
-    if count > MOST_LEVELS or (count > 2 and 2 * count > present):
-        note = f"has {count} different texts in {present} rows, as names and identifiers do; --category keeps it"
-        return Column(name, "ignored", True, note, count)
-    return Column(name, "category", True, _rare(values) or "holds text" * (sort == "text") or "is true or false", count)
+    if levels is None or len(levels) > MOST_LEVELS or (len(levels) > 2 and 2 * len(levels) > present):
+        note = (
+            f"has {_count(profile)} different texts in {present} rows, as names and identifiers do; --category keeps it"
+        )
+        return Column(name, "ignored", True, note, None if levels is None else len(levels))
+    note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
+    return Column(name, "category", True, note, len(levels))
 
 
-def _rare(values: Any) -> str:
-    import pyarrow.compute as pc
+def _count(profile: Profile) -> str:
+    return f"more than {profile.most}" if profile.levels is None else str(len(profile.levels))
 
-    counts = pc.value_counts(_plain(values).drop_null()).field("counts").to_numpy(zero_copy_only=False)
-    rare = int(np.sum(counts < 5))
-    if not rare or rare == len(counts):
+
+def _rare(levels: Mapping[Any, int]) -> str:
+    rare = sum(count < 5 for count in levels.values())
+    if not rare or rare == len(levels):
         return ""
-    return f"{rare} of its {len(counts)} values ha{'ve' if rare > 1 else 's'} fewer than 5 rows each"
+    return f"{rare} of its {len(levels)} values ha{'ve' if rare > 1 else 's'} fewer than 5 rows each"
 
 
-def _looks_like_id(name: str, values: Any) -> bool:
-    """A column of whole numbers, all different, that is called an id or counts the rows."""
+def _looks_like_id(name: str, dtype: Any, profile: Profile) -> bool:
+    """A column of whole numbers, all different, that is called an id."""
     import pyarrow.types
 
-    if not pyarrow.types.is_integer(values.type) or values.null_count or len(values) < 3:
-        return False
-    numbers = values.to_numpy()
-    counts = bool(np.all(np.diff(numbers) == 1)) and numbers[0] in (0, 1)
+    whole = pyarrow.types.is_integer(dtype) and not profile.nulls and profile.rows >= 3
+    return bool(whole and looks_called_id(name) and profile.distinct)
+
+
+def looks_called_id(name: str) -> bool:
+    """Whether a column's name is one of those that identifiers and row numbers have."""
     lowered = name.strip().lower()
-    called = lowered in ID_NAMES or lowered.endswith(("_id", " id", ".id")) or lowered.startswith("column ")
-    return (called or lowered.startswith("unnamed")) and (counts or np.unique(numbers).size == len(numbers))
-
-
-def _plain(values: Any) -> Any:
-    """A dictionary-encoded column as its values."""
-    import pyarrow.types
-
-    return values.cast(values.type.value_type) if pyarrow.types.is_dictionary(values.type) else values
-
-
-def _distinct(values: Any) -> int:
-    import pyarrow.compute as pc
-
-    return int(pc.count_distinct(_plain(values), mode="only_valid").as_py())
+    called = lowered in ID_NAMES or lowered.endswith(("_id", " id", ".id"))
+    return called or lowered.startswith(("column ", "unnamed"))
 
 
 def is_plain(kind: Any) -> bool:

@@ -5,24 +5,25 @@ A file is recognised by its first bytes, not by its name. Every refusal is one s
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
 import os
 import stat
 import sys
 import tempfile
-import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from fisherleak._progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.parquet import parquet_files, parquet_parts
+from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
 
-__all__ = ["RawTable", "arrow", "example_table", "from_frame", "read_table"]
+__all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
 CHUNK = 2**22
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
@@ -53,74 +54,11 @@ def arrow() -> Any:
     return pyarrow
 
 
-class Columns(Protocol):
-    """Columns by name, each an Arrow ChunkedArray."""
-
-    def get(self, name: str) -> Any:
-        """One column."""
-
-    def forget(self, name: str) -> None:
-        """Give its memory back."""
-
-
-@dataclass(frozen=True)
-class RawTable:
-    """A table as it was read.
-
-    Attributes
-    ----------
-    source : str
-        What to call it.
-    sha256 : str
-        Of the bytes of the file.
-    names : tuple of str
-        The columns, in order, each once.
-    rows : int
-    notes : tuple of str
-        What was assumed in reading it, in sentences.
-    """
-
-    source: str
-    sha256: str
-    names: tuple[str, ...]
-    rows: int
-    notes: tuple[str, ...]
-    columns: Columns
-
-
-class InMemory:
-    """Columns of an Arrow table, let go one by one."""
-
-    def __init__(self, table: Any, names: tuple[str, ...]) -> None:
-        self._columns = {name: table.column(j) for j, name in enumerate(names)}
-
-    def get(self, name: str) -> Any:
-        return self._columns[name]
-
-    def forget(self, name: str) -> None:
-        self._columns.pop(name, None)
-
-
-class InParquet:
-    """Columns of a Parquet file, read when asked for."""
-
-    def __init__(self, file: Any, handle: IO[bytes], names: tuple[str, ...], source: str) -> None:
-        self._file, self._source = file, source
-        self._position = {name: j for j, name in enumerate(names)}
-        self._own = list(file.schema_arrow.names)
-        weakref.finalize(self, handle.close)
-
-    def get(self, name: str) -> Any:
-        own = self._own[self._position[name]]
-        with _arrow_refusals(self._source, "Parquet file"):
-            return self._file.read(columns=[own]).column(0)
-
-    def forget(self, name: str) -> None:
-        return None
-
-
 def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encoding: str | None = None) -> RawTable:
-    """Read a CSV or Parquet file, in gzip or not; ``-`` is standard input.
+    """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
+
+    Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
+    an address that fsspec knows.
 
     Parameters
     ----------
@@ -131,6 +69,8 @@ def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encod
         Of CSV files; UTF-8 by default.
     """
     arrow()
+    if _is_folder(str(path)):
+        return _folder(str(path))
     source = "standard input" if str(path) == "-" else Path(path).name
     file = _opened(path)
     try:
@@ -144,18 +84,16 @@ def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encod
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
         if head.startswith(PARQUET):
-            return _parquet(file, source, digest)
+            return _parquet(file, Path(path), source, digest)
         from fisherleak.tables.csvfile import read_csv
 
         table, notes = read_csv(file, source, delimiter, encoding)
         names, more = _named(table.column_names, source)
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+        return _held(table.rename_columns(names), source, digest, (*notes, *more))
+    finally:
         file.close()
-        return RawTable(source, digest, names, table.num_rows, (*notes, *more), InMemory(table, names))
-    except BaseException:
-        file.close()
-        raise
 
 
 def from_frame(frame: Any, source: str = "a table") -> RawTable:
@@ -173,7 +111,40 @@ def from_frame(frame: Any, source: str = "a table") -> RawTable:
     digest = hashlib.sha256()
     with pa.ipc.new_stream(pa.PythonFile(_Hashing(digest), mode="w"), table.schema) as stream:
         stream.write_table(table)
-    return RawTable(source, digest.hexdigest(), names, table.num_rows, notes, InMemory(table, names))
+    return _held(table.rename_columns(names), source, digest.hexdigest(), notes)
+
+
+def _held(table: Any, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
+    """A table in memory."""
+    kinds = tuple(table.schema.types)
+    return RawTable(source, digest, tuple(table.column_names), kinds, table.num_rows, notes, table_parts(table))
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path names Parquet files that are read where they are: several, or at an address."""
+    if path == "-":
+        return False
+    try:
+        return "://" in path or Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists())
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def _folder(path: str) -> RawTable:
+    """The Parquet files of a folder, a pattern or an address."""
+    urls = parquet_files(path)
+    schema, found = parquet_parts(urls)
+    source = path.rstrip("/").rpartition("/")[2] if "://" in path else Path(path).name or path
+    names, notes = _named(list(schema.names), source)
+    if names != tuple(schema.names):
+        raise InvalidInputError(f"{urls[0]} has a column without a name: name it, for columns are read by name.")
+    if not found:
+        raise InvalidInputError(f"The files of {path} have no rows: there is nothing to learn from.")
+    parts: list[Part] = [FilePart(**vars(part), several=len(urls) > 1) for part in found]
+    count = f"{len(urls)} files are read as one table, in the order of their names."
+    notes = (*notes, count) if len(urls) > 1 else notes
+    rows = sum(part.rows for part in parts)
+    return RawTable(source, "", names, tuple(schema.types), rows, notes, parts, tuple(urls))
 
 
 def example_table() -> RawTable:
@@ -214,8 +185,6 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
         return _copied(sys.stdin.buffer)
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
-    except IsADirectoryError:
-        raise InvalidInputError(f"'{path}' is a folder, not a table: name a CSV or Parquet file.") from None
     except FileNotFoundError:
         raise DataError(f"'{path}' does not exist: check the name, or use - for standard input.") from None
     except ValueError as error:
@@ -272,7 +241,7 @@ def _unpacked(file: IO[bytes], source: str) -> IO[bytes]:
         raise DataError(f"{source} is a damaged gzip file: get it again.") from None
 
 
-def _parquet(file: IO[bytes], source: str, digest: str) -> RawTable:
+def _parquet(file: IO[bytes], path: Path, source: str, digest: str) -> RawTable:
     import pyarrow.parquet
 
     with _arrow_refusals(source, "Parquet file"):
@@ -282,12 +251,13 @@ def _parquet(file: IO[bytes], source: str, digest: str) -> RawTable:
     names, notes = _named(own, source)
     if rows == 0:
         raise InvalidInputError(f"{source} has columns and no rows: there is nothing to learn from.")
-    if names == tuple(own):
-        return RawTable(source, digest, names, rows, notes, InParquet(opened, file, names, source))
-    with _arrow_refusals(source, "Parquet file"):  # columns without a name cannot be asked for by it
-        table = opened.read()
-        file.close()
-        return RawTable(source, digest, names, rows, notes, InMemory(table, names))
+    if names == tuple(own) and path.is_file() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+        with _arrow_refusals(source, "Parquet file"):
+            schema, found = parquet_parts([str(path.absolute())])
+        parts: list[Part] = [FilePart(**vars(part)) for part in found]
+        return RawTable(source, digest, names, tuple(schema.types), rows, notes, parts)
+    with _arrow_refusals(source, "Parquet file"):  # unpacked, or with columns that cannot be asked for by name
+        return _held(opened.read().rename_columns(names), source, digest, notes)
 
 
 @contextmanager

@@ -1,0 +1,221 @@
+"""Parquet files in parts: found by a pattern, checked by their footers, read some row groups at a time.
+
+Paths are local, or addresses that fsspec knows (``s3://…``). Every refusal names the file.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+
+__all__ = ["Opened", "ParquetPart", "checksum", "parquet_files", "parquet_parts"]
+
+PART_BYTES = 2**26
+"""Bytes of a part before it is cut at the next row group: a worker holds several at once."""
+CHUNK = 2**22
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Some row groups of one file, or ``rows`` rows of them from ``offset`` on.
+
+    ``sizes`` are the groups' rows; ``first_row`` counts in the file, ``start`` in all files.
+    """
+
+    url: str
+    groups: tuple[int, ...]
+    sizes: tuple[int, ...]
+    first_row: int
+    start: int
+    rows: int
+    offset: int = 0
+
+    def read(self, names: Sequence[str]) -> Any:
+        """These columns as an Arrow table."""
+        with Opened(self.url) as file:
+            table = file.read_row_groups(list(self.groups), columns=list(names)).select(list(names))
+        return table if self.rows == sum(self.sizes) else table.slice(self.offset, self.rows)
+
+    def finer(self, most: int) -> Iterator[Self]:
+        """The same rows in parts of at most ``most``: of fewer row groups, or, where one is larger, of slices of it."""
+        at = 0
+        for group, size in zip(self.groups, self.sizes, strict=True):
+            count = -(-size // most)
+            for k in range(count):
+                offset, end = k * size // count, (k + 1) * size // count
+                yield replace(
+                    self,
+                    groups=(group,),
+                    sizes=(size,),
+                    first_row=self.first_row + at + offset,
+                    start=self.start + at + offset,
+                    rows=end - offset,
+                    offset=offset,
+                )
+            at += size
+
+
+def parquet_files(pattern: str | Sequence[str]) -> list[str]:
+    """The files of a folder, a pattern, or a list of these; in the order of their names, numbers counted as numbers."""
+    alone = isinstance(pattern, str) or not isinstance(pattern, Sequence)
+    urls = [url for each in ([pattern] if alone else pattern) for url in _matching(str(each))]
+    if not urls:
+        raise DataError(
+            f"No Parquet file matches '{pattern}': give a file, a folder with files *.parquet, or a pattern such as "
+            "'folder/*.parquet'."
+        )
+    return sorted(urls, key=_natural) if alone else urls
+
+
+def _matching(pattern: str) -> list[str]:
+    if "://" not in pattern:
+        path = Path(pattern).absolute()  # workers of a cluster may stand elsewhere
+        if path.is_dir():
+            return [str(file) for file in path.glob("*.parquet")]
+        return [str(path)] if path.exists() or not glob.has_magic(pattern) else glob.glob(str(path))  # noqa: PTH207
+    fsspec = _fsspec()
+    try:
+        system, path = fsspec.url_to_fs(pattern)
+        if glob.has_magic(path):
+            found = system.glob(path)
+        else:
+            found = system.glob(path.rstrip("/") + "/*.parquet") if system.isdir(path) else [path]
+    except (ImportError, OSError, ValueError) as error:
+        raise DataError(f"{pattern} cannot be opened ({_short(error)}).") from None
+    return [system.unstrip_protocol(name) for name in found]
+
+
+def _natural(name: str) -> list[Any]:
+    return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", name)]
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        raise FisherleakError("Reading from addresses needs fsspec: pip install 'fisherleak[cluster]'.") from None
+    return fsspec
+
+
+def parquet_parts(urls: Sequence[str]) -> tuple[Any, list[ParquetPart]]:
+    """The schema of the first file, which all must have, and the parts of all files. Only footers are read."""
+    first: Any = None
+    parts: list[ParquetPart] = []
+    start = 0
+    for url in urls:
+        schema, found = _footer(url, start)
+        first = schema if first is None else first
+        _check_schema(urls[0], first, url, schema)
+        parts += found
+        start += sum(part.rows for part in found)
+    return first, parts
+
+
+def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
+    """A file's schema and its parts."""
+    with Opened(url) as file:
+        parts: list[ParquetPart] = []
+        groups: list[int] = []
+        sizes: list[int] = []
+        bytes_so_far = first = 0
+        count = file.metadata.num_row_groups
+        for k in range(count):
+            group = file.metadata.row_group(k)
+            groups.append(k)
+            sizes.append(group.num_rows)
+            bytes_so_far += group.total_byte_size
+            after = file.metadata.row_group(k + 1).total_byte_size if k + 1 < count else 0
+            if k + 1 == count or bytes_so_far + after > PART_BYTES:
+                if sum(sizes):
+                    parts.append(ParquetPart(url, tuple(groups), tuple(sizes), first, start + first, sum(sizes)))
+                first += sum(sizes)
+                groups, sizes, bytes_so_far = [], [], 0
+        return file.schema_arrow, parts
+
+
+class Opened:
+    """A Parquet file, open; what goes wrong inside names the file."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __enter__(self) -> Any:
+        from pyarrow.parquet import ParquetFile
+
+        self.stream = _stream(self.url)
+        try:
+            return ParquetFile(self.stream)
+        except Exception as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        import pyarrow
+
+        self.stream.close()
+        if isinstance(error, (pyarrow.ArrowException, OSError, EOFError)) and not isinstance(error, FisherleakError):
+            raise DataError(
+                f"{self.url} is a damaged Parquet file ({_short(error)}): get it again, or leave it out."
+            ) from None
+
+
+def _stream(url: str) -> Any:
+    import pyarrow
+
+    try:
+        return _fsspec().open(url, "rb").open() if "://" in url else pyarrow.OSFile(url, "rb")
+    except FisherleakError:
+        raise
+    except (OSError, pyarrow.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or _short(error)
+        raise DataError(f"{url} cannot be opened ({reason}). On a cluster every worker must see the file.") from None
+
+
+def checksum(url: str) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    stream = _stream(url)
+    try:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    finally:
+        stream.close()
+    return digest.hexdigest()
+
+
+def _check_schema(first_url: str, first: Any, url: str, schema: Any) -> None:
+    """The same columns, of the same kind."""
+    lacks = [name for name in first.names if name not in schema.names]
+    extra = [name for name in schema.names if name not in first.names]
+    if lacks or extra:
+        what = f"lacks column '{lacks[0]}'" if lacks else f"has column '{extra[0]}', which others lack"
+        raise InvalidInputError(f"{url} {what}: all files must have the columns of {PurePosixPath(first_url).name}.")
+    for name in dict.fromkeys(first.names):
+        if schema.get_field_index(name) < 0 or first.get_field_index(name) < 0:
+            continue  # a name that occurs twice is refused where columns are asked for
+        wanted, got = first.field(name).type, schema.field(name).type
+        if _kind(wanted) != _kind(got):
+            raise InvalidInputError(
+                f"{url} has type {got} in column '{name}', which has type {wanted} in {PurePosixPath(first_url).name}."
+            )
+
+
+def _kind(dtype: Any) -> str:
+    from pyarrow import types
+
+    if types.is_boolean(dtype) or types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
+        return "number"
+    if types.is_string(dtype) or types.is_large_string(dtype) or types.is_dictionary(dtype):
+        return "text"
+    return str(dtype)
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

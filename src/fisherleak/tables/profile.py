@@ -1,0 +1,153 @@
+"""What one pass over a table tells of its columns: counts, levels, ranges. Profiles of parts merge into that of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.tables.columns import as_numbers, level_counts
+from fisherleak.tables.kinds import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
+from fisherleak.tables.parts import Part, RawTable, over_parts
+
+__all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]
+
+MOST_COUNTED = 10_000
+"""Different texts past which they are not counted."""
+FEW_VALUES = 10
+"""A column with at most so many different numbers has few."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of the finite values of a column of numbers.
+
+    Attributes
+    ----------
+    count : int
+    low, high : float
+    whole : bool
+        Whether all are whole.
+    few : frozenset or None
+        The different values, None where there are more than ``FEW_VALUES``.
+    infinite : int
+        How many are infinite, and where the first of them is.
+    """
+
+    count: int = 0
+    low: float = float("inf")
+    high: float = float("-inf")
+    whole: bool = True
+    few: frozenset[float] | None = frozenset()
+    infinite: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Of one column.
+
+    Attributes
+    ----------
+    rows, nulls : int
+    levels : dict or None
+        How often each value occurs; None where that was not asked for, or where there are more than ``most``.
+    most : int
+    numbers : Numbers or None
+    distinct : bool
+        Whether no part holds a value twice.
+    """
+
+    rows: int
+    nulls: int
+    levels: dict[Any, int] | None = None
+    most: int = 0
+    numbers: Numbers | None = None
+    distinct: bool = False
+
+
+def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
+    """The profile of every column that is not left out, in one pass."""
+    names = tuple(name for name in raw.names if name not in choices.drop or name == choices.group)
+    kinds = {name: raw.kind(name) for name in names}
+
+    def of_part(part: Part) -> dict[str, Profile]:
+        table = part.read(names)
+        return {name: _profile(part, name, table.column(j), kinds[name], choices) for j, name in enumerate(names)}
+
+    def merge(a: dict[str, Profile], b: dict[str, Profile]) -> dict[str, Profile]:
+        return {name: _merged(a[name], b[name]) for name in names}
+
+    return over_parts(of_part, raw.parts, merge, lazily)
+
+
+def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) -> Profile:
+    sort = sort_of(kind)
+    rows, nulls = len(values), int(values.null_count)
+    target = name == choices.target
+    levels, most = None, 0
+    if is_plain(kind) and (sort in ("text", "bool") or target or name in (*choices.categories, choices.group)):
+        most = MOST_FORCED if target or sort == "number" else MOST_COUNTED
+        levels = level_counts(values, most)
+    numbers = None
+    if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
+        numbers = _numbers(part, as_numbers(values))
+    distinct = is_plain(kind) and (name == choices.id or looks_called_id(name)) and _all_differ(values)
+    return Profile(rows, nulls, levels, most, numbers, distinct)
+
+
+def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
+    infinite = np.isinf(values)
+    found = int(infinite.sum())
+    where = part.where(int(np.argmax(infinite))) if found else ""
+    present = values[np.isfinite(values)]
+    if not present.size:
+        return Numbers(infinite=found, where=where)
+    few = np.unique(present[:1000])
+    few = np.unique(present) if few.size <= FEW_VALUES else few
+    return Numbers(
+        count=present.size,
+        low=float(present.min()),
+        high=float(present.max()),
+        whole=bool(np.all(present == np.floor(present))),
+        few=frozenset(few.tolist()) if few.size <= FEW_VALUES else None,
+        infinite=found,
+        where=where,
+    )
+
+
+def _all_differ(values: Any) -> bool:
+    import pyarrow.compute as pc
+    import pyarrow.types
+
+    if pyarrow.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return int(pc.count_distinct(values, mode="all").as_py()) == len(values)
+
+
+def _merged(a: Profile, b: Profile) -> Profile:
+    levels = None
+    if a.levels is not None and b.levels is not None:
+        levels = dict(a.levels)
+        for value, count in b.levels.items():
+            levels[value] = levels.get(value, 0) + count
+        levels = levels if len(levels) <= a.most else None
+    numbers = a.numbers
+    if a.numbers is not None and b.numbers is not None:
+        numbers = _merged_numbers(a.numbers, b.numbers)
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, a.distinct and b.distinct)
+
+
+def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
+    few = None if a.few is None or b.few is None else a.few | b.few
+    return Numbers(
+        count=a.count + b.count,
+        low=min(a.low, b.low),
+        high=max(a.high, b.high),
+        whole=a.whole and b.whole,
+        few=few if few is not None and len(few) <= FEW_VALUES else None,
+        infinite=a.infinite + b.infinite,
+        where=a.where or b.where,
+    )

@@ -1,0 +1,350 @@
+"""Audits of tables that are not in memory: the same figures from parts that are read for every pass, here or on a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("dask.dataframe")
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fisherleak import parquet
+from fisherleak._array import is_lazy
+from fisherleak.audit import Settings, audit
+from fisherleak.errors import InvalidInputError
+from fisherleak.report.outputs import write_outputs
+from fisherleak.report.summarise import summarise
+from fisherleak.tables import Choices, RawTable, Room, design_of, parts, read_table
+from fisherleak.tables.profile import profiles_of
+from test_summary import check_summary
+
+Command = Callable[..., Any]
+LITTLE = Room(1)
+"""No table fits."""
+
+
+def people(n: int = 4_000) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(
+        {
+            "person": [f"p{i:06d}" for i in range(n)],
+            "age": rng.normal(50, 12, n).round(1),
+            "dose": rng.lognormal(0, 1, n),
+            "city": rng.choice(["Bern", "Basel", "Chur"], n),
+            "code": rng.integers(0, 4, n),
+            "vip": rng.choice([True, False], n),
+        }
+    )
+    table.loc[rng.choice(n, n // 50, replace=False), "dose"] = np.nan
+    table.loc[rng.choice(n, n // 60, replace=False), "city"] = None
+    table["cost"] = 10 * table.age + 50 * table.vip + rng.normal(0, 90, n)
+    table["ill"] = np.where(table.age + rng.normal(0, 12, n) > 55, "yes", "no")
+    return table
+
+
+def write(table: pandas.DataFrame, folder: Path, files: int = 11) -> Path:
+    folder.mkdir()
+    for k, rows in enumerate(np.array_split(np.arange(len(table)), files)):
+        part = pa.Table.from_pandas(table.iloc[rows], preserve_index=False)
+        pq.write_table(part, folder / f"part-{k}.parquet", row_group_size=100)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(people(), tmp_path_factory.mktemp("scale") / "visits")
+
+
+def without_times(summary: dict[str, Any]) -> dict[str, Any]:
+    kept = json.loads(json.dumps(summary))
+    for key in ("created", "assumptions", "command", "attacks"):
+        kept.pop(key)
+    kept["diagnostics"].pop("seconds")
+    kept["diagnostics"].pop("finite_difference")
+    for point in kept["tradeoff"]["points"]:
+        point.pop("attacks")
+    return kept
+
+
+def assert_same(one: Any, other: Any, where: str = "") -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for k, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_same(a, b, f"{where}/{k}")
+    elif isinstance(one, float) and not where.startswith("/diagnostics"):
+        assert other == pytest.approx(one, rel=1e-9, abs=1e-12), where
+    elif not where.startswith("/diagnostics"):
+        assert one == other, where
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings("ill", id="person", group="city"), Settings("cost", categories=("code",))]
+)
+def test_figures_are_the_same_wherever_the_rows_are(folder: Path, tmp_path: Path, settings: Settings) -> None:
+    here = audit(folder, settings, noise=2.0, max_eta=0.05, draws=4)
+    away = audit(str(folder / "*.parquet"), settings, LITTLE, noise=2.0, max_eta=0.05, draws=4)
+    assert is_lazy(away.design.X)
+    assert not is_lazy(here.design.X)
+    one, other = (summarise(each, attacks=False, show_values=True) for each in (here, away))
+    check_summary(other)
+    one["data"]["source"] = other["data"]["source"]
+    one["title"] = other["title"]
+    assert_same(without_times(one), without_times(other))
+    assert any("never in memory together" in sentence for sentence in other["assumptions"])
+    for name, result, summary in (("here", here, one), ("away", away, other)):
+        write_outputs(result, summary, tmp_path / name)
+    frames = [pandas.read_parquet(tmp_path / name / "leakage.parquet") for name in ("here", "away")]
+    assert set(frames[1].columns) == {"row", "eta", "eta_label"} | ({"id"} if settings.id else set())
+    for name in frames[1].columns:
+        if name == "id":
+            assert frames[0]["id"].tolist() == frames[1]["id"].tolist()
+        else:
+            np.testing.assert_allclose(frames[1][name], frames[0][name], rtol=1e-9)
+
+
+def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "PART_BYTES", 60_000)
+    table = people(3_000)
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    settings = Settings("ill", id="person")
+    results = [audit(tmp_path / "t.csv", settings, draws=4)]
+    results += [audit(tmp_path / name, settings, LITTLE, draws=4) for name in ("t.parquet", "t.csv")]
+    for result in results[1:]:
+        assert result.design.X.numblocks[0] > 1 or result.design.source == "t.csv"
+        np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
+
+
+def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = people(3_000)
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=1_000)
+    whole = audit(tmp_path / "t.parquet", Settings("ill"), draws=4)
+    monkeypatch.setattr(parts, "BLOCK_BYTES", 8 * 300 * 6)
+    result = audit(tmp_path / "t.parquet", Settings("ill"), LITTLE, draws=4)
+    assert max(result.design.X.chunks[0]) <= 300
+    np.testing.assert_allclose(result.eta.compute(), whole.eta, rtol=1e-9)
+    np.testing.assert_array_equal(result.design.rows.compute(), whole.design.rows)
+
+
+def test_large_tables_are_split_by_row_number(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    from fisherleak.tables import rows
+
+    monkeypatch.setattr(rows, "EXACT", 1_000)
+    here = design_of(read_table(folder), Choices("ill"), seed=3)
+    away = design_of(read_table(folder), Choices("ill"), seed=3, room=LITTLE)
+    other = design_of(read_table(folder), Choices("ill"), seed=4)
+    np.testing.assert_array_equal(away.rows.compute(), here.rows)
+    np.testing.assert_array_equal(away.X_test, here.X_test)
+    assert here.held_out == pytest.approx(0.25 * (here.held_out + here.n), abs=4 * np.sqrt(0.25 * 0.75 * 4_000))
+    assert not np.array_equal(other.rows[:500], here.rows[:500])
+    shares = [np.mean(np.isin(np.arange(k, 4_000, 7) + 1, here.rows)) for k in range(7)]
+    np.testing.assert_allclose(shares, np.mean(shares), atol=0.08)
+
+
+def test_profiles_merge_to_that_of_the_whole(tmp_path: Path) -> None:
+    table = people(2_000)
+    table.to_parquet(tmp_path / "one.parquet")
+    many = read_table(write(table, tmp_path / "many"))
+    one, choices = read_table(tmp_path / "one.parquet"), Choices("cost", group="city", categories=("code",))
+    assert len(many.parts) == 11
+    assert profiles_of(many, choices, True) == profiles_of(many, choices, False) == profiles_of(one, choices, False)
+
+
+def test_bad_files_are_named(folder: Path, tmp_path: Path, fisherleak: Command) -> None:
+    bad = write(people(1_000), tmp_path / "bad", files=3)
+    path = bad / "part-1.parquet"
+    good = path.read_bytes()
+    command = ("audit", bad / "*.parquet", "--target", "ill", "--draws", 4, "--no-attacks", "--memory", "1B")
+    part = pandas.read_parquet(path)
+    cases = {
+        "part-1.parquet is a damaged Parquet file": lambda: path.write_bytes(good[:-50]),
+        "part-1.parquet lacks column 'dose'": lambda: part.drop(columns="dose").to_parquet(path),
+        "part-1.parquet has column 'more'": lambda: part.assign(more=1).to_parquet(path),
+        "part-1.parquet has type": lambda: part.assign(dose="much").to_parquet(path),
+        "in row 8 of part-1.parquet": lambda: part.assign(
+            dose=np.where(np.arange(len(part)) == 7, np.inf, part.dose)
+        ).to_parquet(path),
+    }
+    for message, spoil in cases.items():
+        spoil()
+        for arguments in (command, (*command[:-2],)):
+            done = fisherleak(*arguments)
+            assert (done.status, done.out) == (2, "")
+            assert message in done.err
+            assert done.err.count("\n") == 1
+    # a footer that is whole, over data that are not
+    path.write_bytes(good[:4] + b"\xff" * 600 + good[604:])
+    done = fisherleak(*command)
+    assert done.status == 2
+    assert "part-1.parquet is a damaged Parquet file" in done.err
+
+
+def test_what_needs_all_rows_says_so(folder: Path, fisherleak: Command, tmp_path: Path) -> None:
+    base = ("audit", folder, "--target", "ill", "--draws", 4)
+    for option in (("--attribute", "city"), ("--balance",)):
+        done = fisherleak(*base, "--memory", "1kB", *option)
+        assert done.status == 2
+        assert f"{option[0]} needs all rows in memory" in done.err
+    done = fisherleak(*base, "--memory", "lots")
+    assert done.status == 2
+    assert "--memory must be a size such as 4GB" in done.err
+    people(60).to_csv(tmp_path / "t.csv", index=False)
+    done = fisherleak("audit", tmp_path / "t.csv", "--target", "ill", "--cluster", "here")
+    assert done.status == 2
+    assert "--cluster must be the address of a scheduler" in done.err
+
+
+def test_streaming_from_the_command_line(folder: Path, fisherleak: Command, tmp_path: Path) -> None:
+    base = ("audit", folder, "--target", "cost", "--draws", 4, "--no-attacks", "--noise", 3)
+    here = json.loads(fisherleak(*base, "--json").out)
+    away = json.loads(fisherleak(*base, "--json", "--memory", "1B").out)
+    assert_same(without_times(here), without_times(away))
+    done = fisherleak(*base, "--memory", "1B", "--out", tmp_path / "out")
+    assert done.status == 0
+    assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
+    result = audit(folder, Settings("ill"), draws=4)
+    files = [f"part-{k}.parquet" for k in range(11)]
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
+    once = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert result.design.sha256 == once
+    assert audit(folder, Settings("ill"), LITTLE, draws=4).design.sha256 == once
+
+
+# Clusters
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """A scheduler and two workers in processes of their own, which restart when they are killed."""
+    pytest.importorskip("distributed")
+    code = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(30)
+
+
+def installed(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command as users run it."""
+    command = [str(Path(sys.executable).parent / "fisherleak"), *(str(argument) for argument in arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_an_audit_on_a_cluster(folder: Path, scheduler: str) -> None:
+    base = ("audit", folder / "*.parquet", "--target", "ill", "--id", "person", "--draws", 4, "--no-attacks", "--json")
+    here = json.loads(installed(*base).stdout)
+    away = installed(*base, "--cluster", scheduler)
+    assert (away.returncode, away.stderr) == (0, "")
+    assert_same(without_times(here), without_times(json.loads(away.stdout)))
+
+
+def test_a_worker_killed_during_an_audit_changes_nothing(folder: Path, scheduler: str) -> None:
+    from distributed import Client
+
+    base = ("audit", folder, "--target", "cost", "--draws", 4, "--no-attacks", "--json", "--cluster", scheduler)
+    calm = json.loads(installed(*base).stdout)
+    with Client(scheduler, set_as_default=False) as client:
+        victims = client.run(os.getpid)
+
+        def kill() -> None:
+            time.sleep(2.5)
+            os.kill(next(iter(victims.values())), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        done = installed(*base)
+        killer.join()
+        client.wait_for_workers(2, timeout=60)
+        assert set(client.run(os.getpid).values()) != set(victims.values())
+    assert done.returncode == 0
+    assert_same(without_times(calm), without_times(json.loads(done.stdout)))
+
+
+def test_a_local_cluster(folder: Path) -> None:
+    done = installed(
+        *(
+            "audit",
+            folder,
+            "--target",
+            "ill",
+            "--draws",
+            4,
+            "--no-attacks",
+            "--quiet",
+            "--cluster",
+            "local:2",
+            "--memory",
+            "2GB",
+        )
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_cluster_that_is_not_there_is_said_in_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = installed("audit", folder, "--target", "ill", "--cluster", "tcp://127.0.0.1:9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fisherleak: No cluster with a worker answers at 'tcp://127.0.0.1:9'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_table_that_is_read_here_is_not_sent_to_a_cluster(tmp_path: Path, scheduler: str) -> None:
+    people(60).to_csv(tmp_path / "t.csv", index=False)
+    done = installed("audit", tmp_path / "t.csv", "--target", "ill", "--cluster", scheduler)
+    assert done.returncode == 2
+    assert "save it as Parquet" in done.stderr
+
+
+def test_ids_are_compared_within_parts_where_rows_are_elsewhere(tmp_path: Path) -> None:
+    table = people(400)
+    write(table.assign(person=[f"p{k % 390}" for k in range(400)]), tmp_path / "across", files=4)
+    with pytest.raises(InvalidInputError, match="repeats 10 of its 400 values"):
+        audit(tmp_path / "across", Settings("ill", id="person"), draws=4)
+    result = audit(tmp_path / "across", Settings("ill", id="person"), LITTLE, draws=4)
+    assert any("compared within parts" in note for note in result.design.notes)
+    write(table.assign(person=[f"p{k // 2}" for k in range(400)]), tmp_path / "within", files=4)
+    with pytest.raises(InvalidInputError, match="'person' repeats values"):
+        audit(tmp_path / "within", Settings("ill", id="person"), LITTLE, draws=4)
+
+
+def test_a_folder_fits_in_memory_by_default(folder: Path) -> None:
+    raw = read_table(folder)
+    assert isinstance(raw, RawTable)
+    assert not design_of(raw, Choices("ill"), room=Room.here()).lazy
