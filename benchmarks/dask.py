@@ -128,7 +128,7 @@ def told(run: Run) -> str:
 def line_of(runs: list[Run]) -> tuple[float, float, float]:
     """Seconds per million rows, seconds at zero rows, and the greatest relative distance from that line."""
     n, took = np.array([run.rows for run in runs]) / 1e6, np.array([run.seconds for run in runs])
-    slope, start = np.polyfit(n, took, 1)
+    slope, start = np.polyfit(n, took, 1, w=1.0 / took)
     return float(slope), float(start), float(np.max(np.abs((slope * n + start) / took - 1.0)))
 
 

@@ -178,7 +178,7 @@ def audit(table: Any, settings: Settings, room: Room | None = None, **options: A
     check_options(**options)
     room = Room.here() if room is None else room
     raw = as_raw(table)
-    if room.cluster and raw.in_memory:
+    if room.cluster and raw.here:
         raise InvalidInputError(
             f"--cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
         )

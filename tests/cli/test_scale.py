@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +32,7 @@ from fisherleak.audit import Settings, audit
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
-from fisherleak.tables import Choices, RawTable, Room, design_of, parts, read_table
+from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, parts, read_table
 from fisherleak.tables.profile import profiles_of
 from test_summary import check_summary
 
@@ -133,6 +135,55 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
     for result in results[1:]:
         assert result.design.X.numblocks[0] > 1 or result.design.source == "t.csv"
         np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
+
+
+def test_a_large_csv_file_becomes_a_temporary_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types that the first block suggests are widened when later rows ask for it."""
+    monkeypatch.setattr(csvfile, "BLOCK", 20_000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    table = people(2_000)
+    late = np.arange(2_000) > 1_500
+    table["score"] = np.where(late, "0.5", "1")
+    table["level"] = np.where(late, "high", "2")
+    table["empty"] = np.where(late, "7", "")
+    table["when"] = np.where(late, "later", "2020-01-01")
+    table["flag"] = np.where(late, "maybe", "true")
+    table.to_csv(tmp_path / "t.csv", index=True)
+    here, away = read_table(tmp_path / "t.csv"), read_table(tmp_path / "t.csv", memory=1_000)
+    assert away.names == here.names
+    found = {name: str(away.kind(name)) for name in ("score", "level", "empty", "when", "flag", "age")}
+    assert found == {"score": "double", "level": "string", "empty": "double"} | {
+        "when": "string",
+        "flag": "string",
+        "age": "double",
+    }
+    assert away.notes == here.notes
+    assert away.sha256 == here.sha256
+    assert isinstance(away.parts[0], parts.FilePart)
+    settings = Settings("ill", id="person", drop=("empty",))
+    one, two = audit(here, settings, draws=4), audit(away, settings, LITTLE, draws=4)
+    np.testing.assert_allclose(two.eta.compute(), one.eta, rtol=1e-9)
+    assert list((tmp_path / "temporary").iterdir())
+    del away, two
+    gc.collect()
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,x,y\n" + "1,2,3\n" * 99, "'x' more than once"),
+        ("x,y\n" + "1,2\n" * 50 + "1,2,3\n", "has 3 fields in line 52"),
+        ("x,y\n", "no rows"),
+        ("x,y\n" + "1,\xff\n" * 50, "is not encoded in utf-8"),
+    ],
+)
+def test_bad_large_csv_files(text: str, message: str, tmp_path: Path, fisherleak: Command) -> None:
+    (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
+    done = fisherleak("audit", tmp_path / "t.csv", "--target", "y", "--memory", "1B")
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err
 
 
 def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

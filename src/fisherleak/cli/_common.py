@@ -120,9 +120,10 @@ def decided_by_card(**given: Any) -> None:
             raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
 
 
-def source_table(path: str | None, delimiter: str | None, encoding: str | None) -> RawTable:
-    """The table that was named, or the one that scikit-learn carries."""
-    return example_table() if path is None else read_table(path, delimiter, encoding)
+def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
+    """The table that was named, or the one that scikit-learn carries; read in parts where it does not fit the room."""
+    memory = None if room is None or room.cluster else room.memory
+    return example_table() if path is None else read_table(path, delimiter, encoding, memory)
 
 
 @contextlib.contextmanager

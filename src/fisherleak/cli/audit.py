@@ -109,7 +109,7 @@ def audit(
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
-            result = run_audit(common.source_table(table, delimiter, encoding), settings, room, **options)
+            result = run_audit(common.source_table(table, delimiter, encoding, room), settings, room, **options)
         summary = summarise(
             result, attacks=not no_attacks, show_values=show_values, command=common.command_line(context)
         )
@@ -133,5 +133,5 @@ def _again(
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, delimiter, encoding), room)
+    trained = retrain(saved, common.source_table(table, delimiter, encoding, room), room)
     return audit_trained(trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["read_csv"]
+__all__ = ["csv_to_parquet", "read_csv"]
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 BLOCK = 2**24
@@ -18,38 +21,119 @@ MISSING = [
     *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),
 ]
 """Fields that count as missing: those of pandas."""
+Named = Callable[[list[str], str], tuple[tuple[str, ...], tuple[str, ...]]]
+CONVERSION = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)", re.DOTALL)
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Any, tuple[str, ...]]:
     """An Arrow table and what was assumed, in sentences."""
+    from pyarrow import csv
+
+    options, note = _options(file, source, delimiter, encoding)
+    with _refusals(source, options):
+        table = csv.read_csv(file, **options)
+        _check_text(table.schema, source, options)
+    return table, note
+
+
+def csv_to_parquet(
+    file: IO[bytes], source: str, delimiter: str | None, encoding: str | None, path: Path, named: Named
+) -> tuple[str, ...]:
+    """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
+
+    ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
+    later row does not fit, the file is read again with a wider one.
+    """
     import pyarrow
+
+    options, note = _options(file, source, delimiter, encoding)
+    wider: dict[str, Any] = {}
+    while True:
+        file.seek(0)
+        try:
+            with _refusals(source, options):
+                return (*note, *_written(file, source, options, wider, path, named))
+        except _Narrow as narrow:
+            known = wider.get(narrow.column)
+            wider[narrow.column] = pyarrow.float64() if known is None and narrow.numeric else pyarrow.string()
+
+
+class _Narrow(Exception):  # noqa: N818 - no error: the file is read again
+    """A field does not fit the type of its column."""
+
+    def __init__(self, column: str, numeric: bool) -> None:
+        super().__init__(column)
+        self.column, self.numeric = column, numeric
+
+
+def _written(
+    file: IO[bytes], source: str, options: dict[str, Any], wider: dict[str, Any], path: Path, named: Named
+) -> tuple[str, ...]:
+    import pyarrow
+    from pyarrow import csv
+    from pyarrow.parquet import ParquetWriter
+
+    convert = csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, column_types=wider)
+    with csv.open_csv(file, **{**options, "convert_options": convert}) as reader:
+        _check_text(reader.schema, source, options)
+        names, notes = named(reader.schema.names, source)
+        schema = pyarrow.schema(list(zip(names, reader.schema.types, strict=True)))
+        with ParquetWriter(path, schema) as writer:
+            while True:
+                try:
+                    batch = reader.read_next_batch()
+                    writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+                except StopIteration:
+                    return notes
+                except pyarrow.ArrowInvalid as error:
+                    found = CONVERSION.search(str(error))
+                    if found is None:
+                        raise
+                    name = reader.schema.names[int(found[1])]
+                    raise _Narrow(name, found[2] in ("int64", "null")) from None
+
+
+def _options(
+    file: IO[bytes], source: str, delimiter: str | None, encoding: str | None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """How Arrow is to read the file, and what was assumed."""
     from pyarrow import csv
 
     encoding = _encoding(file, source, encoding)
     line = _first_line(file, source, encoding)
     chosen, note = _delimiter(line, source, delimiter)
+    options = {
+        # one thread, so that rows have numbers
+        "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False),
+        "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
+        "convert_options": csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
+    }
+    return options, note
+
+
+@contextmanager
+def _refusals(source: str, options: dict[str, Any]) -> Iterator[None]:
+    """Turns complaints about a file into one sentence."""
+    import pyarrow
+
+    encoding = options["read_options"].encoding
     try:
-        table = csv.read_csv(
-            file,
-            # one thread, so that rows have numbers
-            read_options=csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False),
-            parse_options=csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
-            convert_options=csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
-        )
-        names = table.column_names
+        yield
     except UnicodeError:
         raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
     except pyarrow.ArrowInvalid as error:
-        raise _refusal(error, source, chosen, encoding) from None
+        raise _refusal(error, source, options["parse_options"].delimiter, encoding) from None
     except MemoryError:
         raise
     except pyarrow.ArrowException as error:
         raise DataError(f"{source} cannot be read as CSV: {str(error).splitlines()[0][:120]}.") from None
-    binary = [name for name, kind in zip(names, table.schema.types, strict=True) if _is_bytes(kind)]
+
+
+def _check_text(schema: Any, source: str, options: dict[str, Any]) -> None:
+    binary = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_bytes(kind)]
     if binary:
-        raise InvalidInputError(_badly_encoded(source, encoding, binary[0]))
-    return table, note
+        raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, binary[0]))
 
 
 def _is_bytes(kind: Any) -> bool:

@@ -81,9 +81,13 @@ class MemoryPart:
 
 @dataclass(frozen=True)
 class FilePart(ParquetPart):
-    """Row groups of a Parquet file; ``several`` where the table has more files than one."""
+    """Row groups of a Parquet file; ``several`` where the table has more files than one.
+
+    ``keep`` is a temporary folder that lives as long as the part.
+    """
 
     several: bool = False
+    keep: Any = field(default=None, repr=False, compare=False)
 
     def where(self, row: int) -> str:
         if not self.several:
@@ -110,6 +114,8 @@ class RawTable:
     parts : list of Part
     files : tuple of str
         Those of a folder.
+    here : bool
+        Whether only this process can read it.
     """
 
     source: str
@@ -120,13 +126,10 @@ class RawTable:
     notes: tuple[str, ...]
     parts: list[Part] = field(repr=False)
     files: tuple[str, ...] = ()
+    here: bool = False
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]
-
-    @property
-    def in_memory(self) -> bool:
-        return any(isinstance(part, MemoryPart) for part in self.parts)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ import glob
 import gzip
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import tempfile
+import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +56,12 @@ def arrow() -> Any:
     return pyarrow
 
 
-def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encoding: str | None = None) -> RawTable:
+def read_table(
+    path: str | os.PathLike[str],
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory: int | None = None,
+) -> RawTable:
     """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
 
     Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
@@ -67,6 +74,8 @@ def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encod
         One character; found from the first line by default.
     encoding : str, optional
         Of CSV files; UTF-8 by default.
+    memory : int, optional
+        Larger CSV files are turned into a temporary Parquet file, which is read in parts.
     """
     arrow()
     if _is_folder(str(path)):
@@ -87,6 +96,8 @@ def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encod
             return _parquet(file, Path(path), source, digest)
         from fisherleak.tables.csvfile import read_csv
 
+        if memory is not None and os.fstat(file.fileno()).st_size > memory:
+            return _large_csv(file, source, digest, delimiter, encoding)
         table, notes = read_csv(file, source, delimiter, encoding)
         names, more = _named(table.column_names, source)
         if table.num_rows == 0:
@@ -94,6 +105,29 @@ def read_table(path: str | os.PathLike[str], delimiter: str | None = None, encod
         return _held(table.rename_columns(names), source, digest, (*notes, *more))
     finally:
         file.close()
+
+
+class _TemporaryFolder:
+    """A folder that goes when nobody needs it any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fisherleak-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None, encoding: str | None) -> RawTable:
+    """A CSV file as a Parquet file that lives as long as its parts."""
+    from fisherleak.tables.csvfile import csv_to_parquet
+
+    folder = _TemporaryFolder()
+    path = folder.path / "table.parquet"
+    notes = csv_to_parquet(file, source, delimiter, encoding, path, _named)
+    schema, found = parquet_parts([str(path)])
+    rows = sum(part.rows for part in found)
+    if not rows:
+        raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+    parts: list[Part] = [FilePart(**vars(part), keep=folder) for part in found]
+    return RawTable(source, digest, tuple(schema.names), tuple(schema.types), rows, notes, parts, here=True)
 
 
 def from_frame(frame: Any, source: str = "a table") -> RawTable:
@@ -117,7 +151,9 @@ def from_frame(frame: Any, source: str = "a table") -> RawTable:
 def _held(table: Any, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
     """A table in memory."""
     kinds = tuple(table.schema.types)
-    return RawTable(source, digest, tuple(table.column_names), kinds, table.num_rows, notes, table_parts(table))
+    return RawTable(
+        source, digest, tuple(table.column_names), kinds, table.num_rows, notes, table_parts(table), here=True
+    )
 
 
 def _is_folder(path: str) -> bool:
