@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from fisherleak.errors import ClusterError, FisherleakError, InvalidInputError
 
 __all__ = ["connected", "local_cluster", "memory_of"]
 
-PATIENCE = 30
-"""Seconds to wait for a scheduler and its first worker."""
+TO_CONNECT, TO_WORK = 10, 60
+"""Seconds to wait for a scheduler, and for its first worker."""
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
 """Dask's own setting gives every freed block back to the system, which doubles the time of passes over rows."""
 LOCAL = re.compile(r"local(?::(\d+))?")
@@ -36,6 +37,7 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
     distributed = _distributed()
     asked = LOCAL.fullmatch(address)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_silent())
         if asked:
             workers = int(asked[1]) if asked[1] else os.cpu_count() or 1
             place: Any = stack.enter_context(local_cluster(workers, None if memory is None else memory // workers))
@@ -46,13 +48,17 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
                 f"--cluster must be the address of a scheduler, such as tcp://10.0.0.1:8786, local or local:4; got {address!r}."
             )
         try:
-            client = stack.enter_context(distributed.Client(place, timeout=PATIENCE, set_as_default=True))
-            client.wait_for_workers(1, timeout=PATIENCE)
+            client = stack.enter_context(distributed.Client(place, timeout=TO_CONNECT, set_as_default=True))
         except (OSError, TimeoutError, ValueError) as error:
-            reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise ClusterError(
-                f"No cluster with a worker answers at '{address}' within {PATIENCE} s ({reason}): start its scheduler and "
-                "workers first, or use --cluster local."
+                f"No scheduler answers at '{address}' within {TO_CONNECT} s ({_short(error)}): start it first, or use "
+                "--cluster local."
+            ) from None
+        try:
+            client.wait_for_workers(1, timeout=TO_WORK)
+        except (OSError, TimeoutError) as error:
+            raise ClusterError(
+                f"The scheduler at '{address}' has no worker within {TO_WORK} s ({_short(error)}): start some first."
             ) from None
         _check_workers(client)
         yield client
@@ -78,6 +84,21 @@ def local_cluster(workers: int, memory: int | str | None = None) -> Iterator[Any
         yield cluster
 
 
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """No logs of the cluster's libraries: what goes wrong is said once, in a sentence."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado", "asyncio"))]
+    loggers = [logging.getLogger(name) for name in (*names, "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
 def memory_of(client: Any) -> int:
     """Bytes that the workers may use together."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -101,3 +122,7 @@ def _check_workers(client: Any) -> None:
     if found - {own}:
         other = sorted(found - {own})[0]
         raise ClusterError(f"A worker of the cluster has fisherleak {other}, and this is {own}: install the same.")
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

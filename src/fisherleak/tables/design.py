@@ -47,8 +47,8 @@ MOST_TESTED = 20_000
 KEPT = 2.5
 """Times the features' size that the memory of a cluster must have for them to stay there."""
 STREAMED = (
-    "The rows were never in memory together: they were read part by part, for every pass over them. Attacks, balancing and "
-    "refits need them there and were not run."
+    "The rows were never in one memory: they were read part by part. Attacks, balancing and refits need them there and were "
+    "not run."
 )
 
 Vector = NDArray[np.float64]
