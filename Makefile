@@ -27,6 +27,7 @@ test-oldest: $(VENV)-oldest/.ready
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/reproduce.py
+	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

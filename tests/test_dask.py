@@ -19,6 +19,7 @@ import pytest
 
 import fisherleak as fl
 from cases import make
+from fisherleak.digest import digest
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -89,6 +90,44 @@ def test_results_for_rows_are_lazy_and_nothing_long_is_gathered(loss: str, compu
     frame = results[-1].compute()
     assert list(frame.columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta[x3]", "eta_label"]
     np.testing.assert_allclose(frame["eta[x2]"], case.leak().per_cell()[:, 2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", [1, 7, 1_000])
+def test_the_largest_of_many_blocks_come_in_order(chunks: int) -> None:
+    values = np.random.default_rng(0).integers(0, 40, 1_000).astype(float)
+    found = digest(da.from_array(values, chunks=chunks), most=12)
+    order = np.argsort(-values, kind="stable")[:12]
+    assert found.top == [(int(row), float(values[row])) for row in order]
+    assert (found.low, found.high) == (values.min(), values.max())
+    assert found.mean == pytest.approx(values.mean(), rel=1e-13)
+    assert found.sd == pytest.approx(values.std(ddof=1), rel=1e-13)
+
+
+def test_what_leads_to_a_block_is_one_task() -> None:
+    """Blocks made for several arrays, cut anew, masked or shared: the sums stay right, and no task makes a block alone."""
+    case = make("squared", 3, 1_000, 4)
+    both = da.from_array(np.column_stack([case.X, case.y]), chunks=(130, -1)) + 0.0
+    X, y = both[:, :-1], both[:, -1]
+    sizes: list[int] = []
+
+    class Count(dask.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def _start(self, graph: Any) -> None:
+            sizes.append(0)
+
+        def _pretask(self, key: Any, graph: Any, state: Any) -> None:
+            sizes[-1] += 1
+
+    with Count():
+        fit = fl.minimise(X, y, l2=case.l2)
+        leak = fl.measure(fit, X, y)
+        whole = leak.dataset()
+    blocks = both.numblocks[0]
+    # a task for each block, its data, the function, and the sum
+    assert max(sizes) <= 2 * blocks + 4
+    assert whole == pytest.approx(case.leak().dataset(), rel=1e-12)
+    other = both.rechunk((77, 2))
+    again = fl.measure(fl.minimise(other[:, :-1], y, l2=case.l2), other[:, :-1], y)
+    assert again.of(other[:, 0] > 0) == pytest.approx(case.leak().of(case.X[:, 0] > 0), rel=1e-12)
 
 
 def test_a_pass_over_several_groups_is_one(computes: Computes) -> None:
@@ -223,6 +262,21 @@ def test_a_pipeline_is_measured_partition_by_partition(table: Any, tmp_path: Pat
         fl.measure(curved, rows[["dose"]], rows["ill"])
 
 
+def test_columns_of_pandas_own_types(table: Any, tmp_path: Path) -> None:
+    """Labels that are compared text are true and false; groups may be missing."""
+    pytest.importorskip("pyarrow")
+    text = table.assign(ill=np.where(table["ill"] == 1, "yes", "no"), city=table["city"].where(table["age"] > 30))
+    rows = fl.read_parquet_folder(str(write(text, tmp_path / "visits")))
+    y = rows["ill"] == "yes"
+    fit = fl.minimise(rows[NUMBERS], y, "logistic", 1e-3, intercept=True)
+    expected = fl.minimise(table[NUMBERS], table["ill"], "logistic", 1e-3, intercept=True)
+    np.testing.assert_allclose(fit.coef, expected.coef, rtol=1e-10)
+    found = fl.measure(fit, rows[NUMBERS], y).by_group(rows["city"])
+    reference = fl.measure(expected, table[NUMBERS], table["ill"]).by_group(text["city"])
+    assert None in found
+    assert found == pytest.approx(reference, rel=1e-10)
+
+
 def test_partitions_may_be_empty(table: Any) -> None:
     dd = pytest.importorskip("dask.dataframe")
     rows = dd.from_pandas(table[[*NUMBERS, "ill"]], npartitions=6)
@@ -286,6 +340,24 @@ def test_the_page_on_scale_runs(table: Any, tmp_path: Path, monkeypatch: pytest.
 
 
 # Clusters
+
+
+def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(patient: None) -> None:
+    from distributed import Client, LocalCluster
+
+    case = make("squared", 3, 1_000, 4)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster),
+    ):
+        X = da.from_array(case.X, chunks=(100, -1)).persist()
+        blocks = [dask.delayed(np.array)(case.y[k : k + 100]) for k in range(0, 1_000, 100)]
+        y = da.concatenate([da.from_delayed(block, (100,), float) for block in blocks]) + 0 * X[:, 0]
+        leak = fl.measure(fl.minimise(X, y, l2=case.l2), X, y)
+        assert leak.dataset() == pytest.approx(case.leak().dataset(), rel=1e-12)
+        assert leak.of([5, 250]) == pytest.approx(case.leak().of([5, 250]), rel=1e-12)
+        groups = da.from_array(np.arange(1_000) % 3, chunks=100)
+        assert leak.by_group(groups) == pytest.approx(case.leak().by_group(np.arange(1_000) % 3), rel=1e-12)
 
 
 def slow(block: Any) -> Any:

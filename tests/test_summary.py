@@ -29,6 +29,7 @@ SCHEMA: dict[str, Any] = {
         "classes": (list, type(None)),
         "id_column": TEXT,
         "group_column": TEXT,
+        "in_memory": bool,
         "train_rows": int,
         "test_rows": int,
         "columns": [{"name": str, "kind": str, "assumed": bool, "note": str, "levels": (int, type(None))}],

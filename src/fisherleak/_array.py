@@ -32,6 +32,7 @@ __all__ = [
     "namespace",
     "normal_cdf",
     "on_accelerator",
+    "plain_table",
 ]
 
 Array = Any
@@ -109,12 +110,21 @@ def _lazy_array(x: Any, name: str) -> Array:
                 raise InvalidInputError(
                     f"{name} must hold numbers; column '{column}' has type {dtype}. Encode text and dates as numbers first."
                 )
-        x = x.to_dask_array()
+        return plain_table(x).to_dask_array()
     if getattr(x.dtype, "kind", "f") not in "fiub":
         raise InvalidInputError(
             f"{name} must hold numbers; got dtype {x.dtype}. Encode text and dates as numbers first."
         )
     return x
+
+
+def plain_table(x: Any) -> Any:
+    """A Dask table whose columns of numbers have NumPy's types: pandas' own would become objects."""
+    declared = dict(x.dtypes) if x.ndim == 2 else {x.name: x.dtype}
+    own = {c: "float64" for c, dtype in declared.items() if not isinstance(dtype, np.dtype) and dtype.kind in "fiub"}
+    if not own:
+        return x
+    return x.astype(own) if x.ndim == 2 else x.astype("float64")
 
 
 def _from_objects(x: np.ndarray, name: str, columns: Sequence[str] | None) -> np.ndarray:

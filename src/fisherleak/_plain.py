@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from functools import cache
+import sys
 from importlib.metadata import version
 from typing import Any
 
@@ -28,8 +28,8 @@ def plain(value: Any) -> Any:
     return value if value is None else str(value)
 
 
-@cache
 def versions() -> dict[str, str]:
     """Of what the figures were computed with."""
     packages = ("fisherleak", "numpy", "scipy", "scikit-learn")
-    return {**{name: version(name) for name in packages}, "python": platform.python_version()}
+    loaded = tuple(name for name in ("pandas", "pyarrow", "dask", "distributed") if name in sys.modules)
+    return {**{name: version(name) for name in (*packages, *loaded)}, "python": platform.python_version()}

@@ -120,7 +120,8 @@ class Audit:
     trained: Trained
     noise: NoiseChoice
     rows: RowFigures = field(repr=False)
-    spread: Spread = field(repr=False)
+    spread: Spread | None = field(repr=False)
+    """Of all rows, where there are no groups."""
     edges: Vector = field(repr=False)
     dataset: float
     columns: tuple[ColumnFigures, ...] = field(repr=False)
@@ -252,8 +253,8 @@ def audit_trained(
         choice = choose_noise(trained, noise, eta, max_eta, noise_note, rows.digest.high)
         scale = choice.scale / trained.unit
         edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
-        (spread,) = clock("rows", lambda: spreads_of(rows.eta, edges))
         by, groups = clock("groups", lambda: group_figures(trained, rows.eta, edges))
+        (spread,) = (None,) if groups else clock("rows", lambda: spreads_of(rows.eta, edges))
         figures = clock("columns", lambda: column_figures(trained, rows.sample))
         worst = clock("rows", lambda: _worst(trained, rows))
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, seed))
@@ -262,7 +263,6 @@ def audit_trained(
         gate = None if max_eta is None else _gate(rows, scale, max_eta)
         listed = rows.top if gate is not None and gate.count else worst.rows
         named = np.unique([*listed.tolist(), *worst.rows.tolist(), *(figure.worst for figure in figures)])
-    assert spread is not None
     return Audit(
         settings=settings,
         trained=trained,
@@ -293,7 +293,7 @@ def _check_in_memory(design: Design, attributes: bool, balance: bool) -> None:
         if asked and design.lazy:
             raise InvalidInputError(
                 f"{name} needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by part: "
-                "take fewer rows, or leave it out."
+                "leave it out, or take fewer rows, without --cluster and with enough --memory."
             )
 
 

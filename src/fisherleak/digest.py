@@ -44,7 +44,10 @@ def digest(values: Array, most: int = 5) -> Digest:
         return xp.stack(moments), xp.min(values), xp.max(values), tops
 
     def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return _pooled(a[0], b[0], xp), xp.minimum(a[1], b[1]), xp.maximum(a[2], b[2]), xp.concat([a[3], b[3]], axis=1)
+        tops = xp.concat([a[3], b[3]], axis=1)
+        if tops.shape[1] > 2 * most:
+            tops = xp.take(tops, xp.argsort(tops[1, :], descending=True, stable=True)[:most], axis=1)
+        return _pooled(a[0], b[0], xp), xp.minimum(a[1], b[1]), xp.maximum(a[2], b[2]), tops
 
     moments, low, high, tops = sum_rows(block, values, positions(values), join=join)
     count, mean, squares = (float(x) for x in host(moments))

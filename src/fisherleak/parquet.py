@@ -26,7 +26,8 @@ CHUNK = 2**22
 class ParquetPart:
     """Some row groups of one file, or ``rows`` rows of them from ``offset`` on.
 
-    ``sizes`` are the groups' rows; ``first_row`` counts in the file, ``start`` in all files.
+    ``sizes`` are the groups' rows; ``first_row`` counts in the file, ``start`` in all files. ``kinds`` are the types of columns
+    that other files have with another one.
     """
 
     url: str
@@ -36,11 +37,15 @@ class ParquetPart:
     start: int
     rows: int
     offset: int = 0
+    kinds: tuple[tuple[str, Any], ...] = ()
 
     def read(self, names: Sequence[str]) -> Any:
         """These columns as an Arrow table."""
         with Opened(self.url) as file:
             table = file.read_row_groups(list(self.groups), columns=list(names)).select(list(names))
+        for name, kind in self.kinds:
+            if name in names:
+                table = table.set_column(list(names).index(name), name, table.column(name).cast(kind, safe=False))
         return table if self.rows == sum(self.sizes) else table.slice(self.offset, self.rows)
 
     def finer(self, most: int) -> Iterator[Self]:
@@ -68,8 +73,8 @@ def parquet_files(pattern: str | Sequence[str]) -> list[str]:
     urls = [url for each in ([pattern] if alone else pattern) for url in _matching(str(each))]
     if not urls:
         raise DataError(
-            f"No Parquet file matches '{pattern}': give a file, a folder with files *.parquet, or a pattern such as "
-            "'folder/*.parquet'."
+            f"No Parquet file matches '{pattern}': give a file, a folder with files *.parquet in it (folders inside are not "
+            "read), or a pattern such as 'folder/*/*.parquet'."
         )
     return sorted(urls, key=_natural) if alone else urls
 
@@ -93,7 +98,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _natural(name: str) -> list[Any]:
-    return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", name)]
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", name)]
 
 
 def _fsspec() -> Any:
@@ -105,17 +110,47 @@ def _fsspec() -> Any:
 
 
 def parquet_parts(urls: Sequence[str]) -> tuple[Any, list[ParquetPart]]:
-    """The schema of the first file, which all must have, and the parts of all files. Only footers are read."""
-    first: Any = None
-    parts: list[ParquetPart] = []
+    """The schema that all files have, and their parts. Only footers are read."""
+    schemas: list[Any] = []
+    parts: list[list[ParquetPart]] = []
     start = 0
     for url in urls:
         schema, found = _footer(url, start)
-        first = schema if first is None else first
-        _check_schema(urls[0], first, url, schema)
-        parts += found
+        schemas.append(schema)
+        _check_schema(urls[0], schemas[0], url, schema)
+        parts.append(found)
         start += sum(part.rows for part in found)
-    return first, parts
+    common = _common(schemas)
+    for k, schema in enumerate(schemas):
+        other = tuple((f.name, f.type) for f in common if len(urls) > 1 and schema.field(f.name).type != f.type)
+        parts[k] = [replace(part, kinds=other) for part in parts[k]] if other else parts[k]
+    return common, [part for found in parts for part in found]
+
+
+def _common(schemas: Sequence[Any]) -> Any:
+    """The first schema, with types that hold the values of all files."""
+    import pyarrow as pa
+
+    first = schemas[0]
+    if len(schemas) == 1 or len(set(first.names)) < len(first.names):
+        return first
+    fields = []
+    for name in first.names:
+        kinds = {str(schema.field(name).type): schema.field(name).type for schema in schemas}
+        kinds.pop("null", None)
+        fields.append(pa.field(name, _joined(list(kinds.values()))))
+    return pa.schema(fields)
+
+
+def _joined(kinds: list[Any]) -> Any:
+    import pyarrow as pa
+
+    if len(kinds) < 2:
+        return kinds[0] if kinds else pa.null()
+    if _kind(kinds[0]) == "text":
+        return pa.string()
+    whole = all(pa.types.is_integer(kind) and kind != pa.uint64() for kind in kinds)
+    return pa.int64() if whole else pa.float64() if _kind(kinds[0]) == "number" else kinds[0]
 
 
 def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
@@ -151,6 +186,9 @@ class Opened:
 
         self.stream = _stream(self.url)
         try:
+            if self.stream.read(4) != b"PAR1":
+                raise DataError(f"{self.url} is no Parquet file: give one that is, or leave it out.")
+            self.stream.seek(0)
             return ParquetFile(self.stream)
         except Exception as error:
             self.__exit__(type(error), error, None)
@@ -175,7 +213,11 @@ def _stream(url: str) -> Any:
         raise
     except (OSError, pyarrow.ArrowException) as error:
         reason = getattr(error, "strerror", None) or _short(error)
-        raise DataError(f"{url} cannot be opened ({reason}). On a cluster every worker must see the file.") from None
+        if isinstance(error, FileNotFoundError):
+            reason = "there is no such file"
+        raise DataError(
+            f"{url} cannot be opened ({reason}): check the name, and that all workers of a cluster see it."
+        ) from None
 
 
 def checksum(url: str) -> str:
@@ -196,14 +238,18 @@ def _check_schema(first_url: str, first: Any, url: str, schema: Any) -> None:
     extra = [name for name in schema.names if name not in first.names]
     if lacks or extra:
         what = f"lacks column '{lacks[0]}'" if lacks else f"has column '{extra[0]}', which others lack"
-        raise InvalidInputError(f"{url} {what}: all files must have the columns of {PurePosixPath(first_url).name}.")
+        raise InvalidInputError(
+            f"{url} {what}: all files must have the columns of {PurePosixPath(first_url).name}. Write it again, or leave "
+            "it out."
+        )
     for name in dict.fromkeys(first.names):
         if schema.get_field_index(name) < 0 or first.get_field_index(name) < 0:
             continue  # a name that occurs twice is refused where columns are asked for
         wanted, got = first.field(name).type, schema.field(name).type
-        if _kind(wanted) != _kind(got):
+        if _kind(wanted) != _kind(got) and "null" not in (_kind(wanted), _kind(got)):
             raise InvalidInputError(
-                f"{url} has type {got} in column '{name}', which has type {wanted} in {PurePosixPath(first_url).name}."
+                f"{url} has type {got} in column '{name}', which has type {wanted} in {PurePosixPath(first_url).name}: write "
+                "it again with the same type, or leave the file out."
             )
 
 

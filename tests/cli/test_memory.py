@@ -57,7 +57,7 @@ def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Pa
 SCRIPT = """
 import resource, sys
 from fisherleak.cli import main
-status = main(["audit", sys.argv[1], "--target", "sick", "--out", sys.argv[2], "--quiet"])
+status = main(["audit", sys.argv[1], "--target", "sick", "--out", sys.argv[2], "--quiet", *sys.argv[3:]])
 unit = 1 if sys.platform == "darwin" else 1024
 print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 """
@@ -72,3 +72,16 @@ def test_a_million_rows_of_a_hundred_columns(tmp_path: Path) -> None:
     status, peak = done.stdout.split()
     assert (status, done.stderr) == ("0", "")
     assert int(peak) < 2.5 * size + 300e6  # the second term: Python and its libraries
+
+
+@pytest.mark.long
+def test_a_table_larger_than_the_memory_it_may_take(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    pytest.importorskip("dask.array")
+    size = write_table(tmp_path / "t.parquet", 2_000_000, 60)
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(tmp_path / "out"), "--memory", "100MB"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    status, peak = done.stdout.split()
+    assert (status, done.stderr) == ("0", "")
+    assert int(peak) < size  # Python and its libraries have a third of that
+    assert pq.ParquetFile(tmp_path / "out" / "leakage.parquet").metadata.num_rows == pytest.approx(1.5e6, rel=1e-3)

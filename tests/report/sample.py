@@ -165,6 +165,7 @@ def _described(table: Any, train: Any, test: Any) -> dict[str, Any]:
         "classes": ["fast", "slow"],
         "id_column": "patient",
         "group_column": None,
+        "in_memory": True,
         "train_rows": len(train),
         "test_rows": len(test),
         "columns": columns,

@@ -105,9 +105,13 @@ def sum_groups(
     def block(*rows: Array | None) -> tuple[Any, ...]:
         *values, labels = rows
         names = labels if isinstance(labels, np.ndarray) else host(labels)
+        gone = missing(names)
+        if names.dtype == object:
+            names = names.copy()
+            names[gone] = None  # comparisons with pandas.NA are neither true nor false
         sums: list[Any] = []
         for group in groups:
-            chosen = np.nonzero(missing(names) if group is None else names == group)[0]
+            chosen = np.nonzero(gone if group is None else names == group)[0]
             part = [None if x is None else namespace(x).take(x, like(chosen, x, namespace(x)), axis=0) for x in values]
             sums.append(function(*part) if chosen.size else None)
         return (sums,)

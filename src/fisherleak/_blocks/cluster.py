@@ -8,6 +8,8 @@ import importlib.metadata
 import logging
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +42,10 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
         stack.enter_context(_silent())
         if asked:
             workers = int(asked[1]) if asked[1] else os.cpu_count() or 1
+            if workers < 1:
+                raise InvalidInputError(
+                    f"--cluster local:N needs at least one worker, such as local:2; got {address!r}."
+                )
             place: Any = stack.enter_context(local_cluster(workers, None if memory is None else memory // workers))
         elif "://" in address:
             place = address
@@ -67,21 +73,34 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
 @contextlib.contextmanager
 def local_cluster(workers: int, memory: int | str | None = None) -> Iterator[Any]:
     """Workers on this machine with one thread each, ``memory`` bytes for each, an equal part of all by default."""
-    if workers < 1:
-        raise InvalidInputError(f"A local cluster needs at least one worker; got {workers}.")
     distributed = _distributed()
     dask = importlib.import_module("dask")
     with (
+        _uninterrupted(),
         dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in ALLOCATOR.items()}),
-        distributed.LocalCluster(
+    ):
+        started = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             memory_limit="auto" if memory is None else memory,
             dashboard_address=":0",
             silence_logs=50,
-        ) as cluster,
-    ):
+        )
+    with started as cluster:
         yield cluster
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started inside ignore Ctrl-C, which a terminal sends to all: they end when this one says so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

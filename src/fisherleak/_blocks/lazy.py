@@ -205,7 +205,8 @@ def _one_task_per_block(array: Array) -> tuple[dict[Any, Any], list[Any]]:
         for key in ancestors:
             uses[key] = uses.get(key, 0) + 1
     alone = {key for key, node in graph.items() if not _can_join(node, graph)}
-    done = {key: graph[key] for key, count in uses.items() if count > 1 or key in alone}
+    apart = {key for key, count in uses.items() if count > 1 or key in alone}
+    done = {key: graph[key] for one in apart for key in (one, *_ancestors(one, needs))}
     for out, ancestors in leads.items():
         if out in alone:
             done |= {key: graph[key] for key in (*ancestors, out)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._array import Array, is_lazy, is_lazy_frame
+from fisherleak._array import Array, is_lazy, is_lazy_frame, plain_table
 from fisherleak._blocks.lazy import computed, map_lazily, module, unknown
 from fisherleak.errors import InvalidInputError
 
@@ -50,7 +50,7 @@ def _sized(x: Any, sizes: tuple[int, ...]) -> Array:
         raise InvalidInputError("X must have at least one row; every partition is empty.")
     if is_lazy_frame(x):
         text = x.ndim == 1 and getattr(x.dtype, "kind", "O") not in "fiub"
-        x = (x.astype(object) if text else x).to_dask_array()
+        x = (x.astype(object) if text else plain_table(x)).to_dask_array()
     return da.Array(x.dask, x.name, (sizes, *x.chunks[1:]), meta=x._meta)
 
 

@@ -89,12 +89,19 @@ Released = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        "--cluster", metavar="ADDRESS", help="Work on a Dask cluster: tcp://HOST:PORT, local or local:WORKERS."
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on a Dask cluster, without attacks: tcp://HOST:PORT, local or local:WORKERS.",
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="SIZE", help="Tables that need more, such as 4GB, are read part by part."),
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Read tables that need more than SIZE, such as 4GB, part by part, without attacks (by default more than 60 % of "
+        "what is free); with --cluster local, what its workers share.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -141,9 +148,11 @@ def room_for(cluster: str | None, memory: str | None) -> Iterator[Room]:
 
 def _bytes(text: str) -> int:
     """A size such as 2GB or 500 MiB."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", text)
-    if not found or not 1 <= float(found[1]) < 1e6:
-        raise InvalidInputError(f"--memory must be a size such as 4GB or 500MB; got {text!r}.")
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B\s*", text)
+    if not found or not 0 < float(found[1]) < 1e6:
+        raise InvalidInputError(
+            f"--memory must be a size above zero with its unit, such as 4GB or 500MB; got {text!r}."
+        )
     return int(float(found[1]) * (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " "))
 
 
@@ -223,7 +232,10 @@ def status_of(run: Callable[[], Any]) -> int:
         return _say(f"the system refused{where}: {error.strerror or error}; nothing was written.")
     except Exception as error:
         if hasattr(error, "format_message"):  # bad usage, as the parser words it
-            return _say(error.format_message())
+            said = str(error.format_message())
+            if said.startswith("Got unexpected extra argument"):
+                said = f"{said[:120]}: one TABLE is read. Put a pattern of files in quotes, or name their folder."
+            return _say(said)
         text = f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
         return _say(f"this should not happen ({text}): please report it with the command and the version.")
 

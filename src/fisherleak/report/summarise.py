@@ -15,8 +15,8 @@ from fisherleak.exposure import MOST_LISTED, ColumnFigures, Spread
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
 SCHEMA = "fisherleak.summary/1"
-ATTACKED_VALUES = 5_000_000
-"""Values in the features past which attacks run only where they are asked for."""
+ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
+"""Values in the features, and rows, past which attacks run only where they are asked for."""
 WHAT = {"linear": "linear regression", "logistic": "logistic regression", "poisson": "Poisson regression"}
 
 
@@ -74,7 +74,8 @@ def _attacked(audit: Audit, wanted: bool) -> Attacked:
         return nothing
     if audit.design.lazy:
         return nothing
-    if audit.design.X.size > ATTACKED_VALUES and not audit.attributes_asked:
+    large = audit.design.X.size > ATTACKED_VALUES or audit.design.n > ATTACKED_ROWS
+    if large and not audit.attributes_asked:
         note = "The table is large, so no attack was run; name a column with --attribute to have one."
         return Attacked(curves=nothing.curves, notes=(note,))
     return attack_all(audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed)
@@ -135,6 +136,7 @@ def _data(audit: Audit) -> dict[str, Any]:
         "classes": [str(name) for name in design.target.classes] or None,
         "id_column": settings.id,
         "group_column": settings.group,
+        "in_memory": not design.lazy,
         "train_rows": design.n,
         "test_rows": design.held_out,
         "columns": [
@@ -161,6 +163,7 @@ def _model(audit: Audit) -> dict[str, Any]:
 def _eta(audit: Audit) -> dict[str, Any]:
     rows, scale = audit.rows, audit.unit_scale
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
+    bars += [] if audit.spread is None else [_bar("all rows", audit.spread, scale)]
     examples = {
         "mean": rows.digest.mean / scale,
         "sd": (rows.digest.sd or 0.0) / scale,
@@ -170,7 +173,7 @@ def _eta(audit: Audit) -> dict[str, Any]:
         "q05": rows.low / scale,
         "q95": rows.high / scale,
     }
-    histogram = {"edges": audit.edges / scale, "groups": bars or [_bar("all rows", audit.spread, scale)]}
+    histogram = {"edges": audit.edges / scale, "groups": bars}
     return {"dataset": audit.dataset / scale, "examples": examples, "histogram": histogram}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +23,7 @@ MISSING = [
 ]
 """Fields that count as missing: those of pandas."""
 Named = Callable[[list[str], str], tuple[tuple[str, ...], tuple[str, ...]]]
-CONVERSION = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)", re.DOTALL)
+CONVERSION = re.compile(r"In CSV column #(\d+): .*?conversion error to [^:]*:(?: invalid value '(.*)')?", re.DOTALL)
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
@@ -48,27 +49,48 @@ def csv_to_parquet(
     import pyarrow
 
     options, note = _options(file, source, delimiter, encoding)
+    kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
     wider: dict[str, Any] = {}
-    while True:
-        file.seek(0)
-        try:
-            with _refusals(source, options):
-                return (*note, *_written(file, source, options, wider, path, named))
-        except _Narrow as narrow:
-            known = wider.get(narrow.column)
-            wider[narrow.column] = pyarrow.float64() if known is None and narrow.numeric else pyarrow.string()
+    with _refusals(source, options):
+        while True:
+            file.seek(0)
+            try:
+                return (*note, *_written(file, source, options, kinds, wider, path, named))
+            except pyarrow.ArrowInvalid as error:
+                found = CONVERSION.search(str(error))
+                if found is None or int(found[1]) >= len(kinds):
+                    raise
+                name = list(kinds)[int(found[1])]
+                if pyarrow.types.is_string(kinds[name]):
+                    raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, name)) from None
+                wider[name] = kinds[name] = _wider(kinds[name], found[2] or "")
 
 
-class _Narrow(Exception):  # noqa: N818 - no error: the file is read again
-    """A field does not fit the type of its column."""
+def _wider(kind: Any, field: str) -> Any:
+    """The first type after ``kind``, in the order in which Arrow tries them, that a field has."""
+    import pyarrow as pa
+    from pyarrow import csv
 
-    def __init__(self, column: str, numeric: bool) -> None:
-        super().__init__(column)
-        self.column, self.numeric = column, numeric
+    order = [pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("ns")]
+    order += [pa.float64(), pa.string()]
+    line = io.BytesIO(('"' + field.replace('"', '""') + '"\n').encode("utf-8", "replace"))
+    options = {"read_options": csv.ReadOptions(column_names=["x"])}
+    for wider in order[order.index(kind) + 1 : -1] if kind in order else ():
+        line.seek(0)
+        with suppress(pa.ArrowInvalid):
+            csv.read_csv(line, convert_options=csv.ConvertOptions(column_types={"x": wider}), **options)
+            return wider
+    return pa.string()
 
 
 def _written(
-    file: IO[bytes], source: str, options: dict[str, Any], wider: dict[str, Any], path: Path, named: Named
+    file: IO[bytes],
+    source: str,
+    options: dict[str, Any],
+    kinds: dict[str, Any],
+    wider: dict[str, Any],
+    path: Path,
+    named: Named,
 ) -> tuple[str, ...]:
     import pyarrow
     from pyarrow import csv
@@ -78,20 +100,12 @@ def _written(
     with csv.open_csv(file, **{**options, "convert_options": convert}) as reader:
         _check_text(reader.schema, source, options)
         names, notes = named(reader.schema.names, source)
+        kinds.update(zip(reader.schema.names, reader.schema.types, strict=True))
         schema = pyarrow.schema(list(zip(names, reader.schema.types, strict=True)))
         with ParquetWriter(path, schema) as writer:
-            while True:
-                try:
-                    batch = reader.read_next_batch()
-                    writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
-                except StopIteration:
-                    return notes
-                except pyarrow.ArrowInvalid as error:
-                    found = CONVERSION.search(str(error))
-                    if found is None:
-                        raise
-                    name = reader.schema.names[int(found[1])]
-                    raise _Narrow(name, found[2] in ("int64", "null")) from None
+            for batch in reader:
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+        return notes
 
 
 def _options(

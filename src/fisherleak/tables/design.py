@@ -172,6 +172,10 @@ def design_of(
     counted = count_rows(raw, complete, groups, lazily)
     split, note = split_rows(counted, target, held_out, seed, raw.rows)
     facts = _facts(raw, complete, split, lazily)
+    if not facts.label.count:
+        raise InvalidInputError(
+            f"None of the {counted.kept} complete rows of {raw.source} is left for training: use a smaller --held-out."
+        )
     target = scaled(target, facts.label)
     found = {c.name: _feature(c, facts.columns[k], profiles[c.name]) for k, c in enumerate(used)}
     columns = [replace(c, kind="ignored", note=str(found[c.name])) if _refused(found, c) else c for c in columns]
@@ -278,9 +282,10 @@ def _feature(column: Column, fact: Moments | frozenset[Any], profile: Profile) -
 
 def _coarse(centre: float, scale: float) -> tuple[float, float]:
     """Centre and scale, rounded: exact ones, published with a model, would give the last unknown value of a column away."""
-    rounded = float(f"{scale:.1e}")
+    # twelve digits first: the last ones depend on the order of sums, and must not decide a tie
+    rounded = float(f"{float(f'{scale:.11e}'):.1e}")
     step = 10.0 ** math.floor(math.log10(rounded))
-    return float(f"{round(centre / step) * step:.12g}"), rounded
+    return float(f"{round(float(f'{centre / step:.12g}')) * step:.12g}"), rounded
 
 
 def _refused(found: dict[str, Feature | str], column: Column) -> bool:

@@ -111,8 +111,8 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
 
 
 def _identifier(name: str, dtype: Any, profile: Profile) -> Column:
-    if profile.nulls:
-        raise InvalidInputError(f"The id column '{name}' has {profile.nulls} missing values: every row needs one.")
+    if profile.missing:
+        raise InvalidInputError(f"The id column '{name}' has {profile.missing} missing values: every row needs one.")
     if not is_plain(dtype):
         raise InvalidInputError(f"The id column '{name}' holds {dtype}, not text or numbers.")
     return Column(name, "id", False, "names the rows")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.tables.columns import as_numbers, level_counts
+from fisherleak.tables.columns import as_numbers, as_text, level_counts
 from fisherleak.tables.kinds import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
 from fisherleak.tables.parts import Part, RawTable, over_parts
 
@@ -16,6 +16,8 @@ __all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]
 
 MOST_COUNTED = 10_000
 """Different texts past which they are not counted."""
+SKETCHED = 4096
+"""Values of a column that may be an identifier that are followed through all parts."""
 FEW_VALUES = 10
 """A column with at most so many different numbers has few."""
 
@@ -56,8 +58,8 @@ class Profile:
         How often each value occurs; None where that was not asked for, or where there are more than ``most``.
     most : int
     numbers : Numbers or None
-    distinct : bool
-        Whether no part holds a value twice.
+    sketch : dict
+        How often the values with the least hashes occur, for columns that may be identifiers.
     """
 
     rows: int
@@ -65,7 +67,17 @@ class Profile:
     levels: dict[Any, int] | None = None
     most: int = 0
     numbers: Numbers | None = None
-    distinct: bool = False
+    sketch: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        """Values that are missing, or not a number."""
+        return self.nulls if self.numbers is None else self.rows - self.numbers.count - self.numbers.infinite
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no value that was looked at occurs twice: all of them where there are few."""
+        return all(count == 1 for count in self.sketch.values())
 
 
 def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
@@ -94,8 +106,8 @@ def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) ->
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
-    distinct = is_plain(kind) and (name == choices.id or looks_called_id(name)) and _all_differ(values)
-    return Profile(rows, nulls, levels, most, numbers, distinct)
+    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or looks_called_id(name)) else {}
+    return Profile(rows, nulls, levels, most, numbers, sketch)
 
 
 def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
@@ -118,13 +130,16 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
     )
 
 
-def _all_differ(values: Any) -> bool:
-    import pyarrow.compute as pc
+def _sketch(values: Any) -> dict[int, int]:
+    """The values with the least hashes, and how often each occurs: the same however a table is cut."""
+    import pandas
     import pyarrow.types
 
     if pyarrow.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    return int(pc.count_distinct(values, mode="all").as_py()) == len(values)
+    array = values.to_numpy() if pyarrow.types.is_integer(values.type) and not values.null_count else as_text(values)
+    hashes, counts = np.unique(pandas.util.hash_array(array), return_counts=True)
+    return dict(zip(hashes[:SKETCHED].tolist(), counts[:SKETCHED].tolist(), strict=True))
 
 
 def _merged(a: Profile, b: Profile) -> Profile:
@@ -137,7 +152,12 @@ def _merged(a: Profile, b: Profile) -> Profile:
     numbers = a.numbers
     if a.numbers is not None and b.numbers is not None:
         numbers = _merged_numbers(a.numbers, b.numbers)
-    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, a.distinct and b.distinct)
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, _merged_sketch(a.sketch, b.sketch))
+
+
+def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
+    both = {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
+    return {key: both[key] for key in sorted(both)[:SKETCHED]}
 
 
 def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:

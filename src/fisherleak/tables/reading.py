@@ -102,7 +102,7 @@ def read_table(
         names, more = _named(table.column_names, source)
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-        return _held(table.rename_columns(names), source, digest, (*notes, *more))
+        return _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
     finally:
         file.close()
 
@@ -145,7 +145,7 @@ def from_frame(frame: Any, source: str = "a table") -> RawTable:
     digest = hashlib.sha256()
     with pa.ipc.new_stream(pa.PythonFile(_Hashing(digest), mode="w"), table.schema) as stream:
         stream.write_table(table)
-    return _held(table.rename_columns(names), source, digest.hexdigest(), notes)
+    return _held(table.rename_columns(list(names)), source, digest.hexdigest(), notes)
 
 
 def _held(table: Any, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
@@ -177,7 +177,9 @@ def _folder(path: str) -> RawTable:
     if not found:
         raise InvalidInputError(f"The files of {path} have no rows: there is nothing to learn from.")
     parts: list[Part] = [FilePart(**vars(part), several=len(urls) > 1) for part in found]
-    count = f"{len(urls)} files are read as one table, in the order of their names."
+    count = (
+        f"{len(urls)} files are read as one table, in the order of their names, and rows are counted over all of them."
+    )
     notes = (*notes, count) if len(urls) > 1 else notes
     rows = sum(part.rows for part in parts)
     return RawTable(source, "", names, tuple(schema.types), rows, notes, parts, tuple(urls))
@@ -293,7 +295,7 @@ def _parquet(file: IO[bytes], path: Path, source: str, digest: str) -> RawTable:
         parts: list[Part] = [FilePart(**vars(part)) for part in found]
         return RawTable(source, digest, names, tuple(schema.types), rows, notes, parts)
     with _arrow_refusals(source, "Parquet file"):  # unpacked, or with columns that cannot be asked for by name
-        return _held(opened.read().rename_columns(names), source, digest, notes)
+        return _held(opened.read().rename_columns(list(names)), source, digest, notes)
 
 
 @contextmanager

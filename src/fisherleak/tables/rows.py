@@ -139,7 +139,8 @@ def check_ids(raw: RawTable, name: str, profile: Profile, lazily: bool) -> str:
         repeated = ""
     if repeated:
         raise InvalidInputError(f"The id column '{name}' repeats {repeated}: they cannot tell rows apart.")
-    return "" if compared else f"Values of '{name}' were compared within parts of the table only: some may repeat."
+    unsure = f"Of the values of '{name}' a sample was looked at: some may repeat, and only row numbers tell rows apart."
+    return "" if compared else unsure
 
 
 def groups_of(raw: RawTable, name: str, profile: Profile) -> Groups:
