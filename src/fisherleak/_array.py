@@ -33,6 +33,8 @@ __all__ = [
     "normal_cdf",
     "on_accelerator",
     "plain_table",
+    "row_dots",
+    "row_squares",
 ]
 
 Array = Any
@@ -173,6 +175,16 @@ def host(x: Array) -> np.ndarray:
             "This needs the values of a Dask array in memory: call compute() on it first, where it fits."
         )
     return np.from_dlpack(x.to_device(namespace(x).Device("CPU_DEVICE")) if hasattr(namespace(x), "Device") else x)
+
+
+def row_dots(a: Array, b: Array, xp: Any) -> Array:
+    """a_i . b_i of every row, (n,). On GPUs as a sum: some libraries make n small products of the standard's function."""
+    return xp.sum(a * b, axis=1) if on_accelerator(a) else xp.vecdot(a, b)
+
+
+def row_squares(a: Array, xp: Any) -> Array:
+    """|a_i|^2 of every row, (n,). On GPUs from the norm, which reads the rows once and writes none."""
+    return xp.linalg.vector_norm(a, axis=1) ** 2 if on_accelerator(a) else xp.vecdot(a, a)
 
 
 def normal_cdf(x: Array) -> Array:

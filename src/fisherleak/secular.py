@@ -29,7 +29,7 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak._array import Array, device, is_numpy, namespace
+from fisherleak._array import Array, device, is_numpy, namespace, row_dots, row_squares
 from fisherleak._blocks import in_task
 
 __all__ = ["top_eigenvalues", "top_eigenvalues_portable"]
@@ -86,14 +86,14 @@ def top_eigenvalues_portable(s: Array, v: Array, U: Array, r: Array, h: Array, c
         K = h[:, None] * U
         K += r[:, None] * v[None, :]
         second = None
-        trace = r * r * top + xp.vecdot(K, K)
+        trace = r * r * top + row_squares(K, xp)
     else:
         root = xp.hypot(h, c)
         safe = xp.where(root > 0, root, 1.0)
         K = root[:, None] * U
         K += (h / safe * r)[:, None] * v[None, :]
         second = xp.where(root > 0, c / safe, 1.0) * r
-        trace = r * r * top + xp.vecdot(K, K) + second * second * xp.sum(v * v)
+        trace = r * r * top + row_squares(K, xp) + second * second * xp.sum(v * v)
     unit = xp.where(trace > 0, 1.0 / xp.sqrt(xp.where(trace > 0, trace, 1.0)), 0.0)
     K *= unit[:, None]
     second = None if second is None else second * unit
@@ -120,7 +120,7 @@ class _Rows:
 def _start(rows: _Rows, v: Array, gaps: Array, xp: Any) -> tuple[Array, Array]:
     """A point below the root (a Rayleigh quotient, or the top diagonal entry) and one above it."""
     K = rows.K
-    g11 = xp.vecdot(K, K)
+    g11 = row_squares(K, xp)
     first = xp.reshape(xp.argmin(gaps), (1,))
     top_entry = xp.take(K, first, axis=1)[:, 0] ** 2
     below = (K * K) @ gaps
@@ -155,15 +155,15 @@ def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Any) -> tupl
     distances = xp.stack([delta, rows.squared_r], axis=1) @ poles
     if rows.second is None:
         T1 = rows.K / distances
-        g = xp.vecdot(T1, rows.K)
-        return g, xp.zeros_like(g), xp.vecdot(T1, T1)
+        g = row_dots(T1, rows.K, xp)
+        return g, xp.zeros_like(g), row_squares(T1, xp)
     T = 1.0 / distances
     T1 = T * rows.K
     gamma, squares = rows.second, v * v
     g12, g22 = gamma * (T1 @ v), gamma**2 * (T @ squares)
-    g, second, cos, sin = _top_of_two(xp.vecdot(T1, rows.K), g12, g22, xp)
+    g, second, cos, sin = _top_of_two(row_dots(T1, rows.K, xp), g12, g22, xp)
     sin = sin * gamma
-    slope = cos * cos * xp.vecdot(T1, T1)
+    slope = cos * cos * row_squares(T1, xp)
     T1 *= T
     T *= T
     return g, second, slope + 2.0 * cos * sin * (T1 @ v) + sin * sin * (T @ squares)
