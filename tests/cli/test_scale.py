@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from fisherleak import parquet
 from fisherleak._array import is_lazy
 from fisherleak.audit import Settings, audit
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, parts, read_table
@@ -364,6 +364,23 @@ def test_streaming_from_the_command_line(folder: Path, fisherleak: Command, tmp_
     done = fisherleak(*base, "--memory", "1B", "--out", tmp_path / "out")
     assert done.status == 0
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_files_at_an_address(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    for path in folder.iterdir():
+        store.pipe(f"/visits/{path.name}", path.read_bytes())
+    here = audit(folder, Settings("ill"), draws=4)
+    for pattern in ("memory://visits", "memory://visits/*.parquet"):
+        for room in (None, LITTLE):
+            away = audit(pattern, Settings("ill"), room, draws=4)
+            assert away.design.sha256 == here.design.sha256
+            assert away.rows.digest.high == pytest.approx(here.rows.digest.high, rel=1e-12)
+    with pytest.raises(DataError, match="memory://nothing"):
+        read_table("memory://nothing")
+    with pytest.raises(DataError, match="cannot be opened"):
+        read_table("nosuchprotocol://x/*.parquet")
 
 
 def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
