@@ -18,7 +18,7 @@ from fisherleak._blocks import map_rows, positions, sum_rows
 from fisherleak._rows import some_rows
 from fisherleak.digest import Digest, digest
 from fisherleak.errors import NotConvergedError
-from fisherleak.tables import Feature
+from fisherleak.tables import Feature, Moments
 from fisherleak.training import Block, Trained
 
 __all__ = [
@@ -47,13 +47,27 @@ BINS = 40
 
 @dataclass(frozen=True)
 class Spread:
-    """How the etas of some rows are spread: moments, the largest, and how many lie in each bin."""
+    """How the etas of some rows are spread: their moments, and how many lie in each bin."""
 
-    count: int
-    mean: float
-    sd: float
-    largest: float
+    moments: Moments
     bins: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return self.moments.count
+
+    @property
+    def mean(self) -> float:
+        return self.moments.mean
+
+    @property
+    def sd(self) -> float:
+        """With n - 1; zero for a single row."""
+        return (self.moments.squares / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
+
+    @property
+    def largest(self) -> float:
+        return self.moments.high
 
 
 @dataclass(frozen=True)
@@ -146,33 +160,14 @@ def spreads_of(eta: Any, edges: Vector, groups: Any = None, count: int = 1) -> l
         return ([_spread(np.asarray(some), edges) for some in chosen],)
 
     def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return ([_pooled(x, y) for x, y in zip(a[0], b[0], strict=True)],)
+        return ([Spread(x.moments + y.moments, x.bins + y.bins) for x, y in zip(a[0], b[0], strict=True)],)
 
     (found,) = sum_rows(block, eta, groups, join=join)
-    return [None if spread is None else _finished(spread) for spread in found]
+    return [spread if spread.count else None for spread in found]
 
 
-def _spread(eta: Vector, edges: Vector) -> Spread | None:
-    if not eta.size:
-        return None
-    mean = float(eta.mean())
-    bins = np.histogram(np.clip(eta, edges[0], edges[-1]), edges)[0]
-    return Spread(eta.size, mean, float(np.sum((eta - mean) ** 2)), float(eta.max()), bins)
-
-
-def _pooled(a: Spread | None, b: Spread | None) -> Spread | None:
-    """Both together; here ``sd`` is still the sum of squares about the mean."""
-    if a is None or b is None:
-        return b if a is None else a
-    count = a.count + b.count
-    apart, part = b.mean - a.mean, b.count / count
-    squares = a.sd + b.sd + part * a.count * apart**2
-    return Spread(count, a.mean + part * apart, squares, max(a.largest, b.largest), a.bins + b.bins)
-
-
-def _finished(spread: Spread) -> Spread:
-    sd = (spread.sd / (spread.count - 1)) ** 0.5 if spread.count > 1 else 0.0
-    return Spread(spread.count, spread.mean, sd, spread.largest, spread.bins)
+def _spread(eta: Vector, edges: Vector) -> Spread:
+    return Spread(Moments.of(eta), np.histogram(np.clip(eta, edges[0], edges[-1]), edges)[0])
 
 
 def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[str | None, tuple[GroupFigures, ...]]:

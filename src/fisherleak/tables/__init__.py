@@ -2,6 +2,7 @@
 
 from fisherleak.tables.design import Design, Feature, design_of
 from fisherleak.tables.kinds import Choices, Column
+from fisherleak.tables.moments import Moments
 from fisherleak.tables.parts import RawTable, Room
 from fisherleak.tables.reading import example_table, from_frame, read_table
 from fisherleak.tables.target import Target
@@ -11,6 +12,7 @@ __all__ = [
     "Column",
     "Design",
     "Feature",
+    "Moments",
     "RawTable",
     "Room",
     "Target",
