@@ -33,7 +33,7 @@ from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, parts, read_table
-from fisherleak.tables.kinds import sort_of
+from fisherleak.tables.choices import sort_of
 from fisherleak.tables.profile import profiles_of
 from test_summary import check_summary
 

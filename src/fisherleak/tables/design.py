@@ -19,8 +19,9 @@ from fisherleak._array import is_lazy
 from fisherleak._blocks import kept, rows_of
 from fisherleak._rows import some_rows
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables.choices import Choices, check_choices
 from fisherleak.tables.columns import as_codes, as_numbers, as_text, places
-from fisherleak.tables.kinds import Choices, Column, check_choices, decide
+from fisherleak.tables.kinds import Column, decide
 from fisherleak.tables.moments import Moments
 from fisherleak.tables.parts import Part, RawTable, Room, checksum_of, over_parts, refine, used_up
 from fisherleak.tables.profile import FEW_VALUES, Profile, profiles_of

@@ -5,50 +5,21 @@ A guess is said in a sentence (``note``) and can be overridden; what the user sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from fisherleak._check import nearest
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
 from fisherleak.tables.parts import RawTable
+from fisherleak.tables.profile import Profile
 
-if TYPE_CHECKING:
-    from fisherleak.tables.profile import Profile
-
-__all__ = [
-    "MOST_FORCED",
-    "MOST_GROUPS",
-    "MOST_LEVELS",
-    "Choices",
-    "Column",
-    "Kind",
-    "check_choices",
-    "decide",
-    "is_plain",
-    "looks_called_id",
-    "sort_of",
-]
+__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "Kind", "decide"]
 
 Kind = Literal["number", "category", "target", "id", "group", "ignored"]
 MOST_LEVELS = 50
 """A text column with more different values is not taken as a category unless the user says so."""
-MOST_FORCED = 1000
-"""Levels past which even a category named by the user is refused: each would be a coefficient."""
 MOST_GROUPS = 50
-ID_NAMES = {"id", "index", "row", "rownames", "row_id", "rowid", "record", "uuid", "key"}
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the user says about the columns."""
-
-    target: str
-    numbers: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    id: str | None = None
-    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,30 +36,6 @@ class Column:
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
     """The kind of every column, in the table's order."""
     return [_decided(name, raw.kind(name), profiles.get(name), choices) for name in raw.names]
-
-
-def check_choices(names: Sequence[str], choices: Choices) -> None:
-    """Columns that exist, and one role for each."""
-    said: list[tuple[str, str | None]] = [("--target", choices.target)]
-    said += [("--number", name) for name in choices.numbers] + [("--category", name) for name in choices.categories]
-    said += [("--drop", name) for name in choices.drop]
-    said += [("--id", choices.id)] * (choices.id is not None) + [("--group", choices.group)] * (
-        choices.group is not None
-    )
-    for option, name in said:
-        if name not in names:
-            raise InvalidInputError(
-                f"{option} names the column '{name}', which is not there. {nearest(str(name), names)}"
-            )
-    roles: dict[str, str] = {}
-    for option, name in said:
-        if option == "--group" and name != choices.target and name != choices.id:
-            continue  # groups may be formed by a column that has another role
-        if name in roles and roles[name] != option:
-            raise InvalidInputError(
-                f"Column '{name}' is named by {roles[name]} and by {option}: it can have one role only."
-            )
-        roles[str(name)] = option
 
 
 def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -> Column:
@@ -175,32 +122,3 @@ def _looks_like_id(name: str, dtype: Any, profile: Profile) -> bool:
 
     whole = pyarrow.types.is_integer(dtype) and not profile.nulls and profile.rows >= 3
     return bool(whole and looks_called_id(name) and profile.distinct)
-
-
-def looks_called_id(name: str) -> bool:
-    """Whether a column's name is one of those that identifiers and row numbers have."""
-    lowered = name.strip().lower()
-    called = lowered in ID_NAMES or lowered.endswith(("_id", " id", ".id"))
-    return called or lowered.startswith(("column ", "unnamed"))
-
-
-def is_plain(kind: Any) -> bool:
-    """Whether an Arrow type has values that can be told apart and shown."""
-    return sort_of(kind) in ("number", "text", "bool", "date")
-
-
-def sort_of(kind: Any) -> str:
-    """What an Arrow type holds: number, text, bool, date or other."""
-    import pyarrow.types as types
-
-    if types.is_dictionary(kind):
-        return sort_of(kind.value_type)
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return "number"
-    if types.is_boolean(kind):
-        return "bool"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
-    if types.is_temporal(kind):
-        return "date"
-    return "other"

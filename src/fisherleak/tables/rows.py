@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables.choices import is_plain
 from fisherleak.tables.columns import as_numbers, as_text, missing_in, places
-from fisherleak.tables.kinds import MOST_GROUPS, Column, is_plain
+from fisherleak.tables.kinds import MOST_GROUPS, Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import Profile
 from fisherleak.tables.target import Target, check_finite, labels_of

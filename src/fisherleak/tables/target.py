@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables.choices import sort_of
 from fisherleak.tables.columns import as_numbers, places
-from fisherleak.tables.kinds import sort_of
 from fisherleak.tables.moments import Moments
 from fisherleak.tables.profile import Numbers, Profile
 
