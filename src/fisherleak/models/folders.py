@@ -43,10 +43,9 @@ def read_parquet_folder(pattern: str | Sequence[str], columns: Sequence[str] | N
         Where the files' columns differ.
     """
     try:
-        import dask.dataframe  # noqa: F401
         import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise FisherleakError(f"read_parquet_folder needs {error.name}: pip install 'fisherleak[cluster]'.") from None
+    except ImportError:
+        raise FisherleakError("read_parquet_folder needs pyarrow: pip install 'fisherleak[cluster]'.") from None
     urls = parquet_files(pattern)
     first, parts = parquet_parts(urls)
     names = list(first.names) if columns is None else list(columns)
