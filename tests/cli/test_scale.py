@@ -347,6 +347,12 @@ def test_what_needs_all_rows_says_so(folder: Path, fisherleak: Command, tmp_path
         done = fisherleak(*base, "--memory", "1kB", *option)
         assert done.status == 2
         assert f"{option[0]} needs all rows in memory" in done.err
+    done = fisherleak("audit", *sorted(folder.iterdir()), "--target", "ill")
+    assert done.status == 2
+    assert "Put a pattern of files in quotes, or name their folder." in done.err
+    done = fisherleak(*base, "--cluster", "local:0")
+    assert done.status == 2
+    assert "--cluster local:N needs at least one worker" in done.err
     done = fisherleak(*base, "--memory", "lots")
     assert done.status == 2
     assert "--memory must be a size above zero with its unit" in done.err

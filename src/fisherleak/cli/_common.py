@@ -234,7 +234,8 @@ def status_of(run: Callable[[], Any]) -> int:
         if hasattr(error, "format_message"):  # bad usage, as the parser words it
             said = str(error.format_message())
             if said.startswith("Got unexpected extra argument"):
-                said = f"{said[:120]}: one TABLE is read. Put a pattern of files in quotes, or name their folder."
+                said = said if len(said) <= 120 else f"{said[:117]}…)"
+                said += ": one TABLE is read. Put a pattern of files in quotes, or name their folder."
             return _say(said)
         text = f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
         return _say(f"this should not happen ({text}): please report it with the command and the version.")
