@@ -19,7 +19,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest $(TWO)
 
 test-long: $(VENV)/.test
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long $(TWO)
 
 test-oldest: $(VENV)-oldest/.ready
 	$(VENV)-oldest/bin/python -m pytest $(TWO)
