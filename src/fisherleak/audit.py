@@ -20,21 +20,24 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._blocks import gather, sum_rows
 from fisherleak._check import check_positive, nearest
 from fisherleak._progress import doing
 from fisherleak.errors import InvalidInputError
 from fisherleak.exposure import (
     ColumnFigures,
+    Gate,
     GroupFigures,
     RowFigures,
     Spread,
+    Worst,
     column_figures,
     edges_of,
+    gate_of,
     group_figures,
-    own_units,
+    names_of,
     row_figures,
     spreads_of,
+    worst_rows,
 )
 from fisherleak.spotcheck import SpotCheck, spot_check
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
@@ -44,7 +47,6 @@ from fisherleak.training import Settings, Trained, calibrated_scale, reweighted,
 __all__ = [
     "Audit",
     "Balanced",
-    "Gate",
     "NoiseChoice",
     "Settings",
     "as_raw",
@@ -55,7 +57,6 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-WORST_ROWS = 50
 DRAWS = 100
 GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
@@ -94,25 +95,6 @@ class Balanced:
 
 
 @dataclass(frozen=True)
-class Gate:
-    """A limit on the eta of every row, and how many are above it."""
-
-    max_eta: float
-    count: int
-
-
-@dataclass(frozen=True)
-class Worst:
-    """The most exposed rows, at noise of scale 1: eta, that of the label, and of the cells in their columns' units."""
-
-    rows: NDArray[np.int64]
-    eta: Vector = field(repr=False)
-    eta_label: Vector = field(repr=False)
-    cells: Vector = field(repr=False)
-    X: Vector = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Audit:
     """All figures of an audit, at noise of scale 1 in standard units; ``report.summarise`` brings them to its noise."""
 
@@ -126,7 +108,6 @@ class Audit:
     dataset: float
     columns: tuple[ColumnFigures, ...] = field(repr=False)
     groups: tuple[GroupFigures, ...] = field(repr=False)
-    grouped_by: str | None
     worst: Worst = field(repr=False)
     names: dict[int, tuple[int, str | None]] = field(repr=False)
     """Number in the table, and identifier, of every training row that is named."""
@@ -178,15 +159,10 @@ def audit(table: Any, settings: Settings, room: Room | None = None, **options: A
     """
     check_options(**options)
     room = Room.here() if room is None else room
-    raw = as_raw(table)
-    if room.cluster and raw.here:
-        raise InvalidInputError(
-            f"--cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
-        )
     clock = _Clock()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        trained = clock("fit", lambda: train(raw, settings, room))
+        trained = clock("fit", lambda: train(as_raw(table), settings, room))
     return audit_trained(trained, settings, seconds=clock.seconds, said=_sentences(caught), **options)
 
 
@@ -253,14 +229,14 @@ def audit_trained(
         choice = choose_noise(trained, noise, eta, max_eta, noise_note, rows.digest.high)
         scale = choice.scale / trained.unit
         edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
-        by, groups = clock("groups", lambda: group_figures(trained, rows.eta, edges))
+        groups = clock("groups", lambda: group_figures(trained, rows.eta, edges))
         (spread,) = (None,) if groups else clock("rows", lambda: spreads_of(rows.eta, edges))
         figures = clock("columns", lambda: column_figures(trained, rows.sample))
-        worst = clock("rows", lambda: _worst(trained, rows))
+        worst = clock("rows", lambda: worst_rows(trained, rows))
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, seed))
         even = clock("balance", lambda: _balance(trained, rows, choice, draws, seed)) if balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(rows.eta)))
-        gate = None if max_eta is None else _gate(rows, scale, max_eta)
+        gate = None if max_eta is None else gate_of(rows, scale, max_eta)
         listed = rows.top if gate is not None and gate.count else worst.rows
         named = np.unique([*listed.tolist(), *worst.rows.tolist(), *(figure.worst for figure in figures)])
     return Audit(
@@ -273,9 +249,8 @@ def audit_trained(
         dataset=clock("dataset", trained.leak.dataset),
         columns=figures,
         groups=groups,
-        grouped_by=by,
         worst=worst,
-        names=clock("rows", lambda: _names(trained.design, named)),
+        names=clock("rows", lambda: names_of(trained.design, named)),
         tradeoff=cost,
         attributes=chosen,
         attributes_asked=asked,
@@ -295,26 +270,6 @@ def _check_in_memory(design: Design, attributes: bool, balance: bool) -> None:
                 f"{name} needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by part: "
                 "leave it out, or take fewer rows, without --cluster and with enough --memory."
             )
-
-
-def _worst(trained: Trained, rows: RowFigures) -> Worst:
-    chosen = rows.top[:WORST_ROWS]
-    block = trained.take(chosen)
-    return Worst(
-        rows=chosen,
-        eta=np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]]),
-        eta_label=np.asarray(block.leak.per_label()),
-        cells=own_units(trained.design.features, block.cells()),
-        X=block.X,
-    )
-
-
-def _names(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:
-    """Number in the table, and identifier, of some training rows."""
-    found: list[Any] = gather([design.rows, design.ids], rows)
-    numbers, ids = found
-    texts = [None] * rows.size if ids is None else [str(value) for value in ids]
-    return {int(row): (int(numbers[k]), texts[k]) for k, row in enumerate(rows)}
 
 
 def choose_noise(
@@ -369,16 +324,6 @@ def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, draws: int
         utility_before=utility_at(trained, choice.scale, draws, seed),
         utility_after=utility_at(even, choice.scale, draws, seed),
     )
-
-
-def _gate(rows: RowFigures, scale: float, limit: float) -> Gate:
-    """How many rows are above a limit: counted again only where not all of them are among the most exposed."""
-    limit = check_positive(limit, "max_eta")
-    above = [eta for _, eta in rows.digest.top if eta / scale > limit]
-    if len(above) < len(rows.digest.top):
-        return Gate(limit, len(above))
-    (count,) = sum_rows(lambda eta: (np.count_nonzero(eta / scale > limit),), rows.eta)
-    return Gate(limit, int(count))
 
 
 def _cautions(trained: Trained) -> list[str]:

@@ -14,25 +14,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._blocks import map_rows, positions, sum_rows
+from fisherleak._blocks import gather, map_rows, positions, sum_rows
+from fisherleak._check import check_positive
 from fisherleak._rows import some_rows
 from fisherleak.digest import Digest, digest
 from fisherleak.errors import NotConvergedError
-from fisherleak.tables import Feature, Moments
+from fisherleak.tables import Design, Feature, Moments
 from fisherleak.training import Block, Trained
 
 __all__ = [
     "MOST_LISTED",
     "ColumnFigures",
+    "Gate",
     "GroupFigures",
     "RowFigures",
     "Spread",
+    "Worst",
     "column_figures",
     "edges_of",
+    "gate_of",
     "group_figures",
+    "names_of",
     "own_units",
     "row_figures",
     "spreads_of",
+    "worst_rows",
 ]
 
 Vector = NDArray[np.float64]
@@ -43,6 +49,7 @@ MEDIAN_VALUES = 2**24
 MOST_LISTED = 1000
 """Rows that are listed at most, the most exposed first."""
 BINS = 40
+WORST_ROWS = 50
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,25 @@ class GroupFigures:
     spread: Spread
 
 
+@dataclass(frozen=True)
+class Worst:
+    """The most exposed rows, at noise of scale 1: eta, that of the label, and of the cells in their columns' units."""
+
+    rows: NDArray[np.int64]
+    eta: Vector = field(repr=False)
+    eta_label: Vector = field(repr=False)
+    cells: Vector = field(repr=False)
+    X: Vector = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit on the eta of every row, and how many are above it."""
+
+    max_eta: float
+    count: int
+
+
 def row_figures(trained: Trained, seed: int) -> RowFigures:
     """Eta of every row, in two passes: over all rows, and for a sample of them."""
     eta = trained.leak.per_example()
@@ -170,17 +196,17 @@ def _spread(eta: Vector, edges: Vector) -> Spread:
     return Spread(Moments.of(eta), np.histogram(np.clip(eta, edges[0], edges[-1]), edges)[0])
 
 
-def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[str | None, tuple[GroupFigures, ...]]:
-    """By the column that was asked for, by class, or not at all: two passes."""
+def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigures, ...]:
+    """By the column that was asked for, by class, or not at all."""
     design = trained.design
-    labels, names, by = design.groups, list(design.group_names), "group"
+    labels, names = design.groups, list(design.group_names)
     if labels is None and design.target.classes:
-        labels, names, by = map_rows(_whole, design.y), [str(name) for name in design.target.classes], "class"
+        labels, names = map_rows(_whole, design.y), [str(name) for name in design.target.classes]
     if labels is None:
-        return None, ()
+        return ()
     spreads = spreads_of(eta, edges, labels, len(names))
     joint = trained.leak.by_group(labels)
-    return by, tuple(
+    return tuple(
         GroupFigures(name, float(joint[k]), spread)
         for k, (name, spread) in enumerate(zip(names, spreads, strict=True))
         if spread is not None
@@ -235,3 +261,33 @@ def _medians(sample: Sample, most: int) -> Vector:
 def own_units(features: Sequence[Feature], cells: Vector) -> Vector:
     """Cells in standard units, turned into those of their columns."""
     return np.asarray(cells / np.array([feature.scale for feature in features]))
+
+
+def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
+    chosen = rows.top[:WORST_ROWS]
+    block = trained.take(chosen)
+    return Worst(
+        rows=chosen,
+        eta=np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]]),
+        eta_label=np.asarray(block.leak.per_label()),
+        cells=own_units(trained.design.features, block.cells()),
+        X=block.X,
+    )
+
+
+def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:
+    """Number in the table, and identifier, of some training rows."""
+    found: list[Any] = gather([design.rows, design.ids], rows)
+    numbers, ids = found
+    texts = [None] * rows.size if ids is None else [str(value) for value in ids]
+    return {int(row): (int(numbers[k]), texts[k]) for k, row in enumerate(rows)}
+
+
+def gate_of(rows: RowFigures, scale: float, limit: float) -> Gate:
+    """How many rows are above a limit: counted again only where not all of them are among the most exposed."""
+    limit = check_positive(limit, "max_eta")
+    above = [eta for _, eta in rows.digest.top if eta / scale > limit]
+    if len(above) < len(rows.digest.top):
+        return Gate(limit, len(above))
+    (count,) = sum_rows(lambda eta: (np.count_nonzero(eta / scale > limit),), rows.eta)
+    return Gate(limit, int(count))

@@ -32,7 +32,7 @@ from fisherleak.audit import Settings, audit
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
-from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, parts, read_table
+from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, from_frame, parts, read_table
 from fisherleak.tables.choices import sort_of
 from fisherleak.tables.profile import profiles_of
 from test_summary import check_summary
@@ -543,3 +543,9 @@ def test_a_folder_fits_in_memory_by_default(folder: Path) -> None:
     raw = read_table(folder)
     assert isinstance(raw, RawTable)
     assert not design_of(raw, Choices("ill"), room=Room.here()).lazy
+
+
+def test_only_files_go_to_a_cluster() -> None:
+    """Whichever way a table comes, by an audit or by a released model's."""
+    with pytest.raises(InvalidInputError, match="save it as Parquet"):
+        design_of(from_frame(people(60)), Choices("ill"), room=Room(0, cluster=True))

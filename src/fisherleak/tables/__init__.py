@@ -1,7 +1,8 @@
 """Tables in files: read, columns sorted into kinds, rows and features made ready for a linear model."""
 
 from fisherleak.tables.choices import Choices
-from fisherleak.tables.design import Design, Feature, design_of
+from fisherleak.tables.design import Design, design_of
+from fisherleak.tables.features import Feature
 from fisherleak.tables.kinds import Column
 from fisherleak.tables.moments import Moments
 from fisherleak.tables.parts import RawTable, Room

@@ -1,0 +1,151 @@
+"""Rows of features: from parts of a table into memory, or as lazy arrays with a block for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._blocks import kept, rows_of
+from fisherleak.tables.columns import as_numbers, as_text, places
+from fisherleak.tables.features import Facts, Feature
+from fisherleak.tables.parts import Part, RawTable, Room, over_parts, used_up
+from fisherleak.tables.rows import Complete, Groups, Split
+
+__all__ = ["Recipe", "Rows", "lazy_rows", "rows_in_memory"]
+
+KEPT = 2.5
+"""Times the features' size that the memory of a cluster must have for them to stay there."""
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From a part of the table to its rows of features. Small, so that it can travel to where the parts are."""
+
+    complete: Complete
+    split: Split
+    features: tuple[Feature, ...]
+    id: str | None
+    groups: Groups | None
+
+    @property
+    def width(self) -> int:
+        return self.features[-1].columns[-1] + 1
+
+    def training(self, part: Part, table: Any, X: Vector) -> tuple[Any, ...]:
+        """y, row numbers from 1, identifiers and groups of a part's training rows; their features go into X."""
+        labels, kept, held = self._rows(part, table)
+        train = kept[~held]
+        ids = None if self.id is None else as_text(table.column(self.id).take(train))
+        groups = None if self.groups is None else self.groups.of(table.column(self.groups.name))[train]
+        self._fill(table, train, X)
+        return self._standard(labels[train]), part.start + train + 1, ids, groups
+
+    def tested(self, part: Part, table: Any, chosen: NDArray[np.int64]) -> tuple[Vector, Vector, int]:
+        """Features and labels of some of a part's held-out rows, and how many of all have a category that is new."""
+        labels, kept, held = self._rows(part, table)
+        test = kept[held]
+        unseen = np.zeros(test.size, dtype=bool)
+        for feature in self.features:
+            if feature.kind == "category":
+                unseen |= places(table.column(feature.name), feature.levels)[test] < 0
+        test = test[chosen[~unseen[chosen]]]
+        X = np.empty((test.size, self.width))
+        self._fill(table, test, X)
+        return X, self._standard(labels[test]), int(unseen.sum())
+
+    def _rows(self, part: Part, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.bool_]]:
+        labels, kept, _ = self.complete.kept(table)
+        return labels, kept, self.split.held(part.start + kept)
+
+    def _standard(self, labels: Vector) -> Vector:
+        target = self.complete.target
+        return (labels - target.centre) / target.scale
+
+    def _fill(self, table: Any, rows: NDArray[np.int64], X: Vector) -> None:
+        for feature in self.features:
+            values = table.column(feature.name)
+            if feature.kind == "number":
+                X[:, feature.columns[0]] = (as_numbers(values)[rows] - feature.centre) / feature.scale
+                continue
+            place = places(values, feature.levels)[rows]
+            for k, j in enumerate(feature.columns, start=1):
+                X[:, j] = place == k
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Training rows, here or lazy, and held-out rows."""
+
+    X: Any
+    y: Any
+    rows: Any
+    ids: Any
+    groups: Any
+    X_test: Vector
+    y_test: Vector
+    unseen: int
+
+
+def _chosen(facts: Facts, sample: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The places of the sampled held-out rows among those of each part."""
+    edges = np.cumsum([0, *facts.tested])
+    cuts = np.searchsorted(sample, edges)
+    return [sample[cuts[k] : cuts[k + 1]] - edges[k] for k in range(len(facts.tested))]
+
+
+def rows_in_memory(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64]) -> Rows:
+    """All rows in memory, part by part."""
+    n = facts.label.count
+    X, y, rows = np.empty((n, recipe.width)), np.empty(n), np.empty(n, dtype=np.int64)
+    ids = None if recipe.id is None else np.empty(n, dtype=object)
+    groups = None if recipe.groups is None else np.empty(n, dtype=np.int32)
+    test: list[tuple[Vector, Vector, int]] = []
+    at = 0
+    plan = list(zip(facts.sizes, _chosen(facts, sample), strict=True))
+    for part, (size, chosen) in zip(used_up(raw, "Making features"), plan, strict=True):
+        table = recipe.complete.read(part)
+        here = slice(at, at + size)
+        blocks = recipe.training(part, table, X[here])
+        for whole, block in zip((y, rows, ids, groups), blocks, strict=True):
+            if whole is not None:
+                whole[here] = block
+        test.append(recipe.tested(part, table, chosen))
+        at = here.stop
+    return Rows(X, y, rows, ids, groups, *_joined(test))
+
+
+def _joined(test: Sequence[tuple[Vector, Vector, int]]) -> tuple[Vector, Vector, int]:
+    return (
+        np.concatenate([X for X, _, _ in test]),
+        np.concatenate([y for _, y, _ in test]),
+        sum(unseen for _, _, unseen in test),
+    )
+
+
+def lazy_rows(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64], room: Room | None) -> Rows:
+    """Training rows as lazy arrays with a block for each part; the sample of held-out rows in memory."""
+    pairs = list(zip(raw.parts, _chosen(facts, sample), strict=True))
+    read = recipe.complete.read
+    test = over_parts(lambda pair: [recipe.tested(pair[0], read(pair[0]), pair[1])], pairs, lambda a, b: a + b, True)
+    some = [(part, size) for part, size in zip(raw.parts, facts.sizes, strict=True) if size]
+    kinds = [np.empty((0, recipe.width)), np.empty(0), np.empty(0, dtype=np.int64)]
+    with_id, with_groups = recipe.id is not None, recipe.groups is not None
+    kinds += [np.empty(0, dtype=object)] * with_id + [np.empty(0, dtype=np.int32)] * with_groups
+
+    def make(pair: tuple[Part, int]) -> tuple[Any, ...]:
+        part, size = pair
+        X = np.empty((size, recipe.width))
+        return tuple(block for block in (X, *recipe.training(part, read(part), X)) if block is not None)
+
+    arrays = rows_of(make, some, [size for _, size in some], kinds)
+    if room is not None and room.cluster and KEPT * 8 * facts.label.count * recipe.width < room.there:
+        arrays = kept(*arrays)
+    X, y, rows, *others = arrays
+    ids = others[0] if with_id else None
+    groups = others[-1] if with_groups else None
+    return Rows(X, y, rows, ids, groups, *_joined(test))
