@@ -26,7 +26,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Pa
 import numpy as np  # noqa: E402
 
 import fisherleak as fl  # noqa: E402
-from fisherleak._blocks import local_cluster  # noqa: E402
+from fisherleak.rows import local_cluster  # noqa: E402
 
 dask: Any = importlib.import_module("dask")
 da: Any = importlib.import_module("dask.array")

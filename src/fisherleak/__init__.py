@@ -1,33 +1,76 @@
-"""Measure, limit and equalise what a trained model reveals about the people in its training data."""
+"""Measure, limit and equalise what a trained model reveals about the people in its training data.
 
-from fisherleak import attacks, bounds, datasets
-from fisherleak.calibrate import calibrate
-from fisherleak.composition import compose
-from fisherleak.erm import Fit, minimise
-from fisherleak.errors import (
-    ClusterError,
-    DataError,
-    FisherleakError,
-    InvalidInputError,
-    LooseFitWarning,
-    NearSingularWarning,
-    NotAtMinimumError,
-    NotConvergedError,
-    SeparableClassesError,
-    SingularHessianError,
-    UnsupportedModelError,
-)
-from fisherleak.irfil import IRFIL
-from fisherleak.leakage import Leakage, measure
-from fisherleak.losses import LOSSES, Labels, Loss, pseudo_huber
-from fisherleak.models.folders import read_parquet_folder
-from fisherleak.noise import Gaussian, Noise
-from fisherleak.perturbation import Attribute
-from fisherleak.private import PrivateRelease, ReleaseReport
-from fisherleak.release import Released, release
-from fisherleak.trimming import Trimmed, trim
+The public names, each loaded from its home when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fisherleak import attacks as attacks
+    from fisherleak import bounds as bounds
+    from fisherleak import datasets as datasets
+    from fisherleak.engine.erm import Fit as Fit
+    from fisherleak.engine.erm import minimise as minimise
+    from fisherleak.engine.losses import LOSSES as LOSSES
+    from fisherleak.engine.losses import Labels as Labels
+    from fisherleak.engine.losses import Loss as Loss
+    from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.noise import Gaussian as Gaussian
+    from fisherleak.engine.noise import Noise as Noise
+    from fisherleak.engine.perturbation import Attribute as Attribute
+    from fisherleak.errors import ClusterError as ClusterError
+    from fisherleak.errors import DataError as DataError
+    from fisherleak.errors import FisherleakError as FisherleakError
+    from fisherleak.errors import InvalidInputError as InvalidInputError
+    from fisherleak.errors import LooseFitWarning as LooseFitWarning
+    from fisherleak.errors import NearSingularWarning as NearSingularWarning
+    from fisherleak.errors import NotAtMinimumError as NotAtMinimumError
+    from fisherleak.errors import NotConvergedError as NotConvergedError
+    from fisherleak.errors import SeparableClassesError as SeparableClassesError
+    from fisherleak.errors import SingularHessianError as SingularHessianError
+    from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
+    from fisherleak.leakage.compose import compose as compose
+    from fisherleak.leakage.leakage import Leakage as Leakage
+    from fisherleak.leakage.measure import measure as measure
+    from fisherleak.protection.calibration import calibrate as calibrate
+    from fisherleak.protection.irfil import IRFIL as IRFIL
+    from fisherleak.protection.private import PrivateRelease as PrivateRelease
+    from fisherleak.protection.private import ReleaseReport as ReleaseReport
+    from fisherleak.protection.release import Released as Released
+    from fisherleak.protection.release import release as release
+    from fisherleak.protection.trimming import Trimmed as Trimmed
+    from fisherleak.protection.trimming import trim as trim
+    from fisherleak.tables.parquet_folder import read_parquet_folder as read_parquet_folder
 
 __version__ = "0.1.0"
+
+_ERRORS = (
+    *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),
+    *("NotAtMinimumError", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
+    "UnsupportedModelError",
+)
+_HOMES: dict[str, tuple[str, ...]] = {
+    "engine.erm": ("Fit", "minimise"),
+    "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
+    "engine.noise": ("Gaussian", "Noise"),
+    "engine.perturbation": ("Attribute",),
+    "errors": _ERRORS,
+    "leakage.compose": ("compose",),
+    "leakage.leakage": ("Leakage",),
+    "leakage.measure": ("measure",),
+    "protection.calibration": ("calibrate",),
+    "protection.irfil": ("IRFIL",),
+    "protection.private": ("PrivateRelease", "ReleaseReport"),
+    "protection.release": ("Released", "release"),
+    "protection.trimming": ("Trimmed", "trim"),
+    "tables.parquet_folder": ("read_parquet_folder",),
+}
+"""Where each public name lives, below this package. Adding one is adding it here and above, for type checkers."""
+_ROOMS = ("attacks", "bounds", "datasets")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "IRFIL",
@@ -66,3 +109,17 @@ __all__ = [
     "release",
     "trim",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"fisherleak.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'fisherleak' has no attribute '{name}'")
+    value = getattr(import_module(f"fisherleak.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

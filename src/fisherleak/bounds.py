@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fisherleak._array import Array, as_array, namespace
-from fisherleak._check import check_positive
+from fisherleak._support.arrays import Array, as_array, namespace
+from fisherleak._support.checks import check_positive
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["biased_cramer_rao", "cramer_rao", "interval_minimax", "van_trees"]

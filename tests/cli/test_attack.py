@@ -11,23 +11,23 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from fisherleak import attacking
-from test_summary import check_summary
+from fisherleak.audit import attackers
+from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
-STRONGEST = attacking.STRONGEST
+STRONGEST = attackers.STRONGEST
 
 
 def test_the_command_prints_every_attacker(fisherleak: Command, people: Path) -> None:
     options = ("attack", people, "--target", "sick", "--attribute", "city", "--attribute", "vip", "--noise", "0.25")
     done = fisherleak(*options)
     assert (done.status, done.err) == (0, "")
-    for name in attacking.ATTACKERS:
+    for name in attackers.ATTACKERS:
         assert name in done.out
     document = json.loads(fisherleak(*options, "--json").out)
     assert document["noise"] == 0.25
     assert [(a["attribute"], a["attacker"]) for a in document["attacks"]] == [
-        (column, name) for column in ("city", "vip") for name in attacking.ATTACKERS
+        (column, name) for column in ("city", "vip") for name in attackers.ATTACKERS
     ]
     for attack in document["attacks"]:
         assert attack["low"] <= attack["accuracy"] <= attack["high"]
@@ -86,7 +86,7 @@ def test_the_summary_has_outcomes_and_a_curve(fisherleak: Command, people: Path)
 
 
 def test_an_attack_that_is_refused_says_why(fisherleak: Command, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attacking, "_candidates", lambda *_: (None, ""))
+    monkeypatch.setattr(attackers, "_candidates", lambda *_: (None, ""))
     done = fisherleak("attack", people, "--target", "sick", "--attribute", "age", "--noise", "0.25")
     assert done.status == 0
     assert "was not run: Column 'age' is numeric with" in " ".join(done.out.split())

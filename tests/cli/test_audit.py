@@ -19,10 +19,10 @@ pytest.importorskip("pandas")
 import pandas
 
 import fisherleak as fl
-from fisherleak.audit import Settings, audit
+from fisherleak.audit.model import pipeline_of, train
+from fisherleak.audit.run import Settings, audit
 from fisherleak.report.summarise import summarise
-from fisherleak.training import pipeline_of, train
-from test_summary import check_summary
+from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
 FAST = ("--draws", "4", "--no-attacks")

@@ -21,7 +21,7 @@ pytest.importorskip("pandas")
 import pandas
 
 from fisherleak.cli import main
-from test_summary import check_summary
+from report.test_summarise import check_summary
 
 FOLDER = tempfile.TemporaryDirectory()
 HTML = ["<script>alert(1)</script>", '"><img src=x onerror=1>', "&amp;", "{{ 7*7 }}", "</pre>", "'; DROP TABLE people"]

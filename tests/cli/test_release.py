@@ -19,12 +19,12 @@ import pandas
 import skops.io as skops_io
 from sklearn.pipeline import Pipeline
 
+from fisherleak.audit.model import own_parameters
+from fisherleak.audit.released_files import TRUSTED, load_model, retrain
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.estimators import parameters
-from fisherleak.saved import TRUSTED, load_model, retrain
 from fisherleak.tables import read_table
-from fisherleak.training import own_parameters
-from test_summary import check_summary
+from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
 FAST = ("--draws", "4", "--no-attacks")

@@ -26,16 +26,15 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fisherleak import parquet
-from fisherleak._array import is_lazy
-from fisherleak.audit import Settings, audit
+from fisherleak._support.arrays import is_lazy
+from fisherleak.audit.run import Settings, audit
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
-from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, from_frame, parts, read_table
+from fisherleak.tables import Choices, RawTable, Room, csvfile, design_of, from_frame, parquet, parts, read_table
 from fisherleak.tables.choices import sort_of
 from fisherleak.tables.profile import profiles_of
-from test_summary import check_summary
+from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
 LITTLE = Room(1)
@@ -230,9 +229,9 @@ def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypa
 
 
 def test_large_tables_are_split_by_row_number(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    from fisherleak.tables import rows
+    from fisherleak.tables import split
 
-    monkeypatch.setattr(rows, "EXACT", 1_000)
+    monkeypatch.setattr(split, "EXACT", 1_000)
     here = design_of(read_table(folder), Choices("ill"), seed=3)
     away = design_of(read_table(folder), Choices("ill"), seed=3, room=LITTLE)
     other = design_of(read_table(folder), Choices("ill"), seed=4)

@@ -4,7 +4,7 @@ All attackers take ``(model, X, y, attribute)`` and answer to ``infer``, ``accur
 stand in for another. Adding one is adding a file with a subclass of ``Attacker``.
 """
 
-from fisherleak.attacks.attacker import Attacker
+from fisherleak.attacks.base import Attacker
 from fisherleak.attacks.black_box import BlackBox
 from fisherleak.attacks.ideal import Ideal
 from fisherleak.attacks.outcome import Outcome

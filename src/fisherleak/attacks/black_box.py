@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from fisherleak._array import host
-from fisherleak.attacks.attacker import Attacker, Codes, Vector
-from fisherleak.erm import Fit
+from fisherleak._support.arrays import host
+from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak.engine.erm import Fit
 from fisherleak.models import checked_model, final_estimator
 
 __all__ = ["BlackBox"]

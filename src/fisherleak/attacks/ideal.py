@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from fisherleak._array import host
-from fisherleak.attacks.attacker import Attacker, Codes, Vector
-from fisherleak.attacks.target import Target
+from fisherleak._support.arrays import host
+from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak.attacks.candidates import Target
 from fisherleak.models import Table
 
 __all__ = ["Ideal"]

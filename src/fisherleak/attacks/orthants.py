@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._array import Array, as_array, namespace, normal_cdf
+from fisherleak._support.arrays import Array, as_array, namespace, normal_cdf
 
 __all__ = ["below_both", "owens_t"]
 

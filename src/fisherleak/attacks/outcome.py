@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from fisherleak._array import Array
-from fisherleak.digest import digest
+from fisherleak._support.arrays import Array
+from fisherleak.rows.summary import digest
 
 __all__ = ["Outcome", "outcome_of"]
 

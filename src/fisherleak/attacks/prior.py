@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.attacks.attacker import Attacker, Codes, Vector
+from fisherleak.attacks.base import Attacker, Codes, Vector
 
 __all__ = ["Prior"]
 

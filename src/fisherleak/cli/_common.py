@@ -18,11 +18,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fisherleak._blocks import at_most, connected, memory_of
-from fisherleak._progress import hidden
+from fisherleak._support.progress import hidden
+from fisherleak.audit.model import DEFAULT_L2, Settings
 from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.rows import at_most, connected, memory_of
 from fisherleak.tables import RawTable, Room, example_table, read_table
-from fisherleak.training import DEFAULT_L2, Settings
 
 __all__ = [
     "BAD",

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fisherleak.audit.utility import Tradeoff
 from fisherleak.cli._common import emit, printable
-from fisherleak.tradeoff import Tradeoff
 
 __all__ = ["show_attacks", "show_audit", "show_gate", "show_release"]
 

@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from fisherleak._check import check_positive
-from fisherleak._plain import plain, versions
-from fisherleak.attacking import attack_all
-from fisherleak.audit import attacked_columns
+from fisherleak._support.checks import check_positive
+from fisherleak._support.json import plain, versions
+from fisherleak.audit.attackers import attack_all
+from fisherleak.audit.model import train
+from fisherleak.audit.released_files import load_model, retrain
+from fisherleak.audit.run import attacked_columns
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_attacks
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.summarise import outcomes_of
-from fisherleak.saved import load_model, retrain
-from fisherleak.training import train
 
 __all__ = ["attack"]
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fisherleak._files import check_folder_place
-from fisherleak.audit import DRAWS, Audit, audit_trained, check_options
-from fisherleak.audit import audit as run_audit
+from fisherleak._support.atomic import check_folder_place
+from fisherleak.audit.released_files import load_model, retrain
+from fisherleak.audit.run import DRAWS, Audit, audit_trained, check_options
+from fisherleak.audit.run import audit as run_audit
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_audit, show_gate
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
-from fisherleak.saved import load_model, retrain
 from fisherleak.tables import Room
 
 __all__ = ["audit"]

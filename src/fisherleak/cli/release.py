@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fisherleak.audit.released_files import card_path, save_model
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_release
 from fisherleak.errors import InvalidInputError
-from fisherleak.saved import card_path, save_model
 
 __all__ = ["release"]
 

@@ -4,7 +4,7 @@ Only public attributes of scikit-learn are used. ``estimators`` knows the linear
 and ``flow`` what they do to columns, ``tables`` the frames; ``reading`` puts them together.
 """
 
-from fisherleak.models.reading import Reading, checked_model, final_estimator, read
-from fisherleak.models.tables import Table, as_table
+from fisherleak.models.frames import Table, as_table
+from fisherleak.models.read import Reading, checked_model, final_estimator, read
 
 __all__ = ["Reading", "Table", "as_table", "checked_model", "final_estimator", "read"]

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from sklearn import linear_model
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
-from fisherleak._array import as_array, device, host, namespace
-from fisherleak._blocks import map_rows, sum_rows
+from fisherleak._support.arrays import as_array, device, host, namespace
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.rows import map_rows, sum_rows
 
 __all__ = ["RECIPES", "Recipe", "check_supported", "frozen", "parameters", "recipe_of", "solves_directly"]
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
 
-from fisherleak._array import host
+from fisherleak._support.arrays import host
+from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.tables import Table, as_table
-from fisherleak.perturbation import Attribute
+from fisherleak.models.frames import Table, as_table
 
 __all__ = [
     "Block",

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._blocks import blocks_of, in_order
-from fisherleak._files import written_whole
-from fisherleak._progress import track
-from fisherleak.audit import Audit
-from fisherleak.exposure import own_units
+from fisherleak._support.atomic import written_whole
+from fisherleak._support.progress import track
+from fisherleak.audit.exposure import own_units
+from fisherleak.audit.model import Block
+from fisherleak.audit.run import Audit
 from fisherleak.report.render import render
-from fisherleak.tables.reading import arrow
-from fisherleak.training import Block
+from fisherleak.rows import blocks_of, in_order
+from fisherleak.tables.opening import arrow
 
 __all__ = ["FILES", "write_outputs"]
 

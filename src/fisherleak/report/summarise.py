@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fisherleak._plain import plain, versions
-from fisherleak.attacking import Attacked, attack_all
+from fisherleak._support.json import plain, versions
 from fisherleak.attacks import Outcome
-from fisherleak.audit import Audit
-from fisherleak.exposure import MOST_LISTED, ColumnFigures, Spread
+from fisherleak.audit.attackers import Attacked, attack_all
+from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
+from fisherleak.audit.run import Audit
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 

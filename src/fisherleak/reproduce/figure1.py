@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fisherleak.leakage import measure
+from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import Workspace
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fisherleak.attacks import BlackBox, Ideal, WhiteBox
-from fisherleak.leakage import measure
-from fisherleak.noise import Gaussian
+from fisherleak.engine.noise import Gaussian
+from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import Workspace
 

@@ -11,8 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
 from fisherleak.attacks import BlackBox, WhiteBox
-from fisherleak.leakage import measure
-from fisherleak.noise import Gaussian
+from fisherleak.engine.noise import Gaussian
+from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import Workspace, reweighted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.leakage import measure
+from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
 

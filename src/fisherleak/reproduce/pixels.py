@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fisherleak.erm import minimise
-from fisherleak.leakage import measure
+from fisherleak.engine.erm import minimise
+from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.record import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Workspace
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fisherleak._check import nearest
-from fisherleak._files import written_whole
+from fisherleak._support.atomic import written_whole
+from fisherleak._support.checks import nearest
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.reproduce.items import ITEMS
 from fisherleak.reproduce.page import page

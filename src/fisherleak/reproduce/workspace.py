@@ -13,8 +13,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from fisherleak import datasets
-from fisherleak.irfil import IRFIL
-from fisherleak.leakage import Leakage, measure
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure
+from fisherleak.protection.irfil import IRFIL
 
 __all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "reweighted", "settings_of_images"]
 

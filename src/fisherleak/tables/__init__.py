@@ -1,12 +1,12 @@
 """Tables in files: read, columns sorted into kinds, rows and features made ready for a linear model."""
 
+from fisherleak.rows.moments import Moments
 from fisherleak.tables.choices import Choices
+from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.design import Design, design_of
 from fisherleak.tables.features import Feature
-from fisherleak.tables.kinds import Column
-from fisherleak.tables.moments import Moments
+from fisherleak.tables.opening import example_table, from_frame, read_table
 from fisherleak.tables.parts import RawTable, Room
-from fisherleak.tables.reading import example_table, from_frame, read_table
 from fisherleak.tables.target import Target
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak._check import nearest
+from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["MOST_FORCED", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of"]

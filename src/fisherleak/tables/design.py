@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._array import is_lazy
-from fisherleak._rows import some_rows
+from fisherleak._support.arrays import is_lazy
 from fisherleak.errors import InvalidInputError
+from fisherleak.rows.selection import some_rows
 from fisherleak.tables.choices import Choices, check_choices
+from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import Feature, facts_of, features_of
 from fisherleak.tables.filling import Recipe, lazy_rows, rows_in_memory
-from fisherleak.tables.kinds import Column, decide
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refine
 from fisherleak.tables.profile import profiles_of
-from fisherleak.tables.rows import (
+from fisherleak.tables.split import (
     FEWEST_ROWS,
     Complete,
     check_ids,

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.columns import as_codes, as_numbers
-from fisherleak.tables.kinds import Column
-from fisherleak.tables.moments import Moments
+from fisherleak.rows.moments import Moments
+from fisherleak.tables.arrow_columns import as_codes, as_numbers
+from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
-from fisherleak.tables.rows import Complete, Split
+from fisherleak.tables.split import Complete, Split
 
 __all__ = ["Facts", "Feature", "facts_of", "features_of"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._blocks import kept, rows_of
-from fisherleak.tables.columns import as_numbers, as_text, places
+from fisherleak.rows import kept, rows_of
+from fisherleak.tables.arrow_columns import as_numbers, as_text, places
 from fisherleak.tables.features import Facts, Feature
 from fisherleak.tables.parts import Part, RawTable, Room, over_parts, used_up
-from fisherleak.tables.rows import Complete, Groups, Split
+from fisherleak.tables.split import Complete, Groups, Split
 
 __all__ = ["Recipe", "Rows", "lazy_rows", "rows_in_memory"]
 

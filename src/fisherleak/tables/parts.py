@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
-from fisherleak._blocks import items, sum_rows
-from fisherleak._progress import track
-from fisherleak.parquet import ParquetPart, checksum
+from fisherleak._support.progress import track
+from fisherleak.rows import items, sum_rows
+from fisherleak.tables.parquet import ParquetPart, checksum
 
 __all__ = [
     "FilePart",

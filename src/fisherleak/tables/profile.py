@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak.tables.arrow_columns import as_numbers, as_text, level_counts
 from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
-from fisherleak.tables.columns import as_numbers, as_text, level_counts
 from fisherleak.tables.parts import Part, RawTable, over_parts
 
 __all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]

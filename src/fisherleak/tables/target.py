@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
+from fisherleak.rows.moments import Moments
+from fisherleak.tables.arrow_columns import as_numbers, places
 from fisherleak.tables.choices import sort_of
-from fisherleak.tables.columns import as_numbers, places
-from fisherleak.tables.moments import Moments
 from fisherleak.tables.profile import Numbers, Profile
 
 __all__ = ["MODELS", "ModelKind", "Target", "check_finite", "labels_of", "scaled", "target_of"]

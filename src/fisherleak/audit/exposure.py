@@ -1,0 +1,293 @@
+"""Who and what is exposed: eta of rows, of groups of rows, and of columns in their own units.
+
+All figures come from sums over blocks of rows, so that rows may be in memory or lazy; medians and quantiles come from a
+sample of rows where there are many. Everything here is at noise of scale 1 in standard units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.checks import check_positive
+from fisherleak.audit.model import Block, Trained
+from fisherleak.errors import NotConvergedError
+from fisherleak.rows import gather, map_rows, positions, sum_rows
+from fisherleak.rows.selection import some_rows
+from fisherleak.rows.summary import Digest, digest
+from fisherleak.tables import Design, Feature, Moments
+
+__all__ = [
+    "MOST_LISTED",
+    "ColumnFigures",
+    "Gate",
+    "GroupFigures",
+    "RowFigures",
+    "Spread",
+    "Worst",
+    "column_figures",
+    "edges_of",
+    "gate_of",
+    "group_figures",
+    "names_of",
+    "own_units",
+    "row_figures",
+    "spreads_of",
+    "worst_rows",
+]
+
+Vector = NDArray[np.float64]
+MEDIAN_ROWS = 100_000
+"""Rows from which medians and quantiles are taken at most."""
+MEDIAN_VALUES = 2**24
+"""Values of these rows at most."""
+MOST_LISTED = 1000
+"""Rows that are listed at most, the most exposed first."""
+BINS = 40
+WORST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the etas of some rows are spread: their moments, and how many lie in each bin."""
+
+    moments: Moments
+    bins: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return self.moments.count
+
+    @property
+    def mean(self) -> float:
+        return self.moments.mean
+
+    @property
+    def sd(self) -> float:
+        """With n - 1; zero for a single row."""
+        return (self.moments.squares / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
+
+    @property
+    def largest(self) -> float:
+        return self.moments.high
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows in memory: all of them where they are few."""
+
+    rows: NDArray[np.int64] = field(repr=False)
+    block: Block = field(repr=False)
+
+    @cached_property
+    def eta(self) -> Vector:
+        return np.asarray(self.block.leak.per_example())
+
+
+@dataclass(frozen=True)
+class RowFigures:
+    """Eta of every row.
+
+    Attributes
+    ----------
+    eta : array of shape (n,)
+        Lazy where the rows are.
+    digest : Digest
+        With the ``MOST_LISTED`` most exposed rows.
+    low, middle, high : float
+        The quantiles 0.05, 0.5 and 0.95 of a sample of rows.
+    sample : Sample
+    """
+
+    eta: Any = field(repr=False)
+    digest: Digest = field(repr=False)
+    low: float
+    middle: float
+    high: float
+    sample: Sample = field(repr=False)
+
+    @property
+    def top(self) -> NDArray[np.int64]:
+        return np.array([row for row, _ in self.digest.top], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ColumnFigures:
+    """Eta of one column, in its own unit: over all rows jointly, and of each row's value."""
+
+    feature: Feature
+    joint: float
+    largest: float
+    mean: float
+    median: float
+    worst: int
+
+
+@dataclass(frozen=True)
+class GroupFigures:
+    name: str
+    joint: float
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The most exposed rows, at noise of scale 1: eta, that of the label, and of the cells in their columns' units."""
+
+    rows: NDArray[np.int64]
+    eta: Vector = field(repr=False)
+    eta_label: Vector = field(repr=False)
+    cells: Vector = field(repr=False)
+    X: Vector = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit on the eta of every row, and how many are above it."""
+
+    max_eta: float
+    count: int
+
+
+def row_figures(trained: Trained, seed: int) -> RowFigures:
+    """Eta of every row, in two passes: over all rows, and for a sample of them."""
+    eta = trained.leak.per_example()
+    found = digest(eta, MOST_LISTED)
+    if not np.isfinite([found.mean, found.high]).all():
+        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger --l2.")
+    n = trained.design.n
+    rows = some_rows(n, min(MEDIAN_ROWS, max(1, MEDIAN_VALUES // int(trained.design.X.shape[1]))), seed)
+    sample = Sample(rows, trained.take(None if rows.size == n and not trained.design.lazy else rows))
+    low, middle, high = (float(x) for x in np.quantile(sample.eta, [0.05, 0.5, 0.95]))
+    return RowFigures(eta, found, low, middle, high, sample)
+
+
+def edges_of(low: float, middle: float, high: float, count: int) -> Vector:
+    """Edges of bins between the least and the largest of ``count`` values; by ratio where they are skewed."""
+    if not high > low * (1 + 1e-9):
+        low, high = 0.9 * low, 1.1 * high if high > 0 else 1.0
+    bins = int(np.clip(np.sqrt(count), 8, BINS))
+    skewed = low > 0 and high > 20 * middle
+    edges = np.geomspace(low, high, bins + 1) if skewed else np.linspace(low, high, bins + 1)
+    edges[0], edges[-1] = low, high
+    return np.asarray(edges)
+
+
+def spreads_of(eta: Any, edges: Vector, groups: Any = None, count: int = 1) -> list[Spread | None]:
+    """The spread of eta in each group, None for a group without rows, in one pass."""
+
+    def block(eta: Any, groups: Any) -> tuple[Any, ...]:
+        chosen = [eta] if groups is None else [eta[groups == k] for k in range(count)]
+        return ([_spread(np.asarray(some), edges) for some in chosen],)
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ([Spread(x.moments + y.moments, x.bins + y.bins) for x, y in zip(a[0], b[0], strict=True)],)
+
+    (found,) = sum_rows(block, eta, groups, join=join)
+    return [spread if spread.count else None for spread in found]
+
+
+def _spread(eta: Vector, edges: Vector) -> Spread:
+    return Spread(Moments.of(eta), np.histogram(np.clip(eta, edges[0], edges[-1]), edges)[0])
+
+
+def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigures, ...]:
+    """By the column that was asked for, by class, or not at all."""
+    design = trained.design
+    labels, names = design.groups, list(design.group_names)
+    if labels is None and design.target.classes:
+        labels, names = map_rows(_whole, design.y), [str(name) for name in design.target.classes]
+    if labels is None:
+        return ()
+    spreads = spreads_of(eta, edges, labels, len(names))
+    joint = trained.leak.by_group(labels)
+    return tuple(
+        GroupFigures(name, float(joint[k]), spread)
+        for k, (name, spread) in enumerate(zip(names, spreads, strict=True))
+        if spread is not None
+    )
+
+
+def _whole(y: Any) -> Any:
+    return y.astype(np.int64)
+
+
+def column_figures(trained: Trained, sample: Sample) -> tuple[ColumnFigures, ...]:
+    """Figures of every column: one pass over the cells of all rows, and two for all rows jointly."""
+    design, model = trained.design, trained.model
+    scales = np.array([feature.scale for feature in design.features])
+    joint = np.asarray(trained.leak.per_attribute()) / scales
+
+    def block(X: Any, y: Any, weights: Any, rows: Any) -> tuple[Any, ...]:
+        cells = Block(model, X, y, weights).cells()
+        top = cells.argmax(axis=0)
+        return cells[top, np.arange(scales.size)], rows[top], cells.sum(axis=0)
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        later = b[0] > a[0]
+        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), a[2] + b[2]
+
+    rows = positions(design.X)
+    largest, worst, total = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
+    middle = _medians(sample, trained.block)
+    return tuple(
+        ColumnFigures(
+            feature=feature,
+            joint=float(joint[j]),
+            largest=float(largest[j] / scales[j]),
+            mean=float(total[j] / design.n / scales[j]),
+            median=float(middle[j] / scales[j]),
+            worst=int(worst[j]),
+        )
+        for j, feature in enumerate(design.features)
+    )
+
+
+def _medians(sample: Sample, most: int) -> Vector:
+    """Of the cells of each column."""
+    some = sample.block
+
+    def cells(X: Any, y: Any, weights: Any) -> Any:
+        return Block(some.model, X, y, weights).cells()
+
+    return np.asarray(np.median(map_rows(cells, some.X, some.y, some.weights, most=most), axis=0))
+
+
+def own_units(features: Sequence[Feature], cells: Vector) -> Vector:
+    """Cells in standard units, turned into those of their columns."""
+    return np.asarray(cells / np.array([feature.scale for feature in features]))
+
+
+def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
+    chosen = rows.top[:WORST_ROWS]
+    block = trained.take(chosen)
+    return Worst(
+        rows=chosen,
+        eta=np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]]),
+        eta_label=np.asarray(block.leak.per_label()),
+        cells=own_units(trained.design.features, block.cells()),
+        X=block.X,
+    )
+
+
+def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:
+    """Number in the table, and identifier, of some training rows."""
+    found: list[Any] = gather([design.rows, design.ids], rows)
+    numbers, ids = found
+    texts = [None] * rows.size if ids is None else [str(value) for value in ids]
+    return {int(row): (int(numbers[k]), texts[k]) for k, row in enumerate(rows)}
+
+
+def gate_of(rows: RowFigures, scale: float, limit: float) -> Gate:
+    """How many rows are above a limit: counted again only where not all of them are among the most exposed."""
+    limit = check_positive(limit, "max_eta")
+    above = [eta for _, eta in rows.digest.top if eta / scale > limit]
+    if len(above) < len(rows.digest.top):
+        return Gate(limit, len(above))
+    (count,) = sum_rows(lambda eta: (np.count_nonzero(eta / scale > limit),), rows.eta)
+    return Gate(limit, int(count))

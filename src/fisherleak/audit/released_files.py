@@ -1,0 +1,311 @@
+"""Released models in files: saved with skops beside a JSON card, and loaded with every type checked.
+
+A card says how the model came about, so that someone with the same table can fit it again and measure it. It holds nothing of
+the model before the noise. A file of another origin is refused by the types it holds; a pickle is never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.atomic import check_file_place, written_whole
+from fisherleak._support.checks import check_positive
+from fisherleak._support.json import plain, versions
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
+from fisherleak.audit.utility import Tradeoff, tradeoff
+from fisherleak.engine.noise import Gaussian
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.models.estimators import parameters
+from fisherleak.protection.release import release
+from fisherleak.tables import RawTable, Room
+
+__all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model"]
+
+CARD = "fisherleak.card/1"
+MODELS = (LinearRegression, LogisticRegression, PoissonRegressor, Ridge)
+TRUSTED = {
+    "sklearn._loss.link.Interval",
+    "sklearn._loss.link.LogLink",
+    "sklearn._loss.loss.HalfPoissonLoss",
+    "sklearn.compose._column_transformer._RemainderColsList",
+}
+"""Types of scikit-learn that a released model holds and that older versions of skops do not know."""
+DRAWS = 100
+"""Noisy copies whose average utility tells what the noise costs."""
+UNLIKELY = 1e-6
+"""Probability below which a model's distance from its refit is taken as no accident."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A released model and its card."""
+
+    path: Path
+    model: Pipeline
+    card: dict[str, Any]
+
+    @property
+    def scale(self) -> float:
+        return float(self.card["noise"]["scale"])
+
+    @property
+    def settings(self) -> Settings:
+        known = {item.name for item in fields(Settings)}
+        given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
+        given.update({key: tuple(value) for key, value in given.items() if isinstance(value, list)})
+        return Settings(**given)
+
+
+def card_path(path: Path) -> Path:
+    """MODEL.json beside MODEL."""
+    return path.with_name(path.name + ".json")
+
+
+def save_model(
+    raw: RawTable,
+    settings: Settings,
+    path: Path,
+    *,
+    eta: float,
+    attribute: str | None = None,
+    balance: bool = False,
+    overwrite: bool = False,
+    random_state: int | None = None,
+) -> tuple[dict[str, Any], Tradeoff]:
+    """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
+
+    Parameters
+    ----------
+    raw, settings
+        The table, and what decides the model.
+    path : Path
+        The model's file; its card is ``path`` + ".json". The model before the noise is never written.
+    eta : float
+        The limit: on every row in standard units, or on every value of ``attribute`` in its own unit.
+    attribute : str, optional
+    balance : bool
+        Reweight with IRFIL before.
+    overwrite : bool
+    random_state : int, optional
+        For tests only: noise that can be drawn again protects nothing.
+    """
+    limit = check_positive(eta, "eta")
+    for place in (path, card_path(path)):
+        check_file_place(place, overwrite)
+    io = _skops()
+    trained = train(raw, settings)
+    before = np.asarray(trained.leak.per_example())
+    if balance:
+        trained = reweighted(trained)
+    scale = _rounded_up(calibrated_scale(trained, limit, attribute))
+    model, _, _ = pipeline_of(trained)
+    released = release(model, Gaussian(scale), random_state)
+    names = [path.name, card_path(path).name]
+    with written_whole(path.parent, names) as folder:
+        io.dump(released, folder / path.name)
+        card = _card(trained, settings, scale, limit, attribute, before, _sha256(folder / path.name))
+        (folder / names[1]).write_text(
+            json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
+        )
+    return card, tradeoff(trained, np.array([scale]), DRAWS, settings.seed)
+
+
+def _card(
+    trained: Trained,
+    settings: Settings,
+    scale: float,
+    limit: float,
+    attribute: str | None,
+    before: np.ndarray,
+    digest: str,
+) -> dict[str, Any]:
+    design = trained.design
+    eta = np.asarray(trained.leak.per_example()) / (scale / trained.unit)
+    before = before / (scale / trained.unit)
+    what = "every row, in standard units" if attribute is None else f"every value of '{attribute}', in its own unit"
+    card = {
+        "schema": CARD,
+        "model": {"file_sha256": digest, "kind": design.target.kind, "parameters": int(trained.fit.coef.shape[0]) + 1},
+        "settings": {**asdict(settings), "model": design.target.kind},
+        "balanced": trained.weights is not None,
+        "columns": [{"name": f.name, "kind": f.kind} for f in design.features],
+        "data": {"source": design.source, "rows": design.n},
+        "noise": {"kind": "Gaussian", "scale": scale},
+        "eta": {
+            "limit": limit,
+            "limit_on": what,
+            "before_noise": None,
+            "before_balancing": _coarse(before) if trained.weights is not None else None,
+            "after": _coarse(eta),
+        },
+        "assumptions": _assumptions(trained, scale, what),
+        "versions": versions(),
+    }
+    done: dict[str, Any] = plain(card)
+    return done
+
+
+def _rounded_up(scale: float) -> float:
+    """To two digits, so that it tells little about the data; more noise than asked for keeps the limit."""
+    power = 10.0 ** (math.floor(math.log10(scale)) - 1)
+    rounded = float(f"{math.ceil(scale / power * (1 - 1e-12)) * power:.6g}")
+    return rounded if rounded >= scale else float(f"{(math.ceil(scale / power) + 1) * power:.6g}")
+
+
+def _coarse(eta: np.ndarray) -> dict[str, float]:
+    """Mean and largest, to two digits."""
+    return {"mean": float(f"{eta.mean():.1e}"), "max": float(f"{eta.max():.1e}")}
+
+
+def _assumptions(trained: Trained, scale: float, what: str) -> list[str]:
+    design = trained.design
+    sentences = [
+        "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
+        f"Gaussian noise of standard deviation {scale:.6g} was added to every coefficient and the intercept.",
+        f"The limit is on {what}. Standard units count every number in standard deviations of its column.",
+        "What preprocessing learned is in the model and taken as public: centres and scales of numbers, rounded so that they "
+        "give no single value away, and the categories that occur.",
+        "This is not differential privacy, does not bound membership inference, and is not anonymity.",
+        "This card is derived from the data: its scale and etas, rounded to two digits, are not accounted for.",
+        "Every further release from the same data adds to what is revealed.",
+        *design.notes,
+    ]
+    if trained.weights is not None:
+        sentences.append(
+            "Rows were reweighted by IRFIL; the weights depend on the data, which these etas do not count."
+        )
+    return sentences
+
+
+# loading
+
+
+def load_model(path: Path) -> SavedModel:
+    """A released model with its card; refuses damaged, foreign and changed files in one sentence."""
+    io = _skops()
+    _check_readable(path)
+    card = _read_card(card_path(path))
+    if _sha256(path) != card["model"]["file_sha256"]:
+        raise DataError(
+            f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
+        )
+    _check_types(io, path)
+    try:
+        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in TRUSTED])
+    except Exception as error:  # skops passes on whatever a damaged file leads to
+        raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
+    if not isinstance(model, Pipeline) or not isinstance(model[-1], MODELS) or not hasattr(model[-1], "coef_"):
+        raise InvalidInputError(f"'{path}' holds a {type(model).__name__} that this command did not release.")
+    return SavedModel(path, model, card)
+
+
+def _check_readable(path: Path) -> None:
+    if path.is_dir():
+        raise InvalidInputError(f"'{path}' is a folder: --released must name a model's file.")
+    if not path.exists():
+        raise DataError(f"'{path}' does not exist: --released must name a model written by 'fisherleak release'.")
+    try:
+        whole = zipfile.is_zipfile(path)
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if not whole:
+        raise DataError(
+            f"'{path}' is damaged or no skops file: --released takes models written by 'fisherleak release', never pickles."
+        )
+
+
+def _check_types(io: Any, path: Path) -> None:
+    """Refuse every type that is neither scikit-learn's nor NumPy's."""
+    try:
+        found: Sequence[str] = io.get_untrusted_types(file=path)
+    except Exception as error:
+        raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
+    foreign = sorted(name for name in found if name not in TRUSTED)
+    if foreign:
+        raise InvalidInputError(
+            f"'{path}' holds {foreign[0]}, neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."
+        )
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"The card '{path}' is missing: without it nobody knows how the model came about.") from None
+    except OSError as error:
+        raise DataError(f"The card '{path}' cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"The card '{path}' is damaged: it is not JSON.") from None
+    if not isinstance(card, dict) or card.get("schema") != CARD:
+        raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
+    try:
+        check_positive(card["noise"]["scale"], "scale")
+        settings = Settings(**{str(key): value for key, value in card["settings"].items()})
+        check_positive(settings.held_out, "held_out", zero=True)
+        check_positive(settings.l2, "l2", zero=True)
+        str(card["model"]["file_sha256"]), bool(card["balanced"])
+    except (KeyError, TypeError, AttributeError, FisherleakError):
+        raise InvalidInputError(
+            f"The card '{path}' lacks what a card must say, or says it wrongly: release again."
+        ) from None
+    return card
+
+
+def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:
+    r"""Fit the model again from the table it was released from, and check that the release belongs to it.
+
+    The released parameters must lie from the refit as far as their noise goes: :math:`|\theta' - \theta|^2 / \sigma^2`
+    follows a chi-squared distribution. Too near means that there is no noise, too far that the model or the table is another.
+    A table that differs by less than the noise hides passes: a checksum of it would give every single value away.
+    """
+    trained = train(raw, saved.settings, room)
+    if trained.design.n != saved.card["data"].get("rows"):
+        raise InvalidInputError(
+            f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
+            f"train on, the card says {saved.card['data'].get('rows')}."
+        )
+    if saved.card["balanced"]:
+        if trained.design.lazy:
+            raise InvalidInputError(
+                f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
+            )
+        trained = reweighted(trained)
+    theta = parameters(saved.model[-1])
+    if theta.shape != own_parameters(trained).shape:
+        raise InvalidInputError(
+            f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
+        )
+    away = float(np.sum((theta - own_parameters(trained)) ** 2)) / saved.scale**2
+    law = scipy.stats.chi2(theta.size)
+    if law.cdf(away) < UNLIKELY:
+        raise InvalidInputError(
+            f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
+        )
+    if law.sf(away) < UNLIKELY:
+        raise InvalidInputError(
+            f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {raw.source}."
+        )
+    return trained
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _skops() -> Any:
+    import skops.io
+
+    return skops.io

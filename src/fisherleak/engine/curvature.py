@@ -1,0 +1,125 @@
+r"""The Hessian of the regularised empirical risk: formed from row blocks, factored once, used often.
+
+.. math:: H = \sum_i \omega_i a_i \tilde x_i \tilde x_i^T + n\, \mathrm{diag}(\lambda, \ldots, \lambda, \lambda_0)
+
+with :math:`\tilde x = (x, 1)` and a last entry on the diagonal, mostly zero, where there is an intercept. H is
+scaled to unit diagonal before it is factored, so the units of the columns do not matter and
+``condition`` speaks of collinearity alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, cholesky_inverse, host, namespace
+from fisherleak.errors import NearSingularWarning, SingularHessianError
+
+__all__ = ["Factor", "factorise", "gram", "warn_if_near_singular"]
+
+REFUSE_ABOVE = 1e12
+"""Condition number past which fewer than about four digits of the inverse are left."""
+WARN_ABOVE = 1e9
+"""Condition number past which fewer than about seven digits of the inverse are left."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factored Hessian.
+
+    Parameters
+    ----------
+    scale : array of shape (p,)
+        1 / sqrt(diagonal of H).
+    core : array of shape (p, p)
+        Inverse of the Hessian scaled to unit diagonal.
+    condition : float
+        One-norm condition number of the scaled Hessian.
+    """
+
+    scale: Array
+    core: Array
+    condition: float
+
+    def solve(self, vector: Array) -> Array:
+        """H^-1 vector."""
+        return self.scale * (self.core @ (self.scale * vector))
+
+    def inverse(self) -> Array:
+        """H^-1, of shape (p, p)."""
+        return self.scale[:, None] * self.core * self.scale[None, :]
+
+
+def gram(rows: Array, weights: Array, xp: Any) -> Array:
+    """sum_i weights_i rows_i rows_i^T, as one symmetric product; weights are zero or more."""
+    scaled = rows * xp.sqrt(weights)[:, None]
+    return scaled.T @ scaled
+
+
+def factorise(hessian: Array, names: Sequence[str]) -> Factor:
+    """Factor H, or refuse it with its rank and the columns that are collinear."""
+    xp = namespace(hessian)
+    diagonal = xp.linalg.diagonal(hessian)
+    if not bool(xp.all(diagonal > 0)):
+        zero = [names[j] for j, value in enumerate(host(diagonal).tolist()) if not value > 0]
+        raise SingularHessianError(
+            f"The Hessian is singular: {_listed(zero)} {'has' if len(zero) == 1 else 'have'} no influence on the loss "
+            "(all zero, constant beside an intercept, or without weight). Drop it, or add an l2 penalty."
+        )
+    scale = 1.0 / xp.sqrt(diagonal)
+    scaled = scale[:, None] * hessian * scale[None, :]
+    core = cholesky_inverse(scaled, xp)
+    if core is None:
+        raise SingularHessianError(_diagnosis(host(scaled), names))
+    condition = _one_norm(scaled, xp) * _one_norm(core, xp)
+    if not condition <= REFUSE_ABOVE:
+        raise SingularHessianError(_diagnosis(host(scaled), names))
+    return Factor(scale, core, condition)
+
+
+def warn_if_near_singular(factor: Factor) -> None:
+    if factor.condition > WARN_ABOVE:
+        digits = int(-np.log10(factor.condition * np.finfo(float).eps))
+        warnings.warn(
+            f"The Hessian is near-singular (condition number {factor.condition:.1e} after scaling its columns): "
+            f"trust about {digits} digits of eta. Drop collinear columns or use a larger l2 penalty.",
+            NearSingularWarning,
+            stacklevel=3,
+        )
+
+
+def _one_norm(matrix: Array, xp: Any) -> float:
+    return float(xp.max(xp.sum(xp.abs(matrix), axis=0)))
+
+
+def _listed(names: list[str], most: int = 6) -> str:
+    quoted = [f"'{name}'" for name in names[:most]]
+    if len(names) > most:
+        return f"columns {', '.join(quoted)} and {len(names) - most} more"
+    if len(quoted) == 1:
+        return f"column {quoted[0]}"
+    return f"columns {', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def _diagnosis(scaled: NDArray[np.float64], names: Sequence[str]) -> str:
+    """Rank by pivoted QR of the scaled Hessian, and the first dependent column as a sum of others."""
+    _, R, pivots = scipy.linalg.qr(scaled, pivoting=True)
+    sizes = np.abs(np.diag(R))
+    rank = int(np.sum(sizes > sizes[0] * 1e-11))
+    p = scaled.shape[0]
+    message = f"The Hessian is singular or near-singular: its rank is {min(rank, p - 1)} of {p}."
+    if rank < p:
+        independent = pivots[:rank]
+        recipe = np.linalg.lstsq(R[:rank, :rank], R[:rank, rank], rcond=None)[0]
+        # a recipe is worth showing only if it is short: otherwise no one column is to blame
+        used = np.abs(recipe) > 1e-6 * max(1.0, np.abs(recipe).max(initial=0.0))
+        culprits = [names[pivots[rank]]] + [names[j] for j in independent[used]]
+        if 1 < len(culprits) <= 12:
+            message += f" Collinear: {_listed(culprits, most=12)}."
+    return message + " Drop a column or add an l2 penalty."

@@ -1,0 +1,311 @@
+r"""The minimiser of the regularised empirical risk, to rounding (paper, equation 10).
+
+.. math::
+
+    w^* = \arg\min_w \sum_i \omega_i\, \ell(w \cdot x_i + b, y_i) + \frac{n\lambda}{2} |w|^2
+
+A sum, not a mean; the intercept b is not penalised. Newton's method, which is one step (and its
+refinement) for the squared loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fisherleak._support.arrays import Array, like, namespace
+from fisherleak._support.checks import check_positive, column_names, default_names
+from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
+from fisherleak.engine.losses import Loss, get_loss
+from fisherleak.engine.risk import Point, Risk
+from fisherleak.engine.training_rows import check_training
+from fisherleak.errors import NotConvergedError, SeparableClassesError, SingularHessianError
+from fisherleak.rows import sum_rows
+
+__all__ = ["Fit", "check_rank_possible", "distance", "fit_at", "minimise"]
+
+GOAL = 1e-10
+"""Relative gradient that is promised."""
+SMALL_STEP = 1e-6
+"""A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
+MOST_STEPS = 200
+ARMIJO = 1e-4
+
+
+@dataclass(frozen=True)
+class Fit:
+    r"""A minimiser with what the Jacobian needs.
+
+    Attributes
+    ----------
+    coef : array of shape (d,)
+        Coefficients, in the array library of X.
+    intercept : float or None
+        None where the model has none.
+    loss : Loss
+    l2 : float
+        lambda, per example.
+    n : int
+        Rows it was fitted on.
+    sample_weight : array of shape (n,) or None
+        The weights it was fitted with.
+    factor : Factor
+        The factored Hessian at the minimum.
+    gradient : float
+        Largest component of the gradient, relative to the sum of the sizes of its terms.
+    distance : float
+        Distance from the minimum: the Newton decrement, relative to the size of the model in the same metric,
+        :math:`(g^T H^{-1} g / (w^T H w + \sum \omega r^2))^{1/2}`. About the relative error of eta.
+    steps : int
+        Newton steps taken.
+    objective : float
+        The risk at these parameters.
+    intercept_l2 : float
+        lambda on the intercept; zero but for models that penalise it.
+    centre : array of shape (d,) or None
+        Weighted column means: with a free intercept, rows are taken less these, so that columns far from zero cost no digits.
+        ``factor`` is that of the Hessian for such rows.
+    level : float or None
+        The intercept for such rows.
+    """
+
+    coef: Array
+    intercept: float | None
+    loss: Loss
+    l2: float
+    n: int
+    sample_weight: Array | None = field(repr=False)
+    factor: Factor = field(repr=False)
+    gradient: float
+    distance: float
+    steps: int
+    objective: float
+    intercept_l2: float = 0.0
+    centre: Array | None = field(default=None, repr=False)
+    level: float | None = field(default=None, repr=False)
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the Hessian scaled to unit diagonal."""
+        return self.factor.condition
+
+    @property
+    def theta(self) -> Array:
+        """All released parameters (p,): the coefficients, then the intercept if there is one."""
+        return self.coef if self.intercept is None else self._with(self.intercept)
+
+    @property
+    def centred_theta(self) -> Array:
+        """The same parameters for rows less ``centre``: their last is the level there."""
+        return self.coef if self.level is None else self._with(self.level)
+
+    def _with(self, last: float) -> Array:
+        xp = namespace(self.coef)
+        return xp.concat([self.coef, like([last], self.coef, xp)])
+
+    def uncentred(self, matrix: Array) -> Array:
+        """Rows for the centred parameters (p, k) turned into rows for the released ones: b = level - coef . centre."""
+        if self.centre is None:
+            return matrix
+        xp = namespace(matrix)
+        last = matrix[-1:, :] - self.centre[None, :] @ matrix[:-1, :]
+        return xp.concat([matrix[:-1, :], last], axis=0)
+
+
+def minimise(
+    X: Any,
+    y: Any,
+    loss: str | Loss = "squared",
+    l2: float = 0.0,
+    sample_weight: Any = None,
+    intercept: bool = False,
+) -> Fit:
+    r"""Exact minimiser of the sum of weighted losses plus :math:`n\lambda|w|^2/2`.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    loss : str or Loss
+        A name in ``fl.LOSSES`` or a record.
+    l2 : float
+        lambda, zero or more. The penalty is n l2 / 2 times the squared norm of the coefficients.
+    sample_weight : array of shape (n,), optional
+        Zero or more; multiplies each example's loss.
+    intercept : bool
+        Whether to add a constant, which is not penalised.
+
+    Returns
+    -------
+    Fit
+        With a relative gradient of at most 1e-10.
+
+    Raises
+    ------
+    InvalidInputError
+        Where an argument breaks a rule.
+    SingularHessianError
+        Where the data do not determine the parameters.
+    NotConvergedError
+        Where there is no finite minimiser; ``SeparableClassesError`` where the classes are separable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> fit = fl.minimise(np.array([[1.0], [2.0]]), np.array([2.0, 4.0]))
+    >>> float(fit.coef[0])
+    2.0
+    """
+    loss = get_loss(loss)
+    names = column_names(X)
+    X, y, weights = check_training(X, y, sample_weight, loss, names)
+    l2 = check_positive(l2, "l2", zero=True)
+    names = (names or default_names(X.shape[1])) + ["intercept"]
+    risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
+    check_rank_possible(risk)
+    start = risk.start()
+    at = risk.at(start, curvature=True)
+    return _fit(risk, *_newton(risk, start, at, _factor(risk, at)))
+
+
+def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
+    """A fit with given parameters and its distance from the minimum; moved there if ``polish``.
+
+    A polished fit keeps the distance that was bridged.
+    """
+    theta = risk.centred(theta)
+    at = risk.at(theta, curvature=True)
+    _refuse_separable(risk, at)
+    factor = _factor(risk, at)
+    given = _fit(risk, theta, at, factor, 0)
+    return replace(_fit(risk, *_newton(risk, theta, at, factor)), distance=given.distance) if polish else given
+
+
+def distance(fit: Fit, X: Array, y: Array) -> float:
+    """Distance of a fit from the minimum on these data: see :class:`Fit`."""
+    intercept = fit.intercept is not None
+    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, known_centre=fit.centre)
+    return risk.at(fit.centred_theta, curvature=False).distance(fit.factor)
+
+
+def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit:
+    warn_if_near_singular(factor)
+    split = risk.X.shape[1]
+    coef, level = theta[:split], float(theta[split]) if risk.intercept else None
+    intercept = level
+    if level is not None and risk.centre is not None:
+        intercept = level - float(namespace(coef).sum(risk.centre * coef))
+    return Fit(
+        coef=coef,
+        intercept=intercept,
+        loss=risk.loss,
+        l2=risk.l2,
+        n=risk.X.shape[0],
+        sample_weight=risk.weights,
+        factor=factor,
+        gradient=at.relative,
+        distance=at.distance(factor),
+        steps=steps,
+        objective=at.value,
+        intercept_l2=risk.intercept_l2,
+        centre=risk.centre,
+        level=level,
+    )
+
+
+def check_rank_possible(risk: Risk) -> None:
+    """Refuse more parameters than rows without a penalty."""
+    if risk.l2 > 0:
+        return
+    counted, p = risk.X.shape[0], risk.size
+    if risk.weights is not None:
+        (total,) = sum_rows(_above_zero, risk.weights)
+        counted = int(total)
+    if p > counted:
+        raise SingularHessianError(
+            f"There are more parameters ({p}) than rows with a weight above zero ({counted}), so the minimiser is not "
+            "unique. Add an l2 penalty, or use fewer columns."
+        )
+
+
+def _above_zero(weights: Array) -> tuple[Any]:
+    xp = namespace(weights)
+    return (xp.sum(xp.astype(weights > 0, xp.int64)),)
+
+
+def _factor(risk: Risk, at: Point) -> Factor:
+    assert at.hessian is not None
+    return factorise(at.hessian, risk.names)
+
+
+def _newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array, Point, Factor, int]:
+    """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum."""
+    for count in range(MOST_STEPS):
+        step = -factor.solve(at.gradient)
+        moved, there = _descend(risk, theta, at, step)
+        if there is None:
+            break
+        _refuse_separable(risk, there)
+        then = factor if there.hessian is None else _refactorise(risk, there)
+        still = not there.distance(then) < 0.25 * at.distance(factor)
+        if still and _is_minimum(risk, theta, at, step):
+            return theta, at, factor, count
+        theta, at, factor = moved, there, then
+    else:
+        raise _not_converged(risk, at)
+    if not _is_minimum(risk, theta, at, step):
+        raise _not_converged(risk, at)
+    return theta, at, factor, count
+
+
+def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
+    """A small gradient, and a Newton step that moves no prediction: at infinity gradients vanish, steps do not."""
+    if not at.relative <= GOAL:
+        return False
+    by_step, largest = risk.largest_moves(step, theta)
+    return by_step <= SMALL_STEP * max(largest, 1.0)
+
+
+def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, Point | None]:
+    """The full Newton step, shortened until the risk falls (rounding is forgiven); None where it never does."""
+    xp = namespace(theta)
+    curvature = not risk.loss.quadratic
+    slope = float(xp.sum(at.gradient * step))
+    slack = 1e-13 * abs(at.value) + 1e-15 * at.rounding
+    length = 1.0
+    moved = theta + step
+    there = risk.at(moved, curvature)
+    if there.value <= at.value + ARMIJO * slope + slack:
+        return moved, there
+    while length > 1e-12:
+        length *= 0.5
+        if risk.value(theta + length * step) <= at.value + ARMIJO * length * slope + slack:
+            moved = theta + length * step
+            return moved, risk.at(moved, curvature)
+    return theta, None
+
+
+def _refactorise(risk: Risk, at: Point) -> Factor:
+    """The Hessian was regular at the start: if it is not here, the parameters run away."""
+    try:
+        return _factor(risk, at)
+    except SingularHessianError:
+        raise _not_converged(risk, at) from None
+
+
+def _refuse_separable(risk: Risk, at: Point) -> None:
+    if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
+        raise SeparableClassesError(
+            f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Add an l2 penalty."
+        )
+
+
+def _not_converged(risk: Risk, at: Point) -> NotConvergedError:
+    if at.relative <= GOAL:
+        what = "the gradient vanishes but the parameters keep growing"
+    else:
+        what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}"
+    causes = "the minimiser may lie at infinity (a group whose labels are all equal or all zero), or labels are extreme"
+    remedy = "Add an l2 penalty" if risk.l2 == 0 else "Use a larger l2 penalty"
+    return NotConvergedError(f"The {risk.loss.name} fit did not converge ({what}): {causes}. {remedy}, or rescale.")

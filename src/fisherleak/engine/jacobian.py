@@ -1,0 +1,129 @@
+r"""The Jacobian of the minimiser with respect to the data, kept in factors (paper, equation 14).
+
+.. math::
+
+    J_i = -\omega_i B\,[\,a_i x_i w^T E + r_i E,\; c_i x_i\,], \qquad B = W H^{-1},
+
+with W the square root of the noise's Fisher information at scale 1 (the identity for isotropic
+Gaussian noise), E the perturbation map and the last column for the label. The weight multiplies the
+example and enters H: for weights, :math:`-\omega_i H_\omega^{-1}(\ldots)`. The constant of an intercept
+is appended to x and is not data; with it, x is taken less the column means, which changes nothing but rounding: B turns
+the parameters for such rows into those that are released. The sign does not matter to any norm and is kept only in ``dense``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_maps, map_of, places_of
+from fisherleak.engine.risk import with_constant
+
+__all__ = ["Jacobian", "Model", "Rows", "jacobian_of"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a block of examples brings to the Jacobian."""
+
+    x: Array
+    """(b, p) features, with the constant where there is an intercept."""
+    r: Array
+    """(b,) weighted first derivative, omega r."""
+    a: Array
+    """(b,) weighted second derivative, omega a."""
+    c: Array
+    """(b,) weighted derivative by the label, omega c."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a block of rows has to know of a fit: small arrays only, so that it can travel to where the rows are."""
+
+    theta: Array
+    loss: Loss
+    intercept: bool
+    centre: Array | None
+
+    def rows(self, X: Array, y: Array, weights: Array | None) -> Rows:
+        """A block's features and weighted derivatives."""
+        x = with_constant(X, self.intercept, self.centre)
+        z = x @ self.theta
+        r, a, c = self.loss.r(z, y), self.loss.a(z, y), self.loss.c(z, y)
+        return Rows(x, r, a, c) if weights is None else Rows(x, weights * r, weights * a, weights * c)
+
+
+@dataclass(frozen=True)
+class Jacobian:
+    """d theta / d data for one release, never materialised."""
+
+    fit: Fit
+    X: Array
+    y: Array
+    B: Array
+    theta: Array
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def arrays(self) -> tuple[Array | None, ...]:
+        """The row arrays that the passes walk over."""
+        return self.X, self.y, self.fit.sample_weight
+
+    @property
+    def model(self) -> Model:
+        return Model(self.theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
+
+    def map(self, attributes: Sequence[Attribute] | None = None) -> PerturbationMap:
+        """E for some attributes, or for all."""
+        return map_of(self.attributes if attributes is None else attributes, self.theta.shape[0], self.B)
+
+    def scaled(self, factor: float) -> Jacobian:
+        return replace(self, B=self.B * factor)
+
+    def named(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The release's own records of attributes of these names: releases may encode them differently."""
+        own = {attribute.name: attribute for attribute in self.attributes}
+        return tuple(own[attribute.name] for attribute in attributes)
+
+    def arrays_for(self, attributes: Sequence[Attribute]) -> tuple[Array | None, ...]:
+        """The row arrays, and the directions of the attributes whose map differs from row to row."""
+        xp = namespace(self.B)
+        local = (like(attribute.directions, self.B, xp) for attribute in attributes if attribute.local)
+        return (*self.arrays, *local)
+
+    def dense(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
+        """A function from a block of ``arrays_for(attributes)`` to its J_i, (b, p, m + label)."""
+        xp = namespace(self.B)
+        fixed = not any(attribute.local for attribute in attributes)
+        E = self.map(attributes) if fixed else None
+        model, B, theta = self.model, self.B, self.theta
+        places = places_of(attributes)
+
+        def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
+            part = model.rows(X, y, weights)
+            u = part.x @ B.T
+            if E is not None:
+                A, w = E.after(B)[None, :, :], E.pull(theta)[None, :]
+            else:
+                maps = local_maps(places, theta.shape[0], local, B)
+                A, w = B @ maps, xp.matrix_transpose(maps) @ theta
+            J = (part.a[:, None] * u)[:, :, None] * w[:, None, :] + part.r[:, None, None] * A
+            if label:
+                J = xp.concat([J, (part.c[:, None] * u)[:, :, None]], axis=2)
+            return -J
+
+        return block
+
+
+def jacobian_of(fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]) -> Jacobian:
+    """The Jacobian of a fit, whitened by the noise at scale 1."""
+    B: Any = fit.uncentred(fit.factor.inverse())
+    W = noise.unit_information_root(B.shape[0])
+    if W is not None:
+        B = like(W, B, namespace(B)) @ B
+    return Jacobian(fit, X, y, B, fit.centred_theta, attributes)

@@ -1,0 +1,264 @@
+r"""Perturbation maps: which changes of the data count, as values.
+
+A change :math:`\delta \in R^m` of an example's attributes moves its features by
+:math:`\delta x = E\,\delta`, with E of shape (p, m) over the p parameters (the constant of an
+intercept never moves: it is not data). An :class:`Attribute` is one named set of columns of E; a
+:class:`PerturbationMap` is E for a list of attributes. Plain columns are kept as positions, so E is
+never formed where it is the identity or a part of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak._support.checks import default_names
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of", "places_of", "tangent_basis"]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of the data: a name and the directions in which it moves the features.
+
+    Parameters
+    ----------
+    name : str
+    columns : sequence of int
+        Columns of X that it feeds: one for a number, several for a one-hot encoded category.
+    directions : array of shape (len(columns), m) or (n, len(columns), m), optional
+        How a change of the attribute moves these columns, for preprocessing: features move by ``directions @ change``.
+        Three dimensions for preprocessing that is not affine: a derivative of its own for every row. The identity if
+        not given.
+
+    Examples
+    --------
+    A number that was standardised with a standard deviation of 12 years, so that eta is per year:
+
+    >>> import fisherleak as fl
+    >>> fl.Attribute("age", [0], [[1 / 12]]).size
+    1
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+
+    def __init__(self, name: str, columns: Sequence[int], directions: Any = None) -> None:
+        items = [columns] if isinstance(columns, str) else list(columns)
+        plain = all(type(j) is int for j in items)
+        if not plain and not all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in items):
+            raise InvalidInputError(f"columns of attribute '{name}' must be whole numbers; got {columns!r}.")
+        chosen = tuple(int(j) for j in items)
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise InvalidInputError(
+                f"attribute '{name}' must have at least one column and each only once; got {list(chosen)}."
+            )
+        if directions is not None:
+            directions = np.array(directions, dtype=np.float64)
+            if directions.ndim not in (2, 3) or directions.shape[-2] != len(chosen) or directions.shape[-1] == 0:
+                raise InvalidInputError(
+                    f"directions of attribute '{name}' must have one row for each of its {len(chosen)} columns; "
+                    f"got shape {directions.shape}."
+                )
+            if not np.isfinite(directions).all():
+                raise InvalidInputError(f"directions of attribute '{name}' must be finite.")
+            directions.flags.writeable = False
+        object.__setattr__(self, "name", str(name))
+        object.__setattr__(self, "columns", chosen)
+        object.__setattr__(self, "directions", directions)
+
+    @classmethod
+    def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:
+        """A fully one-hot encoded category whose values always sum to one.
+
+        Only changes that keep the sum count: the tangent space, of dimension ``len(columns) - 1``,
+        with the Euclidean length of the columns. Use the plain block ``Attribute(name, columns)`` where
+        a level was dropped in the encoding.
+        """
+        if len(tuple(columns)) < 2:
+            raise InvalidInputError(f"attribute '{name}' must have two columns or more for a one-hot tangent space.")
+        return cls(name, columns, tangent_basis(len(tuple(columns))))
+
+    @property
+    def size(self) -> int:
+        """Dimension of the changes that count."""
+        return len(self.columns) if self.directions is None else int(self.directions.shape[-1])
+
+    @property
+    def local(self) -> bool:
+        """Whether the directions differ from row to row."""
+        return self.directions is not None and self.directions.ndim == 3
+
+
+def tangent_basis(k: int) -> NDArray[np.float64]:
+    """Helmert's orthonormal basis of the vectors in R^k that sum to zero: (k, k - 1)."""
+    basis = np.zeros((k, k - 1))
+    for j in range(1, k):
+        basis[:j, j - 1] = 1.0
+        basis[j, j - 1] = -j
+        basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return basis
+
+
+@dataclass(frozen=True)
+class PerturbationMap:
+    """E for a list of attributes, either as columns of the identity or as a dense matrix.
+
+    Parameters
+    ----------
+    size : int
+        p, the number of parameters.
+    columns : array of shape (m,) or None
+        Positions, where E is made of columns of the identity.
+    matrix : array of shape (p, m) or None
+        E itself otherwise.
+    """
+
+    size: int
+    columns: Array | None
+    matrix: Array | None
+
+    @property
+    def width(self) -> int:
+        """M."""
+        if self.columns is not None:
+            return int(self.columns.shape[0])
+        assert self.matrix is not None
+        return int(self.matrix.shape[1])
+
+    def after(self, B: Array) -> Array:
+        """B E, of shape (rows of B, m)."""
+        return namespace(B).take(B, self.columns, axis=1) if self.columns is not None else B @ self.matrix
+
+    def pull(self, theta: Array) -> Array:
+        """E^T theta, of shape (m,)."""
+        if self.columns is not None:
+            return namespace(theta).take(theta, self.columns)
+        assert self.matrix is not None
+        return self.matrix.T @ theta
+
+    def push(self, change: Array) -> Array:
+        """E change, of shape (p,)."""
+        if self.columns is None:
+            return self.matrix @ change
+        xp = namespace(change)
+        hits = xp.astype(xp.arange(self.size, device=device(change))[:, None] == self.columns[None, :], xp.float64)
+        return hits @ change
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attribute moves the features: its columns, and its directions unless they differ from row to row."""
+
+    columns: tuple[int, ...]
+    size: int
+    local: bool
+    directions: NDArray[np.float64] | None
+
+
+def places_of(attributes: Sequence[Attribute]) -> tuple[Place, ...]:
+    """The attributes without what they hold of every row."""
+    return tuple(Place(a.columns, a.size, a.local, None if a.local else a.directions) for a in attributes)
+
+
+def local_maps(places: Sequence[Place], size: int, blocks: Sequence[Array], reference: Array) -> Array:
+    """E of every row in a block, (b, p, m): ``blocks`` holds the directions of the local attributes there, in order."""
+    xp = namespace(reference)
+    given = iter(blocks)
+    rows = blocks[0].shape[0]
+    parts = []
+    for place in places:
+        hits = like(np.eye(size)[:, list(place.columns)], reference, xp)
+        if place.local:
+            parts.append(hits[None, :, :] @ next(given))
+        else:
+            fixed = hits if place.directions is None else hits @ like(place.directions, reference, xp)
+            parts.append(xp.broadcast_to(fixed[None, :, :], (rows, size, place.size)))
+    return xp.concat(parts, axis=2)
+
+
+def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> PerturbationMap:
+    """E for these attributes over ``size`` parameters, in the array library of ``reference``."""
+    xp = namespace(reference)
+    columns = np.array([j for attribute in attributes for j in attribute.columns], dtype=np.int64)
+    plain = all(attribute.directions is None for attribute in attributes)
+    if plain and np.unique(columns).size == columns.size:
+        return PerturbationMap(size, like(columns, reference, xp), None)
+    E = np.zeros((size, sum(attribute.size for attribute in attributes)))
+    start = 0
+    for attribute in attributes:
+        block = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
+        E[list(attribute.columns), start : start + attribute.size] = block
+        start += attribute.size
+    return PerturbationMap(size, None, like(E, reference, xp))
+
+
+def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | None) -> tuple[Attribute, ...]:
+    """What users may pass as ``attributes=``, as records in order.
+
+    None (one attribute per column), a list of names or records, or a mapping from names to columns; columns
+    that a mapping or the records leave out remain attributes of their own, after the others.
+    """
+    n, d = shape
+    names = list(names) if names is not None else default_names(d)
+    if given is None:
+        records = [Attribute(name, [j]) for j, name in enumerate(names)]
+    elif isinstance(given, Mapping):
+        records = [
+            Attribute(str(key), value.columns, value.directions)
+            if isinstance(value, Attribute)
+            else Attribute(str(key), _positions(value, names, str(key)))
+            for key, value in given.items()
+        ]
+    else:
+        items = list(given) if isinstance(given, (list, tuple)) or hasattr(given, "tolist") else [given, None]
+        if items and all(isinstance(item, str) for item in items):
+            if len(items) != d:
+                raise InvalidInputError(f"attributes must name each of the {d} columns of X; got {len(items)} names.")
+            records = [Attribute(name, [j]) for j, name in enumerate(items)]
+        elif items and all(isinstance(item, Attribute) for item in items):
+            records = items
+        else:
+            raise InvalidInputError(
+                "attributes must be a list of names (one per column), a list of fisherleak.Attribute, or a mapping "
+                f"from names to columns; got {given!r}."
+            )
+    for record in records:
+        if record.directions is not None and record.local and record.directions.shape[0] != n:
+            raise InvalidInputError(
+                f"directions of attribute '{record.name}' cover {record.directions.shape[0]} rows, X has {n}."
+            )
+    taken = {j for record in records for j in record.columns}
+    outside = sorted(j for j in taken if not 0 <= j < d)
+    if outside:
+        raise InvalidInputError(f"attributes name column {outside[0]}, but X has columns 0 to {d - 1}.")
+    records += [Attribute(names[j], [j]) for j in range(d) if j not in taken]
+    repeated = sorted(name for name, count in Counter(record.name for record in records).items() if count > 1)
+    if repeated:
+        raise InvalidInputError(
+            f"attribute names must differ; '{repeated[0]}' appears more than once. Rename a column."
+        )
+    return tuple(records)
+
+
+def _positions(value: Any, names: Sequence[str], attribute: str) -> list[int]:
+    if isinstance(value, slice):
+        value = range(len(names))[value]
+    items = list(value) if isinstance(value, (list, tuple, range, np.ndarray)) else [value]
+    positions = []
+    for item in items:
+        if isinstance(item, str):
+            if item not in names:
+                raise InvalidInputError(f"attribute '{attribute}' names column '{item}', which X does not have.")
+            positions.append(list(names).index(item))
+        else:
+            positions.append(item)
+    return positions

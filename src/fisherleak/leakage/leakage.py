@@ -1,0 +1,247 @@
+r"""Fisher information loss of a noisy model about its training data, at every granularity.
+
+The Fisher information that released parameters :math:`w' = w^* + b` hold about any set S of data values is
+:math:`J_S^T I_b J_S`, and (paper, definition 1 and equation 13)
+
+.. math:: \eta(S) = \|J_S\|_2 / \sigma
+
+for Gaussian noise of scale sigma. 1 / eta(S) is the least standard deviation with which an unbiased
+attacker who knows everything outside S can recover a value (or any unit combination of values) in S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, is_lazy, namespace
+from fisherleak._support.checks import nearest
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms.shared_basis import attribute_norms, cell_norms, example_norms, group_norms, set_norm
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage import show
+from fisherleak.models import Table
+from fisherleak.rows import gather
+from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import pandas
+
+__all__ = ["Leakage"]
+
+LARGEST_FIM = 20_000
+"""Values past which a Fisher information matrix would not fit in ordinary memory."""
+
+
+@dataclass(frozen=True, repr=False)
+class Leakage:
+    """What one release, or several, reveal about the data. Made by :func:`measure` and ``compose``.
+
+    Every method returns eta (not its square): the square root of the largest eigenvalue of the Fisher information
+    matrix of the data values asked for, everything else taken as known to the attacker.
+    """
+
+    _parts: tuple[Jacobian, ...] = field(repr=False)
+    _noise: Noise | None
+    _table: Table = field(repr=False)
+
+    # what is measured
+
+    @property
+    def attributes(self) -> list[str]:
+        """Names of the attributes, in order; a one-hot encoded column is one attribute."""
+        return [attribute.name for attribute in self._parts[0].attributes]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Dimension of each attribute: 1 for a number, one per direction for an encoded category."""
+        return [attribute.size for attribute in self._parts[0].attributes]
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of the release."""
+        if self._noise is None:
+            raise InvalidInputError("A composition has a noise for each release; ask the releases for theirs.")
+        return self._noise
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return int(self._parts[0].X.shape[0])
+
+    @property
+    def fits(self) -> list[Fit]:
+        """The fits whose releases are measured."""
+        return [part.fit for part in self._parts]
+
+    def with_noise(self, noise: Noise) -> Leakage:
+        """The same model released with other noise."""
+        if self._noise is None:
+            raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
+        part = self._parts[0]
+        return replace(self, _parts=(jacobian_of(part.fit, part.X, part.y, noise, part.attributes),), _noise=noise)
+
+    # one number per example, cell, attribute, group
+
+    def per_example(
+        self, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> Array:
+        """Eta of each example, (n,), over all its values or over some attributes.
+
+        Parameters
+        ----------
+        attributes : names or numbers, optional
+            All attributes and the label if not given.
+        label : bool, optional
+            Whether the label counts. By default it does only when no attributes are named.
+        """
+        chosen, label = self._chosen(attributes, label)
+        return example_norms(self._parts, chosen, label) / self._scale
+
+    def per_cell(self) -> Array:
+        """Eta of every attribute of every example, (n, number of attributes)."""
+        return cell_norms(self._parts, self._parts[0].attributes) / self._scale
+
+    def per_label(self) -> Array:
+        """Eta of each example's label alone, (n,)."""
+        return example_norms(self._parts, (), True) / self._scale
+
+    def per_attribute(self) -> Array:
+        """Eta of each attribute over all examples jointly, (number of attributes,)."""
+        return attribute_norms(self._parts, self._parts[0].attributes) / self._scale
+
+    def of(
+        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> float:
+        """Eta of any rows x any attributes, taken jointly.
+
+        Parameters
+        ----------
+        rows : mask or positions, optional
+            Positions count from 0, whatever the table's index. All rows if not given.
+        attributes : names or numbers, optional
+            All attributes and the labels if not given.
+        label : bool, optional
+            Whether the labels count. By default they do only when no attributes are named.
+        """
+        chosen, label = self._chosen(attributes, label)
+        return set_norm(self._parts, chosen, label, self._rows(rows)) / self._scale
+
+    def by_group(self, labels: Any) -> dict[Any, float]:
+        """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.
+
+        Parameters
+        ----------
+        labels : str or array of shape (n,)
+            A column of the table, or the group of each row, numbers or text.
+        """
+        labels = self._labels(labels)
+        first = self._parts[0]
+        if is_lazy(first.X):
+            labels = lazy_labels(labels, first.X)
+            groups = distinct(labels)
+            norms = group_norms(self._parts, first.attributes, True, labels, groups, missing)
+            return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
+        return {group: self.of(rows) for group, rows in rows_by_group(labels, self.n).items()}
+
+    def dataset(self) -> float:
+        """Eta of everything: all attributes and labels of all rows."""
+        return self.of()
+
+    def fim(
+        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
+    ) -> Array:
+        """The Fisher information matrix of a few values.
+
+        Ordered row by row: for each row its attributes (in order; a block has a column per direction), then its label.
+        The matrix of more values than released parameters is singular: the variance of any unbiased estimate of a unit
+        combination of the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
+        """
+        chosen, label = self._chosen(attributes, label)
+        xp = namespace(self._parts[0].B)
+        positions = self._rows(rows)
+        rows_asked = self.n if positions is None or is_lazy(positions) else positions.shape[0]
+        count = rows_asked * (sum(a.size for a in chosen) + int(label))
+        if count > LARGEST_FIM:
+            raise InvalidInputError(
+                f"The Fisher information matrix of {count} values has {count**2:.1e} entries; ask for fewer rows or "
+                "attributes (eta of any set is cheap: use of())."
+            )
+        total = 0.0
+        for part in self._parts:
+            own = part.named(chosen)
+            rows_of = part.arrays_for(own)
+            arrays = gather(rows_of, positions)
+            J = part.dense(own, label)(*arrays) / self._scale
+            flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
+            total = total + flat.T @ flat
+        return total
+
+    # for people
+
+    def __repr__(self) -> str:
+        noise = f"{len(self._parts)} releases" if self._noise is None else repr(self._noise)
+        return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table (Dask's for lazy rows), one row each: ``eta``, ``eta[name]`` of each attribute, ``eta_label``."""
+        frame: pandas.DataFrame = show.to_frame(self, self._table.index)
+        return frame
+
+    def summary(self) -> str:
+        """A printable digest, with the assumptions under which its numbers hold."""
+        return show.summary(self, self._table)
+
+    def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Histogram of per-example eta, by group (a column or labels) where given, with dashed means."""
+        return show.plot(self, self._labels(groups), ax)
+
+    # how arguments are read
+
+    @property
+    def _scale(self) -> float:
+        # a composition carries each release's scale in its Jacobian
+        return 1.0 if self._noise is None else float(self._noise.scale)
+
+    def _chosen(
+        self, attributes: Sequence[str | int] | str | int | None, label: bool | None
+    ) -> tuple[tuple[Attribute, ...], bool]:
+        everything = self._parts[0].attributes
+        if attributes is None:
+            return everything, True if label is None else bool(label)
+        items = list(attributes) if isinstance(attributes, (list, tuple, set, np.ndarray)) else [attributes]
+        names = self.attributes
+        positions = []
+        for item in items:
+            if isinstance(item, str):
+                if item not in names:
+                    raise InvalidInputError(f"There is no attribute '{item}'. {nearest(item, names)}")
+                positions.append(names.index(item))
+            elif (
+                isinstance(item, (int, np.integer)) and not isinstance(item, bool) and -len(names) <= item < len(names)
+            ):
+                positions.append(int(item) % len(names))
+            else:
+                raise InvalidInputError(
+                    f"attributes must be names or numbers from 0 to {len(names) - 1}; got {item!r}."
+                )
+        if not positions and not label:
+            raise InvalidInputError("attributes is empty and the label does not count: name at least one attribute.")
+        if len(set(positions)) != len(positions):
+            raise InvalidInputError(f"attributes must not repeat; got {items}.")
+        return tuple(everything[j] for j in positions), bool(label)
+
+    def _rows(self, rows: Any) -> Array | None:
+        if rows is None:
+            return None
+        return check_rows(rows, self.n, self._parts[0].X)
+
+    def _labels(self, labels: Any) -> Any:
+        return self._table.labels(labels) if isinstance(labels, str) else labels

@@ -1,0 +1,144 @@
+"""From a fitted model and its training data to a :class:`Leakage`: the data are checked, the model read, its Jacobian kept."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.arrays import Array, device, namespace
+from fisherleak._support.checks import check_noise
+from fisherleak.engine.erm import Fit, distance
+from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.perturbation import as_attributes
+from fisherleak.engine.training_rows import check_values, check_weights, training_rows
+from fisherleak.errors import InvalidInputError, LooseFitWarning
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import Reading, Table, as_table, read
+from fisherleak.models.read import LOOSE
+from fisherleak.rows import map_rows
+from fisherleak.rows.selection import same_rows
+
+__all__ = ["measure", "measure_own"]
+
+SAME_DATA = 1e-6
+"""Distance from the minimum above which the data are not those of an exact fit."""
+
+
+def measure(
+    model: Any,
+    X: Any,
+    y: Any,
+    noise: Noise | None = None,
+    sample_weight: Any = None,
+    attributes: Any = None,
+    polish: bool = False,
+) -> Leakage:
+    """Measure what a model, released with noise on its parameters, reveals about its training data.
+
+    Parameters
+    ----------
+    model : Fit or fitted scikit-learn model
+        A fit from :func:`fisherleak.minimise`, or a fitted linear model of scikit-learn, alone, at the end of a Pipeline
+        or inside a search.
+    X : array or table of shape (n, d)
+        The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes.
+    y : array of shape (n,)
+        Their labels.
+    noise : Noise, optional
+        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
+    sample_weight : array of shape (n,), optional
+        The weights the model was fitted with. Taken from a Fit if not given.
+    attributes : optional
+        Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
+        :class:`fisherleak.Attribute`. Columns left out are attributes of their own. Not for pipelines, whose attributes
+        are the raw columns.
+    polish : bool
+        Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
+        ``leak.fits[0].distance``.
+
+    Returns
+    -------
+    Leakage
+
+    Notes
+    -----
+    **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
+    of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
+    as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
+    against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(0.1))
+    >>> leak.per_example().round(3)
+    array([3.239, 5.122, 3.239])
+    """
+    noise = Gaussian(1.0) if noise is None else noise
+    check_noise(noise)
+    table = as_table(X)
+    if isinstance(model, Fit):
+        names = table.names if table.is_frame else None
+        X, y, _ = training_rows(X, y, None, names)
+        _check_same_data(model, X, y, sample_weight, names)
+        records = as_attributes(attributes, X.shape, table.names)
+        return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)
+    return _measured(read(model, table, y, sample_weight, polish), model, table, noise, attributes)
+
+
+def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: Any, polish: bool) -> Leakage:
+    """As :func:`measure`, for a scikit-learn model that is known to have been fitted on these data."""
+    noise = Gaussian(1.0) if noise is None else noise
+    check_noise(noise)
+    table = as_table(X)
+    return _measured(read(model, table, y, sample_weight, polish, own_data=True), model, table, noise, None, polish)
+
+
+def _measured(
+    reading: Reading, model: Any, table: Table, noise: Noise, attributes: Any, quiet: bool = False
+) -> Leakage:
+    records = reading.attributes
+    if attributes is not None:
+        if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+            raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
+        records = as_attributes(attributes, reading.features.shape, table.names)
+    if reading.fit.distance > LOOSE and not quiet:
+        warnings.warn(
+            f"The model stopped at a distance of {reading.fit.distance:.1e} from its minimum. If X, y and sample_weight are "
+            "those it was fitted with, that is about the relative error of eta without polish=True: fit with a smaller tol.",
+            LooseFitWarning,
+            stacklevel=3,
+        )
+    return Leakage((jacobian_of(reading.fit, reading.features, reading.y, noise, records),), noise, table)
+
+
+def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any, names: list[str] | None) -> None:
+    if namespace(X) is not namespace(fit.coef) or device(X) != device(fit.coef):
+        raise InvalidInputError(
+            f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
+            f"({device(X)}). Pass arrays of one library, on one device."
+        )
+    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
+        raise InvalidInputError(
+            f"The model was fitted on {fit.n} rows and {fit.coef.shape[0]} columns; got {X.shape[0]} rows and "
+            f"{X.shape[1]} columns. Pass the training data."
+        )
+    weights = check_weights(sample_weight, X)
+    if weights is not None and not _same_weights(weights, fit.sample_weight):
+        raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
+    check_values(X, y, fit.sample_weight, fit.loss, names)
+    away = distance(fit, X, y)
+    if not away <= SAME_DATA:
+        raise InvalidInputError(
+            f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
+            "order, that it was fitted on."
+        )
+
+
+def _same_weights(weights: Array, own: Array | None) -> bool:
+    return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)

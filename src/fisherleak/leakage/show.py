@@ -1,0 +1,122 @@
+"""A leakage for people: a table, a digest, a picture. The functions are methods of ``Leakage``, which they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host, is_lazy
+from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.rows import lazy_frame
+from fisherleak.rows.selection import rows_by_group
+from fisherleak.rows.summary import digest
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+    from fisherleak.models import Table
+
+__all__ = ["plot", "summary", "to_frame"]
+
+MOST_SHOWN = 5
+
+
+def to_frame(leakage: Any, index: Any) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise FisherleakError("to_frame needs pandas: pip install 'fisherleak[frames]'.") from None
+    if is_lazy(leakage.per_label()):
+        cells = leakage.per_cell()
+        lazy = {"eta": leakage.per_example()}
+        lazy |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
+        return lazy_frame(lazy | {"eta_label": leakage.per_label()})
+    cells = host(leakage.per_cell())
+    columns = {"eta": host(leakage.per_example())}
+    columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
+    columns["eta_label"] = host(leakage.per_label())
+    return pandas.DataFrame(columns, index=index)
+
+
+def summary(leakage: Any, table: Table) -> str:
+    eta = digest(leakage.per_example(), MOST_SHOWN)
+    whole = host(leakage.per_attribute())
+    names = leakage.attributes
+    rows = [row for row, _ in eta.top]
+    known = [str(row) if table.index is None else str(table.index[row]) for row in rows]
+    labels = [
+        f"row {row}" + ("" if label == str(row) else f" ({label})") for row, label in zip(rows, known, strict=True)
+    ]
+    by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
+    spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
+    lines = [
+        f"Fisher information loss of {_releases(leakage)}",
+        f"  about         {leakage.n} examples, {len(names)} attributes and the label",
+        f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
+        f"  whole data    {leakage.dataset():.4g}",
+        "  most exposed  "
+        + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
+        "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
+        "  units         per unit of each column; figures over several columns depend on their units",
+        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
+    ]
+    lines += [
+        f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
+        f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
+        for fit in leakage.fits
+    ]
+    lines += [
+        "Holds for unbiased attackers who know all other data, with weights, l2 and preprocessing public and fixed.",
+        "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",
+    ]
+    return "\n".join(lines)
+
+
+def _units(leakage: Any, table: Table) -> NDArray[np.float64]:
+    """Spread of each attribute's column, to compare attributes in their own units; 1 where there is none."""
+    by_column = dict(zip(table.names, table.spreads(), strict=True))
+    known = {name for name, size in zip(leakage.attributes, leakage.sizes, strict=True) if size == 1}
+    spreads = [by_column.get(name, 1.0) if name in known else 1.0 for name in leakage.attributes]
+    return np.array([spread if spread > 0 else 1.0 for spread in spreads])
+
+
+def _reach(eta: float) -> str:
+    return f"{1.0 / eta:.4g}" if eta > 0 else "any number"
+
+
+def _releases(leakage: Any) -> str:
+    count = len(leakage.fits)
+    return f"a release with noise {leakage.noise!r}" if count == 1 else f"{count} independent releases"
+
+
+def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FisherleakError("plot needs matplotlib: pip install 'fisherleak[plot]'.") from None
+    values = leakage.per_example()
+    if is_lazy(values):
+        raise InvalidInputError(
+            "plot shows arrays in memory; draw a sample of leakage.per_example() of Dask rows yourself."
+        )
+    eta = host(values)
+    if ax is None:
+        ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
+    members = {None: np.arange(eta.size)} if groups is None else rows_by_group(groups, eta.size)
+    count = min(80, max(10, int(np.sqrt(eta.size))))
+    skewed = float(eta.min()) > 0 and float(eta.max()) > 20 * float(np.median(eta))
+    bins = np.geomspace(eta.min(), eta.max(), count + 1) if skewed else np.histogram_bin_edges(eta, bins=count)
+    if skewed:
+        ax.set_xscale("log")
+    for k, (group, rows) in enumerate(members.items()):
+        values = eta[host(rows)]
+        name = None if groups is None else str(group)
+        ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
+        ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")
+    ax.set_xlabel("Fisher information loss η of an example")
+    ax.set_ylabel("examples")
+    if groups is not None:
+        ax.legend()
+    return ax

@@ -1,0 +1,192 @@
+"""Tables as users have them: pandas, polars (through narwhals) or bare arrays, with names and an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import as_array, device, host, is_lazy, is_lazy_frame, namespace
+from fisherleak._support.checks import default_names, nearest
+from fisherleak.errors import InvalidInputError
+from fisherleak.rows import with_known_rows
+from fisherleak.rows.selection import same_rows
+from fisherleak.rows.summary import column_spreads
+
+__all__ = ["Table", "as_table", "same_values"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A two-dimensional table with named columns.
+
+    Parameters
+    ----------
+    values : frame or array of shape (n, k)
+    names : list of str
+        The columns' names; x0, x1, … for a bare array.
+    is_frame : bool
+    index : sequence or None
+        Row labels of a pandas frame.
+    """
+
+    values: Any
+    names: list[str]
+    is_frame: bool
+    index: Any
+
+    @property
+    def n(self) -> int:
+        return int(self.values.shape[0])
+
+    def column(self, position: int) -> NDArray[Any]:
+        """One column as a NumPy array: float64 where it is numeric, else its own values."""
+        if not self.is_frame:
+            return host(self.values[:, position])
+        series = nw.from_native(self.values, eager_only=True)[:, position]
+        values = series.to_numpy()
+        return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
+
+    def is_numeric(self, position: int) -> bool:
+        if self.lazy:
+            dtype = self.values.dtypes.iloc[position] if self.is_frame else self.values.dtype
+            return getattr(dtype, "kind", "O") in "fiub"
+        if self.is_frame:
+            kind = nw.from_native(self.values, eager_only=True)[:, position].dtype
+            if kind.is_numeric() or kind in (nw.Boolean, nw.String, nw.Categorical, nw.Enum):
+                return bool(kind.is_numeric() or kind == nw.Boolean)
+            return self.column(position).dtype.kind in "fiub"
+        dtype = getattr(self.values, "dtype", None)
+        return not isinstance(dtype, np.dtype) or dtype.kind in "fiub"
+
+    def named(self, name: str) -> NDArray[Any]:
+        """The column of that name."""
+        return self.column(self._position(name))
+
+    def labels(self, name: str) -> Any:
+        """The column of that name as labels of groups: where it is, and lazy where the table is."""
+        position = self._position(name)
+        if self.lazy and self.is_frame:
+            return self.values[self.values.columns[position]]
+        return self.column(position) if self.is_frame else self.values[:, position]
+
+    def spreads(self) -> list[float]:
+        """Standard deviation of each column; 1 where it is not numeric."""
+        if not self.is_frame:
+            return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
+        numeric = [j for j in range(len(self.names)) if self.is_numeric(j)]
+        if self.lazy:
+            (rows,) = with_known_rows(self.select(numeric).values)
+            spreads = column_spreads(rows)
+        else:
+            spreads = [float(np.std(self.column(j).astype(np.float64))) for j in numeric]
+        found = dict(zip(numeric, spreads, strict=True))
+        return [found.get(j, 1.0) for j in range(len(self.names))]
+
+    def _position(self, name: str) -> int:
+        if name not in self.names:
+            raise InvalidInputError(f"There is no column '{name}'. {nearest(name, self.names)}")
+        return self.names.index(name)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the rows are Dask's."""
+        return is_lazy(self.values) or is_lazy_frame(self.values)
+
+    def select(self, positions: Sequence[int]) -> Table:
+        """Some columns, as a table of the same kind."""
+        names = [self.names[j] for j in positions]
+        if self.lazy and self.is_frame:
+            return Table(self.values[[self.values.columns[j] for j in positions]], names, True, None)
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)[:, list(positions)]
+            return Table(nw.to_native(frame), names, True, self.index)
+        return Table(self.values[:, list(positions)], names, False, self.index)
+
+    def rows(self, mask: NDArray[np.bool_]) -> Table:
+        """The rows where a mask is true."""
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True).filter(mask.tolist())
+            return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
+        return Table(self.values[mask], self.names, False, None)
+
+    def take(self, rows: Any) -> Table:
+        """The rows at some positions."""
+        index = None if self.index is None else self.index[rows]
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)[rows.tolist(), :]
+            return Table(nw.to_native(frame), self.names, True, index)
+        if not isinstance(self.values, np.ndarray):
+            xp = namespace(self.values)
+            chosen = xp.asarray(rows, device=device(self.values))
+            return Table(xp.take(self.values, chosen, axis=0), self.names, False, index)
+        return Table(self.values[rows], self.names, False, index)
+
+    def with_value(self, position: int, value: Any, sample: int | None) -> Table:
+        """A column set to one value in every row: that of the row ``sample`` where it is there, keeping the column's type."""
+        if self.is_frame:
+            frame = nw.from_native(self.values, eager_only=True)
+            name = frame.columns[position]
+            if sample is None:
+                new = frame[:, position].cast(nw.Float64()) * 0.0 + float(value)
+            else:
+                new = frame[:, position][[sample] * self.n]
+            return Table(nw.to_native(frame.with_columns(new.alias(name))), self.names, True, self.index)
+        if not isinstance(self.values, np.ndarray):
+            changed = namespace(self.values).asarray(self.values, copy=True)
+            changed[:, position] = value
+            return Table(changed, self.names, False, self.index)
+        values = self.values
+        if sample is None and values.dtype.kind in "iub":
+            values = values.astype(np.float64)  # a value that the column never had may not fit its type
+        values = values.copy()
+        values[:, position] = value
+        return Table(values, self.names, False, self.index)
+
+
+def same_values(first: Table, second: Table) -> bool:
+    """Whether two tables of the same columns hold the same values."""
+    if not first.is_frame and not isinstance(first.values, np.ndarray):
+        return same_rows(first.values, second.values)
+    if first.lazy or second.lazy:
+        return same_rows(as_array(first.values, "X"), as_array(second.values, "X"))
+    for j in range(len(first.names)):
+        a, b = first.column(j), second.column(j)
+        if a.dtype.kind == b.dtype.kind == "f":
+            if not np.array_equal(a, b, equal_nan=True):
+                return False
+        elif a.tolist() != b.tolist():
+            return False
+    return True
+
+
+def as_table(X: Any) -> Table:
+    """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
+    lazy = is_lazy_frame(X) and hasattr(X, "columns")
+    if lazy or nw.dependencies.is_into_dataframe(X):
+        names = [str(name) for name in X.columns]
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+        if repeated:
+            raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
+        index = None if lazy else getattr(X, "index", None)
+        return Table(X, names, True, None if callable(index) else index)
+    if hasattr(X, "collect") and hasattr(X, "collect_schema"):
+        raise InvalidInputError(f"X is a lazy {type(X).__name__}; pass X.collect().")
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        X = _numbers_if_all_are(X)
+    array = X if hasattr(X, "dtype") and getattr(X, "ndim", 0) == 2 and not hasattr(X, "toarray") else as_array(X, "X")
+    if array.ndim != 2:
+        raise InvalidInputError(f"X must have two dimensions, (rows, columns); got {array.ndim}.")
+    return Table(array, default_names(array.shape[1]), False, None)
+
+
+def _numbers_if_all_are(X: NDArray[Any]) -> NDArray[Any]:
+    """Objects that are all numbers, as numbers; text that looks like numbers stays text."""
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in X.ravel()):
+        return X
+    return X.astype(np.float64)

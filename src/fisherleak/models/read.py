@@ -1,0 +1,226 @@
+"""A fitted model and the table it was fitted on, read into what ``leakage`` needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
+from fisherleak.engine.losses import get_loss
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.risk import Risk
+from fisherleak.engine.training_rows import check_training, check_weights
+from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
+from fisherleak.models.estimators import parameters, recipe_of, solves_directly
+from fisherleak.models.flow import attributes_of, start
+from fisherleak.models.frames import Table, as_table
+from fisherleak.models.transformers import through
+from fisherleak.rows import first_rows, map_partitions
+from fisherleak.rows.selection import lazy_labels
+
+__all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
+
+LOOSE = 1e-3
+"""Distance from the minimum past which a fit is called loose: about the relative error of eta."""
+REFUSED = 1e-2
+"""Distance past which a model fitted by an iterative solver is refused: the data may not be its own."""
+DIRECT = 1e-6
+"""The same for a direct solver in double precision."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The features of a model's last step, and which raw columns feed them."""
+
+    features: Array
+    attributes: tuple[Attribute, ...]
+    estimator: Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model as a fit on its features, with the raw columns as attributes."""
+
+    fit: Fit
+    features: Array
+    y: Array
+    attributes: tuple[Attribute, ...]
+
+
+def final_estimator(model: Any) -> Any:
+    """The linear model inside a search or at the end of a pipeline."""
+    if hasattr(model, "best_estimator_"):
+        return final_estimator(model.best_estimator_)
+    return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else model
+
+
+def checked_model(model: Any) -> Any:
+    """A fitted model or pipeline; of a search, its best one."""
+    if not isinstance(model, BaseEstimator):
+        raise UnsupportedModelError(
+            f"model must be a fisherleak.Fit or a fitted scikit-learn model; got {type(model).__name__}."
+        )
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise InvalidInputError(f"{type(model).__name__} is not fitted yet: call fit first.") from None
+    if hasattr(model, "best_estimator_"):
+        return checked_model(model.best_estimator_)
+    if hasattr(model, "cv_results_") and hasattr(model, "estimator"):
+        raise InvalidInputError(f"{type(model).__name__} has no best_estimator_: fit it with refit=True.")
+    return model
+
+
+def prepare(model: Any, table: Table) -> Prepared:
+    """Walk the raw table through a fitted model's preprocessing."""
+    model = checked_model(model)
+    _check_columns(model, table)
+    if table.lazy:
+        return _prepare_lazily(model, table)
+    flow = start(table)
+    estimator = model
+    if isinstance(model, Pipeline):
+        for _, step in model.steps[:-1]:
+            flow = through(step, flow)
+        estimator = model.steps[-1][1]
+        if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+            inner = type(final_estimator(estimator)).__name__
+            raise UnsupportedModelError(
+                f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
+                f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
+            )
+    text = [name for j, name in enumerate(flow.table.names) if flow.raw[j] is not None and not flow.table.is_numeric(j)]
+    if text:
+        raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
+    values = flow.table.values
+    if not flow.table.is_frame:
+        values = values if _in_place(values, estimator) else host(values)
+    else:
+        values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
+    return Prepared(values, attributes_of(flow, table.names), estimator)
+
+
+def _in_place(values: Any, estimator: Any) -> bool:
+    """Whether the model was fitted on arrays of this library (``array_api_dispatch``), so that they stay where they are."""
+    coef = getattr(estimator, "coef_", None)
+    return not isinstance(values, np.ndarray) and type(coef) is type(values)
+
+
+def _prepare_lazily(model: Any, table: Table) -> Prepared:
+    """The same block by block; a few rows show the width and the raw columns that feed each feature."""
+    sample = prepare(model, as_table(first_rows(table.values)))
+    uneven = [attribute.name for attribute in sample.attributes if attribute.local]
+    if uneven:
+        raise UnsupportedModelError(
+            f"Preprocessing of column '{uneven[0]}' that is not affine is not supported on Dask rows: apply it before, and "
+            "measure the model behind it on its features."
+        )
+    width = sample.features.shape[1]
+
+    def features(block: Any) -> Array:
+        return np.asarray(prepare(model, as_table(block)).features, dtype=np.float64)
+
+    return Prepared(map_partitions(features, table.values, width), sample.attributes, sample.estimator)
+
+
+def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own_data: bool = False) -> Reading:
+    """The fit, the features and the attributes of a fitted scikit-learn model.
+
+    ``own_data`` says that the model is known to have been fitted on these data: polishing may then bridge any distance.
+    """
+    prepared = prepare(model, table)
+    risk, theta = risk_of(prepared, y, sample_weight)
+    check_rank_possible(risk)
+    fit = fit_at(risk, theta, polish=False)
+    if not fit.distance <= _limit(prepared.estimator) and not (polish and own_data):
+        raise NotAtMinimumError(_away(prepared.estimator, fit.distance))
+    if polish:
+        fit = fit_at(risk, theta, polish=True)
+    return Reading(fit, risk.X, risk.y, prepared.attributes)
+
+
+def _limit(estimator: Any) -> float:
+    if not solves_directly(estimator):
+        return REFUSED
+    return DIRECT if host(estimator.coef_).dtype == np.float64 else LOOSE
+
+
+def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
+    """The objective that the last step minimises, and its parameters."""
+    features = prepared.features
+    labels = _labels(y, features)
+    if labels.ndim == 0 or labels.shape[0] != features.shape[0]:
+        count = "none" if labels.ndim == 0 else labels.shape[0]
+        raise InvalidInputError(f"y must have one value for each of the {features.shape[0]} rows of X; got {count}.")
+    weights = check_weights(sample_weight, features)
+    recipe = recipe_of(prepared.estimator, labels, weights)
+    names = _feature_names(prepared.attributes, features.shape[1])
+    loss = get_loss(recipe.loss)
+    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names)
+    risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
+    return risk, like(parameters(prepared.estimator), X, namespace(X))
+
+
+def _labels(y: Any, features: Array) -> Any:
+    """Labels, numbers or text, beside the features."""
+    if is_lazy(features):
+        return lazy_labels(y, features)
+    if isinstance(features, np.ndarray):
+        return host(y) if hasattr(y, "detach") else np.asarray(y)
+    return y if type(y) is type(features) else namespace(features).asarray(np.asarray(y), device=device(features))
+
+
+def _feature_names(attributes: tuple[Attribute, ...], count: int) -> tuple[str, ...]:
+    """Features by the raw columns that feed them, for error messages."""
+    sources: list[list[str]] = [[] for _ in range(count)]
+    for attribute in attributes:
+        if attribute.directions is None or np.any(attribute.directions):
+            for j in attribute.columns:
+                sources[j].append(attribute.name)
+    alone = [source[0] if len(source) == 1 else "" for source in sources]
+    counts = Counter(alone)
+    names = []
+    for j, name in enumerate(alone):
+        only = name and counts[name] == 1
+        names.append(name if only else f"feature {j} ({', '.join(sources[j][:3])})")
+    return tuple(names)
+
+
+def _check_columns(model: Any, table: Table) -> None:
+    """The columns the model was fitted on, by name where it knows them."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and table.is_frame:
+        expected = [str(name) for name in known]
+        missing = [name for name in expected if name not in table.names]
+        extra = [name for name in table.names if name not in expected]
+        if missing or extra:
+            what = (
+                f"lacks column '{missing[0]}'" if missing else f"has column '{extra[0]}', which the model has not seen"
+            )
+            raise InvalidInputError(f"X {what}. Pass the table that {type(model).__name__} was fitted on.")
+        if expected != table.names:
+            raise InvalidInputError(f"X has the columns of the model in another order. Use X[{expected[:3]}…].")
+    count = getattr(model, "n_features_in_", len(table.names))
+    if count != len(table.names):
+        raise InvalidInputError(
+            f"{type(model).__name__} was fitted on {count} columns; X has {len(table.names)}. Pass the table it was fitted on."
+        )
+
+
+def _away(estimator: Any, distance: float) -> str:
+    name = type(estimator).__name__
+    text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}). "
+    steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
+    if steps is not None and most is not None and np.max(steps) >= most:
+        return text + f"It stopped at max_iter={most}: allow more iterations, or scale the columns."
+    if solves_directly(estimator):
+        return text + "Pass the rows, labels and weights it was fitted with."
+    return text + "Pass the rows, labels and weights it was fitted with; if they are, fit with a smaller tol."

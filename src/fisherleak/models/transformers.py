@@ -1,0 +1,299 @@
+"""Fitted transformers of scikit-learn, each read as a step of a :class:`~fisherleak.models.flow.Flow`.
+
+Adding a transformer is adding one function to ``READERS``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.perturbation import tangent_basis
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together
+from fisherleak.models.frames import Table
+
+__all__ = ["READERS", "check_steps", "through"]
+
+
+def through(transformer: Any, flow: Flow) -> Flow:
+    """The flow after a fitted transformer, or a refusal by class name."""
+    if transformer is None or _is(transformer, "passthrough"):
+        return flow
+    if type(transformer) in READERS:
+        return READERS[type(transformer)](transformer, flow)
+    raise UnsupportedModelError(_refusal(transformer))
+
+
+def check_steps(model: Any) -> None:
+    """Refuse a pipeline with steps that cannot be attributed: they may hold models fitted on the labels."""
+    if isinstance(model, pipeline.Pipeline):
+        for _, step in model.steps[:-1]:
+            _check_step(step)
+
+
+def _check_step(step: Any) -> None:
+    if step is None or isinstance(step, str):
+        return
+    if type(step) not in READERS:
+        raise UnsupportedModelError(_refusal(step))
+    for name in ("transformers_", "transformer_list", "steps"):
+        for child in getattr(step, name, ()):
+            _check_step(child[1])
+
+
+def _refusal(transformer: Any) -> str:
+    return (
+        f"{type(transformer).__name__} is not supported: its features cannot be attributed to raw columns. Apply it before, "
+        "and measure the model behind it on its features."
+    )
+
+
+# One function for each transformer
+
+
+def _standard_scaler(transformer: Any, flow: Flow) -> Flow:
+    table = output(transformer, flow)
+    scale = transformer.scale_ if transformer.with_std else None
+    return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
+
+
+def _robust_scaler(transformer: Any, flow: Flow) -> Flow:
+    table = output(transformer, flow)
+    return scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
+
+
+def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
+    return scaled(flow, output(transformer, flow), transformer.scale_)
+
+
+def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
+    return scaled(flow, output(transformer, flow), 1.0 / transformer.scale_)
+
+
+def _components(transformer: Any, flow: Flow) -> Flow:
+    """PCA and its relatives: an affine map."""
+    matrix = host(transformer.components_).astype(np.float64)
+    if getattr(transformer, "whiten", False):
+        matrix = matrix / np.sqrt(host(transformer.explained_variance_))[:, None]
+    return linear(flow, output(transformer, flow), matrix)
+
+
+def _selector(transformer: Any, flow: Flow) -> Flow:
+    return kept(flow, output(transformer, flow), transformer.get_support(indices=True).tolist())
+
+
+def _imputer(transformer: Any, flow: Flow) -> Flow:
+    """An imputer that had nothing to do passes everything on."""
+    table = output(transformer, flow)
+    for j, name in enumerate(flow.table.names):
+        before = flow.table.column(j).tolist()
+        after = table.column(j).tolist() if j < len(table.names) else [None] * len(before)
+        filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
+        if filled:
+            raise InvalidInputError(
+                f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
+                f"'{name}' (first in row {filled[0]}): a filled value belongs to no row. Drop these rows, or fill them before "
+                "and fit without an imputer."
+            )
+    if len(table.names) != len(flow.table.names):
+        raise UnsupportedModelError(
+            f"{type(transformer).__name__} adds columns here, which is not supported: use add_indicator=False."
+        )
+    return Flow(table, flow.raw, flow.blocks)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Equal, where neither is missing: comparisons with pandas.NA are neither true nor false."""
+    equal = before == after
+    return isinstance(equal, (bool, np.bool_)) and bool(equal)
+
+
+def _one_hot(transformer: Any, flow: Flow) -> Flow:
+    table = output(transformer, flow)
+    infrequent = getattr(transformer, "infrequent_categories_", None)
+    dropped = transformer.drop_idx_
+    widths, full = [], []
+    for j, levels in enumerate(transformer.categories_):
+        rare = 0 if infrequent is None or infrequent[j] is None else len(infrequent[j]) - 1
+        gone = 0 if dropped is None or dropped[j] is None else 1
+        widths.append(len(levels) - rare - gone)
+        full.append(gone == 0)
+    return _levels(transformer, flow, table, widths, full)
+
+
+def _ordinal(transformer: Any, flow: Flow) -> Flow:
+    table = output(transformer, flow)
+    coded = _levels(transformer, flow, table, [1] * len(table.names))
+    return Flow(table, flow.raw, coded.blocks)
+
+
+def _levels(
+    transformer: Any, flow: Flow, table: Table, widths: Sequence[int], full: Sequence[bool] | None = None
+) -> Flow:
+    """Encoders of categories: each input column feeds a block of its own.
+
+    Where the indicators of a column are ``full`` (none was dropped) they always sum to one, and only changes that keep
+    the sum count.
+    """
+    if sum(widths) != len(table.names):
+        raise UnsupportedModelError(
+            f"{type(transformer).__name__} gives {len(table.names)} columns where its categories account for {sum(widths)}, "
+            "so they cannot be attributed to raw columns."
+        )
+    blocks: Blocks = {}
+    place = 0
+    for place_of, (name, width) in enumerate(zip(flow.raw, widths, strict=True)):
+        if name is None:
+            raise UnsupportedModelError(
+                f"{type(transformer).__name__} behind a transformer that mixes or rescales columns is not supported: encode "
+                "the raw column itself."
+            )
+        whole = full[place_of] if full is not None else False
+        directions = np.eye(width) if not whole or width < 2 else tangent_basis(width)
+        block = Block(tuple(range(place, place + width)), directions)
+        known = blocks.get((name, "levels"))
+        blocks[name, "levels"] = block if known is None else together(known, block, flow.table.n, same_change=False)
+        place += width
+    return Flow(table, [None] * len(table.names), blocks)
+
+
+def _polynomial(transformer: Any, flow: Flow) -> Flow:
+    """Monomials: the derivative of each by each of its variables, row by row."""
+    table = output(transformer, flow)
+    powers = np.asarray(transformer.powers_)
+    X = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))]).astype(np.float64)
+    blocks: Blocks = {}
+    for key, block in flow.blocks.items():
+        used = np.flatnonzero((powers[:, list(block.columns)] > 0).any(axis=1))
+        local = np.zeros((X.shape[0], used.size, len(block.columns)))
+        for k, feature in enumerate(used):
+            for q, variable in enumerate(block.columns):
+                power = powers[feature].copy()
+                if power[variable] > 0:
+                    lead = power[variable]
+                    power[variable] -= 1
+                    local[:, k, q] = lead * np.prod(X**power, axis=1)
+        blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions)
+    return Flow(table, [None] * len(table.names), blocks)
+
+
+def _splines(transformer: Any, flow: Flow) -> Flow:
+    """B-splines of single columns: their derivative, row by row."""
+    table = output(transformer, flow)
+    count = len(transformer.bsplines_)
+    each = len(table.names) // max(count, 1)
+    X = np.column_stack([flow.table.column(j) for j in range(count)]).astype(np.float64)
+    slopes = np.zeros((count, X.shape[0], each))
+    for j, spline in enumerate(transformer.bsplines_):
+        values = np.column_stack([table.column(j * each + k) for k in range(each)])
+        accuracy = 1e-5 if values.dtype == np.float32 else 1e-9
+        if not np.allclose(spline(X[:, j])[:, :each], values, rtol=accuracy, atol=accuracy):
+            raise UnsupportedModelError(
+                f"Column '{flow.table.names[j]}' has values outside the knots of SplineTransformer, which is not supported: "
+                "use knots that cover it."
+            )
+        if spline.k > 0:
+            slopes[j] = spline.derivative()(X[:, j])[:, :each]
+    blocks: Blocks = {}
+    for key, block in flow.blocks.items():
+        columns = tuple(j * each + k for j in block.columns for k in range(each))
+        given = block.local(X.shape[0])
+        local = np.concatenate(
+            [slopes[j][:, :, None] * given[:, q : q + 1, :] for q, j in enumerate(block.columns)]
+            or [np.zeros((X.shape[0], 0, 1))],
+            axis=1,
+        )
+        blocks[key] = Block(columns, local)
+    return Flow(table, [None] * len(table.names), blocks)
+
+
+def _function(transformer: Any, flow: Flow) -> Flow:
+    if transformer.func is not None:
+        raise UnsupportedModelError(
+            "FunctionTransformer with a function of its own is not supported: its derivative is unknown. Apply the function "
+            "to the table before."
+        )
+    return flow
+
+
+def _pipeline(transformer: Any, flow: Flow) -> Flow:
+    for _, step in transformer.steps:
+        flow = through(step, flow)
+    return flow
+
+
+def _union(transformer: Any, flow: Flow) -> Flow:
+    if transformer.transformer_weights:
+        raise UnsupportedModelError(
+            "FeatureUnion with transformer_weights is not supported: scale the features instead."
+        )
+    parts = [through(step, flow) for _, step in transformer.transformer_list if not _is(step, "drop")]
+    return joined(transformer, flow, parts)
+
+
+def _column_transformer(transformer: Any, flow: Flow) -> Flow:
+    if transformer.transformer_weights:
+        raise UnsupportedModelError("ColumnTransformer with transformer_weights is not supported: scale them instead.")
+    parts = []
+    with warnings.catch_warnings():
+        # scikit-learn 1.6 announces another form of the remainder's columns; both are read
+        warnings.simplefilter("ignore", FutureWarning)
+        chosen = [(step, _positions(columns, flow.table)) for _, step, columns in transformer.transformers_]
+    for step, positions in chosen:
+        if positions and not _is(step, "drop"):
+            parts.append(through(step, kept(flow, flow.table.select(positions), positions)))
+    return joined(transformer, flow, parts)
+
+
+def _is(step: Any, word: str) -> bool:
+    return isinstance(step, str) and step == word
+
+
+def _positions(columns: Any, table: Table) -> list[int]:
+    """The columns of a ColumnTransformer entry, as positions."""
+    named = [columns.start, columns.stop] if isinstance(columns, slice) else np.ravel(columns).tolist()
+    unknown = [item for item in named if isinstance(item, str) and item not in table.names]
+    if unknown:
+        raise InvalidInputError(
+            f"The model chooses the column '{unknown[0]}' by name, and X has no such column. Pass the table it was fitted on."
+        )
+    if isinstance(columns, slice):
+        edges = [table.names.index(edge) if isinstance(edge, str) else edge for edge in (columns.start, columns.stop)]
+        # slices of names include their end, slices of numbers do not
+        stop = edges[1] + 1 if isinstance(columns.stop, str) else edges[1]
+        return list(range(len(table.names)))[edges[0] : stop : columns.step]
+    items = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+    if items and all(isinstance(item, (bool, np.bool_)) for item in items):
+        return [j for j, chosen in enumerate(items) if chosen]
+    return [table.names.index(item) if isinstance(item, str) else int(item) % len(table.names) for item in items]
+
+
+READERS: dict[type, Callable[[Any, Flow], Flow]] = {
+    preprocessing.StandardScaler: _standard_scaler,
+    preprocessing.RobustScaler: _robust_scaler,
+    preprocessing.MinMaxScaler: _min_max_scaler,
+    preprocessing.MaxAbsScaler: _max_abs_scaler,
+    preprocessing.OneHotEncoder: _one_hot,
+    preprocessing.OrdinalEncoder: _ordinal,
+    preprocessing.PolynomialFeatures: _polynomial,
+    preprocessing.SplineTransformer: _splines,
+    preprocessing.FunctionTransformer: _function,
+    decomposition.PCA: _components,
+    decomposition.IncrementalPCA: _components,
+    decomposition.TruncatedSVD: _components,
+    feature_selection.VarianceThreshold: _selector,
+    feature_selection.SelectKBest: _selector,
+    feature_selection.SelectPercentile: _selector,
+    impute.SimpleImputer: _imputer,
+    impute.KNNImputer: _imputer,
+    compose.ColumnTransformer: _column_transformer,
+    pipeline.Pipeline: _pipeline,
+    pipeline.FeatureUnion: _union,
+}
+"""Every transformer that can be attributed to raw columns, by its class."""

@@ -1,0 +1,148 @@
+"""PrivateRelease: fit, measure, calibrate and perturb in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import check_positive
+from fisherleak.engine.noise import Noise
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure_own
+from fisherleak.models import final_estimator
+from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
+from fisherleak.protection.calibration import calibrate
+from fisherleak.protection.release import release, set_parameters
+
+__all__ = ["PrivateRelease", "ReleaseReport"]
+
+Vector = NDArray[np.float64]
+OVER = ("max", "mean", "dataset")
+
+
+@dataclass(frozen=True)
+class ReleaseReport:
+    """What a :class:`PrivateRelease` reveals, without anything of the unperturbed model.
+
+    Attributes
+    ----------
+    eta : array of shape (n,)
+        Per-example eta of the release over the values that were limited.
+    limit : float
+    over : str
+    dataset : float
+        Eta of the whole data set, all attributes and labels.
+    """
+
+    eta: Vector = field(repr=False)
+    limit: float
+    over: str
+    dataset: float
+
+    def summary(self) -> str:
+        """In words."""
+        return (
+            f"Released with eta over {self.over} at most {self.limit:g}: per example mean {self.eta.mean():.4g}, largest "
+            f"{self.eta.max():.4g}; whole data {self.dataset:.4g}. Derived from the data: not to be published with the model."
+        )
+
+
+class PrivateRelease(Wrapper):
+    """Fit, measure, calibrate and perturb in one ``fit``.
+
+    Parameters
+    ----------
+    estimator : scikit-learn model
+        Any that :func:`fisherleak.measure` reads.
+    eta : float
+        The limit on Fisher information loss.
+    over : {"max", "mean", "dataset"}
+        What is limited, as in :func:`fisherleak.calibrate`.
+    attributes : names, optional
+        The attributes that count, without the label. Everything, with the label, by default. Not for "dataset".
+    noise : Noise, optional
+        The kind of noise; its scale is replaced. ``fl.Gaussian`` by default.
+    polish : bool
+        Move the model to its exact minimum before it is measured and perturbed.
+    keep_unperturbed : bool
+        Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
+    random_state : int or Generator, optional
+        For tests only: see :func:`fisherleak.release`.
+
+    Attributes
+    ----------
+    estimator_ : scikit-learn model
+        The released model: the only one to pass on.
+    noise_ : Noise
+    leakage_ : ReleaseReport or Leakage
+        Derived from the data: do not publish it with the model.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = fl.PrivateRelease(Ridge(), eta=5.0).fit(X, y)
+    >>> bool(model.leakage_.eta.max() <= 5.0)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        eta: float = 1.0,
+        over: str = "max",
+        attributes: Sequence[str | int] | None = None,
+        noise: Noise | None = None,
+        polish: bool = False,
+        keep_unperturbed: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.eta = eta
+        self.over = over
+        self.attributes = attributes
+        self.noise = noise
+        self.polish = polish
+        self.keep_unperturbed = keep_unperturbed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the estimator, find the noise for the limit, and keep a perturbed copy."""
+        check_positive(self.eta, "eta")
+        if self.over not in OVER:
+            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
+        if self.over == "dataset" and self.attributes is not None:
+            raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
+        y = one_target(self.estimator, y)
+        model = fit_weighted(clone(self.estimator), X, y, sample_weight)
+        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish)
+        if self.polish:
+            set_parameters(final_estimator(model), np.asarray(host(leak.fits[0].theta)))
+        self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
+        quiet = leak.with_noise(self.noise_)
+        self.estimator_ = release(model, self.noise_, self.random_state)
+        self.leakage_: Leakage | ReleaseReport
+        if "unperturbed_" in vars(self):
+            delattr(self, "unperturbed_")
+        if self.keep_unperturbed:
+            self.unperturbed_, self.leakage_ = model, quiet
+        else:
+            eta = np.asarray(host(quiet.per_example(self.attributes)))
+            self.leakage_ = ReleaseReport(eta, float(self.eta), self.over, quiet.dataset())
+        return self
+
+    def __getstate__(self) -> Any:
+        # an estimator that was passed in fitted would carry the unperturbed model along
+        state = dict(super().__getstate__())
+        if not self.keep_unperturbed:
+            state["estimator"] = clone(self.estimator)
+        return state

@@ -1,0 +1,112 @@
+"""Dropping the most exposed rows, and what that does to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import check_positive
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.training_rows import check_weights
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measure import measure_own
+from fisherleak.models import as_table
+from fisherleak.models.wrapper import fit_weighted
+
+__all__ = ["Trimmed", "trim"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What dropping the most exposed rows did.
+
+    Attributes
+    ----------
+    estimator : scikit-learn model
+        Fitted on the rows that were kept.
+    kept : array of bool of shape (n,)
+    before : array of shape (n,)
+        Eta of every row in the first model.
+    after : array of shape (number kept,)
+        Eta of the rows kept, in the model without the others.
+    limit : float
+    """
+
+    estimator: Any
+    kept: NDArray[np.bool_] = field(repr=False)
+    before: Vector = field(repr=False)
+    after: Vector = field(repr=False)
+    limit: float
+
+    @property
+    def above(self) -> int:
+        """Rows kept whose eta is above the limit now."""
+        return int(np.sum(self.after > self.limit))
+
+    def summary(self) -> str:
+        """In words, what happened to those who stayed."""
+        stayed = self.before[self.kept]
+        worse = int(np.sum(self.after > stayed))
+        return (
+            f"Dropped {int(np.sum(~self.kept))} of {self.kept.size} rows above {self.limit:g}. Of the {stayed.size} that stay, "
+            f"{worse} are more exposed than before: mean eta {stayed.mean():.4g} -> {self.after.mean():.4g}, largest "
+            f"{stayed.max():.4g} -> {self.after.max():.4g}, {self.above} above the limit now. That a row was dropped is "
+            "itself something the model reveals."
+        )
+
+
+def trim(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    max_eta: float,
+    noise: Noise | None = None,
+    sample_weight: Any = None,
+    attributes: Sequence[str | int] | None = None,
+) -> Trimmed:
+    """Drop the rows above a limit, fit again, measure again, and say what that did to everyone else.
+
+    Parameters
+    ----------
+    estimator : scikit-learn model
+        Not fitted, or fitted: it is cloned.
+    X, y : the table and its labels
+    max_eta : float
+        Rows with an eta above it are dropped.
+    noise : Noise, optional
+        ``fl.Gaussian(1.0)`` by default.
+    sample_weight : array of shape (n,), optional
+    attributes : names, optional
+        The values that count; everything, with the label, by default.
+
+    Returns
+    -------
+    Trimmed
+
+    Notes
+    -----
+    Dropping rows raises the leakage about many that stay, since fewer rows determine the model, and some may now be above the
+    limit: ``Trimmed.above`` counts them. Trimming protects those it drops only if that they were dropped may be known.
+    """
+    limit = check_positive(max_eta, "max_eta")
+    table, labels = as_table(X), np.asarray(y)
+    weights = check_weights(sample_weight, np.empty((table.n, 1)))
+    model = fit_weighted(clone(estimator), X, y, weights)
+    before = np.asarray(host(measure_own(model, X, y, noise, weights, polish=True).per_example(attributes)))
+    kept = before <= limit
+    if not kept.any():
+        raise InvalidInputError(
+            f"max_eta is {limit:g}, below the least eta of any row ({before.min():.4g}): none would stay."
+        )
+    rest, remaining = table.rows(kept).values, None if weights is None else weights[kept]
+    model = fit_weighted(clone(estimator), rest, labels[kept], remaining)
+    leak = measure_own(model, rest, labels[kept], noise, remaining, polish=True)
+    return Trimmed(model, kept, before, np.asarray(host(leak.per_example(attributes))), limit)

@@ -1,0 +1,377 @@
+"""Lazy rows: graphs of Dask, one task per block, and clusters that fail.
+
+Functions travel as one node of a graph, so they must hold small arrays only, never rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, device, is_lazy, namespace
+from fisherleak._support.progress import watched
+from fisherleak.errors import ClusterError, FisherleakError
+from fisherleak.rows.memory import Join, map_in_memory, sum_in_memory
+
+__all__ = [
+    "aligned",
+    "computed",
+    "in_task",
+    "items",
+    "kept",
+    "map_lazily",
+    "module",
+    "rows_of",
+    "sum_lazily",
+    "unknown",
+]
+
+FAN_IN = 16
+"""Partial sums that a task of the tree adds up."""
+
+_THREADS: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
+_IN_TASK: contextvars.ContextVar[bool] = contextvars.ContextVar("in_task", default=False)
+
+
+def module(name: str) -> Any:
+    """Dask is loaded only where rows are lazy."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise FisherleakError(
+            "Rows that are not in memory need Dask: pip install 'fisherleak[cluster]', or allow more --memory if there is."
+        ) from None
+
+
+@contextlib.contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Lazy rows inside are walked by so many threads, where no cluster does it."""
+    token = _THREADS.set(threads)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+
+
+def in_task() -> bool:
+    """Whether this runs in a task of Dask, which has a worker's thread and should start no others."""
+    return _IN_TASK.get()
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A function of blocks, as it travels to the workers."""
+
+    function: Callable[..., Array]
+    most: int | None
+
+    def __call__(self, *blocks: Array | None) -> Array:
+        held = _IN_TASK.set(True)
+        try:
+            return map_in_memory(self.function, blocks, self.most)
+        finally:
+            _IN_TASK.reset(held)
+
+
+@dataclass(frozen=True)
+class _Summed:
+    """The same for sums."""
+
+    function: Callable[..., tuple[Any, ...]]
+    most: int | None
+    join: Join
+    masked: bool
+
+    def __call__(self, *blocks: Array | None) -> _Part:
+        held = _IN_TASK.set(True)
+        try:
+            if self.masked:
+                *rest, mask = blocks
+                blocks = tuple(None if x is None else x[mask] for x in rest)
+            return _Part(sum_in_memory(self.function, blocks, None, self.most, self.join))
+        finally:
+            _IN_TASK.reset(held)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a block brings to a sum: not an array, so that Dask hands it on as it is."""
+
+    values: tuple[Any, ...]
+
+
+def _apply(function: Callable[..., Any], *blocks: Any) -> Any:
+    return function(*blocks)
+
+
+def _added(join: Join, parts: list[_Part]) -> _Part:
+    total = parts[0].values
+    for part in parts[1:]:
+        total = join(total, part.values)
+    return _Part(total)
+
+
+def map_lazily(
+    function: Callable[..., Array], arrays: Sequence[Array | None], most: int | None, width: int | None
+) -> Array:
+    da = module("dask.array")
+
+    task, pairs, reference = _blockwise(_Mapped(function, most), arrays)
+    xp = namespace(reference)
+    shape = (0,) if width is None else (0, width)
+    return da.blockwise(
+        _apply,
+        (0,) if width is None else (0, 1),
+        task,
+        None,
+        *pairs,
+        new_axes={} if width is None else {1: width},
+        concatenate=True,
+        dtype=np.float64,
+        meta=xp.empty(shape, dtype=xp.float64, device=device(reference)),
+    )
+
+
+def sum_lazily(
+    function: Callable[..., tuple[Any, ...]],
+    arrays: Sequence[Array | None],
+    rows: Array | None,
+    most: int | None,
+    join: Join,
+) -> tuple[Any, ...]:
+    """One task per block and a tree of sums, in a fixed order: the same digits wherever and however often tasks run."""
+    da = module("dask.array")
+    graphs = module("dask.highlevelgraph")
+
+    masked = rows is not None and is_lazy(rows)
+    if masked:
+        arrays = (*arrays, rows)
+    elif rows is not None:
+        order = np.sort(np.asarray(rows))
+        arrays = [None if x is None else x[order] for x in arrays]
+    task, pairs, _ = _blockwise(_Summed(function, most, join, masked), arrays)
+    meta = np.empty(0, dtype=object)
+    parts = da.blockwise(
+        _apply, (0,), task, None, *pairs, adjust_chunks={0: 1}, concatenate=True, dtype=object, meta=meta
+    )
+    name = f"fisherleak-sum-{uuid.uuid4().hex}"
+    layer, keys = _one_task_per_block(parts)
+    level = 0
+    while len(keys) > FAN_IN:
+        groups = [keys[k : k + FAN_IN] for k in range(0, len(keys), FAN_IN)]
+        keys = [(name, level, k) for k in range(len(groups))]
+        layer |= {key: (_added, join, group) for key, group in zip(keys, groups, strict=True)}
+        level += 1
+    layer[(name,)] = (_added, join, keys)
+    graph = graphs.HighLevelGraph.from_collections(name, layer)
+    (total,) = computed(da.Array(graph, name, chunks=(), meta=np.empty((), dtype=object)))
+    return tuple(total.values)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Tasks that lead to one block of a result, run as one. Opaque to Dask, which would look for keys in a dictionary."""
+
+    graph: dict[Any, Any]
+    out: Any
+    given: tuple[Any, ...]
+
+    def __call__(self, *values: Any) -> Any:
+        known = dict(zip(self.given, values, strict=True))
+        (value,) = module("dask.core").get(self.graph, [self.out], cache=known)
+        return value
+
+
+def _one_task_per_block(array: Array) -> tuple[dict[Any, Any], list[Any]]:
+    """The graph of a one-dimensional lazy array with everything that only one block needs in the task of that block.
+
+    So blocks are made where they are used, one at a time, in whatever order tasks run.
+    """
+    core = module("dask.core")
+    (array,) = module("dask").optimize(array)
+    graph = dict(array.__dask_graph__())
+    keys = [(array.name, i) for i in range(array.numblocks[0])]
+    needs = {key: set(core.get_dependencies(graph, key)) for key in graph}
+    leads = {key: _ancestors(key, needs) for key in keys}
+    uses: dict[Any, int] = {}
+    for ancestors in leads.values():
+        for key in ancestors:
+            uses[key] = uses.get(key, 0) + 1
+    alone = {key for key, node in graph.items() if not _can_join(node, graph)}
+    apart = {key for key, count in uses.items() if count > 1 or key in alone}
+    done = {key: graph[key] for one in apart for key in (one, *_ancestors(one, needs))}
+    for out, ancestors in leads.items():
+        if out in alone:
+            done |= {key: graph[key] for key in (*ancestors, out)}
+            continue
+        own = {key: graph[key] for key in (*ancestors, out) if key not in done}
+        given = tuple(sorted({key for each in own for key in needs[each] if key not in own}, key=str))
+        done[out] = (_Chain(own, out, given), *given)
+    return done, keys
+
+
+def _ancestors(key: Any, needs: dict[Any, set[Any]]) -> set[Any]:
+    found: set[Any] = set()
+    todo = [key]
+    while todo:
+        new = needs[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
+
+
+def _can_join(node: Any, graph: dict[Any, Any]) -> bool:
+    """Whether a node is a task of this graph alone; data are not, nor tasks of what a cluster keeps already."""
+    outside = set(getattr(node, "dependencies", ())) - graph.keys()
+    return not outside and bool(module("dask.core").istask(node))
+
+
+def _blockwise(function: Callable[..., Any], arrays: Sequence[Array | None]) -> tuple[Any, list[Any], Array]:
+    """A function as one node of the graph, and (array, indices) pairs for ``blockwise``: rows are index 0."""
+    dask = module("dask")
+
+    arrays = aligned(arrays)
+    pairs: list[Any] = []
+    count = 10  # past the indices of the result
+    for x in arrays:
+        if x is None:
+            pairs += [None, None]
+        else:
+            pairs += [x, (0, *range(count, count + x.ndim - 1))]
+            count += x.ndim - 1
+    node = dask.delayed(function, name=f"fisherleak-{uuid.uuid4().hex}", traverse=False)
+    return node, pairs, next(x for x in arrays if x is not None)
+
+
+def items(values: Sequence[Any], lazily: bool) -> Array:
+    """Anything as rows of an array of objects, lazy with one block each where asked for."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return module("dask.array").from_array(array, chunks=1, name=False) if lazily else array
+
+
+def rows_of(
+    make: Callable[[Any], tuple[Any, ...]], values: Sequence[Any], sizes: Sequence[int], kinds: Sequence[Any]
+) -> tuple[Array, ...]:
+    """Lazy arrays made of blocks: ``make(value)`` gives the blocks of all of them, with ``sizes`` rows each.
+
+    ``kinds`` are empty arrays of the blocks' types and widths. One task makes the blocks of a value for all arrays.
+    """
+    da = module("dask.array")
+    graphs = module("dask.highlevelgraph")
+
+    given = items(values, True)
+    name = f"fisherleak-rows-{uuid.uuid4().hex}"
+    node = module("dask").delayed(make, name=f"{name}-make", traverse=False)
+    made = {(name, i): (_made, node.key, (given.name, i)) for i in range(len(values))}
+    base = graphs.HighLevelGraph.from_collections(name, made, dependencies=[given, node])
+    arrays = []
+    for k, kind in enumerate(kinds):
+        own = f"{name}-{k}"
+        zeros = (0,) * (kind.ndim - 1)
+        layer = {(own, i, *zeros): (_taken, (name, i), k) for i in range(len(values))}
+        graph = graphs.HighLevelGraph({**base.layers, own: layer}, {**base.dependencies, own: {name}})
+        chunks = (tuple(int(size) for size in sizes), *((width,) for width in kind.shape[1:]))
+        arrays.append(da.Array(graph, own, chunks, meta=kind[:0]))
+    return tuple(arrays)
+
+
+def _made(make: Callable[[Any], tuple[Any, ...]], value: Any) -> _Part:
+    return _Part(make(value[0]))
+
+
+def _taken(part: _Part, k: int) -> Any:
+    return part.values[k]
+
+
+def kept(*arrays: Array | None) -> tuple[Any, ...]:
+    """The same arrays with their blocks kept where they are computed: passes over them read nothing again."""
+    return tuple(module("dask").persist(*arrays))
+
+
+def aligned(arrays: Sequence[Array | None]) -> list[Array | None]:
+    """Arrays of equally many rows with the same blocks, those of the first lazy one, and each row whole."""
+    lead = next((x for x in arrays if is_lazy(x)), None)
+    if lead is None:
+        return list(arrays)
+    da = module("dask.array")
+
+    chunks = lead.chunks[0]
+    found: list[Array | None] = []
+    for x in arrays:
+        if x is None:
+            found.append(None)
+            continue
+        whole = (chunks, *((size,) for size in x.shape[1:]))
+        if not is_lazy(x):
+            found.append(da.from_array(x, chunks=whole, name=False))
+        else:
+            found.append(x if x.chunks == whole or unknown(x) else x.rechunk(whole))
+    return found
+
+
+def unknown(x: Array) -> bool:
+    return any(size != size for size in x.chunks[0])
+
+
+LOST = {
+    "CancelledError": "the connection to its scheduler was lost",
+    "FutureCancelledError": "the connection to its scheduler was lost",
+    "FuturesCancelledError": "the connection to its scheduler was lost",
+    "CommClosedError": "the connection to its scheduler was lost",
+    "ClosedClientError": "its client is closed",
+    "KilledWorker": "several workers in turn died at the same block, most often for lack of memory (use smaller blocks)",
+    "NoValidWorkerError": "no worker is left",
+}
+
+
+def computed(*lazy: Any) -> tuple[Any, ...]:
+    """Compute lazy values in one graph; a cluster that is gone is said so in one sentence."""
+    try:
+        with watched() as update, module("dask").config.set(num_workers=_THREADS.get()):
+            return tuple(module("dask").compute(*lazy)) if update is None else _computed_in_view(lazy, update)
+    except FisherleakError:
+        raise
+    except BaseException as error:  # a lost scheduler cancels, which is no Exception in every version
+        kind = type(error)
+        reasons = [LOST[base.__name__] for base in kind.__mro__ if base.__name__ in LOST]
+        gone = kind.__module__.partition(".")[0] == "distributed" or isinstance(error, (OSError, TimeoutError))
+        if not reasons and not (gone and _client() is not None):
+            raise
+        reason = reasons[0] if reasons else f"{kind.__name__}: {' '.join(str(error).split())[:200]}"
+        raise ClusterError(
+            f"The cluster could not finish: {reason}. Nothing was kept: start it again and repeat the call."
+        ) from None
+
+
+def _computed_in_view(lazy: Sequence[Any], update: Callable[[int, int], None]) -> tuple[Any, ...]:
+    """The same, telling how many tasks are done of how many."""
+    client = _client()
+    if client is not None:
+        futures = client.compute(list(lazy))
+        bar = module("distributed.diagnostics.progressbar").ProgressBar(futures, client.scheduler.address)
+        bar._draw_bar = lambda **counts: update(counts["all"] - counts["remaining"], counts["all"])
+        client.sync(bar.listen)
+        return tuple(client.gather(futures))
+
+    def moved(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        update(len(state["finished"]), sum(len(state[name]) for name in ("finished", "ready", "waiting", "running")))
+
+    with module("dask.callbacks").Callback(posttask=moved):
+        return tuple(module("dask").compute(*lazy))
+
+
+def _client() -> Any:
+    try:
+        from distributed import get_client
+
+        return get_client()
+    except (ImportError, ValueError):
+        return None

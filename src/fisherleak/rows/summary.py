@@ -1,0 +1,79 @@
+"""Many rows in a few numbers: mean, spread, extremes and the largest, in one pass wherever the rows are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fisherleak._support.arrays import Array, as_real, host, namespace
+from fisherleak.rows import positions, sum_rows
+
+__all__ = ["Digest", "column_spreads", "digest"]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Of one value per row.
+
+    Attributes
+    ----------
+    mean, low, high : float
+    sd : float or None
+        With n - 1; None for a single row.
+    top : list of (row, value)
+        The largest, the largest first.
+    """
+
+    mean: float
+    sd: float | None
+    low: float
+    high: float
+    top: list[tuple[int, float]]
+
+
+def digest(values: Array, most: int = 5) -> Digest:
+    """Of values (n,), with the ``most`` largest."""
+    xp = namespace(values)
+
+    def block(values: Array, rows: Array) -> tuple[Any, ...]:
+        mean = xp.mean(values)
+        order = xp.argsort(values, descending=True, stable=True)[:most]
+        moments = [xp.ones_like(mean) * values.shape[0], mean, xp.sum((values - mean) ** 2)]
+        tops = xp.stack([xp.astype(xp.take(rows, order), xp.float64), xp.take(values, order)])
+        return xp.stack(moments), xp.min(values), xp.max(values), tops
+
+    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        tops = xp.concat([a[3], b[3]], axis=1)
+        if tops.shape[1] > 2 * most:
+            tops = xp.take(tops, xp.argsort(tops[1, :], descending=True, stable=True)[:most], axis=1)
+        return _pooled(a[0], b[0], xp), xp.minimum(a[1], b[1]), xp.maximum(a[2], b[2]), tops
+
+    moments, low, high, tops = sum_rows(block, values, positions(values), join=join)
+    count, mean, squares = (float(x) for x in host(moments))
+    rows, largest = host(tops)
+    top = sorted(zip(rows.astype(int).tolist(), largest.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+    sd = math.sqrt(squares / (count - 1)) if count > 1 else None
+    return Digest(mean, sd, float(low), float(high), top[:most])
+
+
+def column_spreads(X: Array) -> list[float]:
+    """Standard deviation of every column, (d,)."""
+    xp = namespace(X)
+
+    def block(X: Array) -> tuple[Any, ...]:
+        X = as_real(X, xp)
+        mean = xp.mean(X, axis=0)
+        return (xp.stack([xp.ones_like(mean) * X.shape[0], mean, xp.sum((X - mean[None, :]) ** 2, axis=0)]),)
+
+    (moments,) = sum_rows(block, X, join=lambda a, b: (_pooled(a[0], b[0], xp),))
+    count, _, squares = host(moments)
+    return [math.sqrt(x / n) for x, n in zip(squares.tolist(), count.tolist(), strict=True)]
+
+
+def _pooled(a: Array, b: Array, xp: Any) -> Array:
+    """Count, mean and sum of squares about the mean of two parts together."""
+    count = a[0, ...] + b[0, ...]
+    apart = b[1, ...] - a[1, ...]
+    part = b[0, ...] / count
+    return xp.stack([count, a[1, ...] + part * apart, a[2, ...] + b[2, ...] + part * a[0, ...] * apart**2])

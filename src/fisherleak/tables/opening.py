@@ -1,0 +1,336 @@
+"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, either of them in gzip, or standard input.
+
+A file is recognised by its first bytes, not by its name. Every refusal is one sentence that names the file and the remedy.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from fisherleak._support.progress import track
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.parquet import parquet_files, parquet_parts
+from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
+
+__all__ = ["arrow", "example_table", "from_frame", "read_table"]
+
+CHUNK = 2**22
+GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
+FOREIGN = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"%PDF": "a PDF document",
+    b"\x89HDF": "an HDF5 file",
+    b"\x80\x04\x95": "a pickle",
+    b"\x80\x05\x95": "a pickle",
+    b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"ARROW1": "an Arrow file",
+    b"SQLite": "a database",
+}
+
+
+def arrow() -> Any:
+    """Give back pyarrow, which reads the files."""
+    try:
+        import pandas  # noqa: F401 - models are fitted on its frames
+        import pyarrow
+    except ImportError as error:
+        raise FisherleakError(
+            f"Reading tables needs {error.name or 'pyarrow'}, which is not installed: pip install 'fisherleak[frames]'."
+        ) from None
+    return pyarrow
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory: int | None = None,
+) -> RawTable:
+    """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
+
+    Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
+    an address that fsspec knows.
+
+    Parameters
+    ----------
+    path : path or "-"
+    delimiter : str, optional
+        One character; found from the first line by default.
+    encoding : str, optional
+        Of CSV files; UTF-8 by default.
+    memory : int, optional
+        Larger CSV files are turned into a temporary Parquet file, which is read in parts.
+    """
+    arrow()
+    if _is_folder(str(path)):
+        return _folder(str(path))
+    source = "standard input" if str(path) == "-" else Path(path).name
+    file = _opened(path)
+    try:
+        digest = _digest(file, source)
+        if _head(file) == b"":
+            raise InvalidInputError(f"{source} is empty: a table needs a header and rows.")
+        if _head(file).startswith(GZIP):
+            file = _unpacked(file, source)
+        head = _head(file)
+        for magic, what in FOREIGN.items():
+            if head.startswith(magic):
+                raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
+        if head.startswith(PARQUET):
+            return _parquet(file, Path(path), source, digest)
+        from fisherleak.tables.csvfile import read_csv
+
+        if memory is not None and os.fstat(file.fileno()).st_size > memory:
+            return _large_csv(file, source, digest, delimiter, encoding)
+        table, notes = read_csv(file, source, delimiter, encoding)
+        names, more = _named(table.column_names, source)
+        if table.num_rows == 0:
+            raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+        return _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
+    finally:
+        file.close()
+
+
+class _TemporaryFolder:
+    """A folder that goes when nobody needs it any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fisherleak-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None, encoding: str | None) -> RawTable:
+    """A CSV file as a Parquet file that lives as long as its parts."""
+    from fisherleak.tables.csvfile import csv_to_parquet
+
+    folder = _TemporaryFolder()
+    path = folder.path / "table.parquet"
+    notes = csv_to_parquet(file, source, delimiter, encoding, path, _named)
+    schema, found = parquet_parts([str(path)])
+    rows = sum(part.rows for part in found)
+    if not rows:
+        raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+    parts: list[Part] = [FilePart(**vars(part), keep=folder) for part in found]
+    return RawTable(source, digest, tuple(schema.names), tuple(schema.types), rows, notes, parts, here=True)
+
+
+def from_frame(frame: Any, source: str = "a table") -> RawTable:
+    """A pandas or polars frame, or an Arrow table."""
+    pa = arrow()
+    if hasattr(frame, "to_arrow"):
+        frame = frame.to_arrow()
+    try:
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{source} cannot be read as a table: {_first_line(error)}.") from None
+    names, notes = _named([str(name) for name in table.column_names], source)
+    if table.num_rows == 0:
+        raise InvalidInputError(f"{source} has no rows: there is nothing to learn from.")
+    digest = hashlib.sha256()
+    with pa.ipc.new_stream(pa.PythonFile(_Hashing(digest), mode="w"), table.schema) as stream:
+        stream.write_table(table)
+    return _held(table.rename_columns(list(names)), source, digest.hexdigest(), notes)
+
+
+def _held(table: Any, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
+    """A table in memory."""
+    kinds = tuple(table.schema.types)
+    return RawTable(
+        source, digest, tuple(table.column_names), kinds, table.num_rows, notes, table_parts(table), here=True
+    )
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path names Parquet files that are read where they are: several, or at an address."""
+    if path == "-":
+        return False
+    try:
+        return "://" in path or Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists())
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def _folder(path: str) -> RawTable:
+    """The Parquet files of a folder, a pattern or an address."""
+    urls = parquet_files(path)
+    schema, found = parquet_parts(urls)
+    source = path.rstrip("/").rpartition("/")[2] if "://" in path else Path(path).name or path
+    names, notes = _named(list(schema.names), source)
+    if names != tuple(schema.names):
+        raise InvalidInputError(f"{urls[0]} has a column without a name: name it, for columns are read by name.")
+    if not found:
+        raise InvalidInputError(f"The files of {path} have no rows: there is nothing to learn from.")
+    parts: list[Part] = [FilePart(**vars(part), several=len(urls) > 1) for part in found]
+    count = (
+        f"{len(urls)} files are read as one table, in the order of their names, and rows are counted over all of them."
+    )
+    notes = (*notes, count) if len(urls) > 1 else notes
+    rows = sum(part.rows for part in parts)
+    return RawTable(source, "", names, tuple(schema.types), rows, notes, parts, tuple(urls))
+
+
+def example_table() -> RawTable:
+    """The diabetes data that scikit-learn carries, with the columns' real names: 442 patients."""
+    arrow()
+    from sklearn.datasets import load_diabetes
+
+    data = load_diabetes(as_frame=True, scaled=False)
+    names = {"s1": "cholesterol", "s2": "ldl", "s3": "hdl", "s4": "ratio", "s5": "triglycerides", "s6": "glucose"}
+    frame = data.data.rename(columns=names)
+    frame["sex"] = frame["sex"].map({1.0: "1", 2.0: "2"}).astype(object)
+    frame["progression"] = data.target
+    return from_frame(frame, "diabetes (of scikit-learn)")
+
+
+class _Hashing:
+    """A file that keeps only the checksum of what is written to it."""
+
+    closed = False
+
+    def __init__(self, digest: Any) -> None:
+        self._digest = digest
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file that can be read more than once; standard input and pipes are copied to a temporary one."""
+    if str(path) == "-":
+        return _copied(sys.stdin.buffer)
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
+    except FileNotFoundError:
+        raise DataError(f"'{path}' does not exist: check the name, or use - for standard input.") from None
+    except ValueError as error:
+        raise InvalidInputError(f"{str(path)!r} is no file name: {error}.") from None
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    with file:
+        return _copied(file)
+
+
+def _copied(file: IO[bytes]) -> IO[bytes]:
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is given back open
+    try:
+        while chunk := file.read(CHUNK):
+            copy.write(chunk)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _digest(file: IO[bytes], source: str) -> str:
+    digest = hashlib.sha256()
+    total = os.fstat(file.fileno()).st_size // CHUNK + 1
+    try:
+        for chunk in track(_chunks(file), total, "Reading"):
+            digest.update(chunk)
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror}.") from None
+    file.seek(0)
+    return digest.hexdigest()
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _head(file: IO[bytes], count: int = 16) -> bytes:
+    head = file.read(count)
+    file.seek(0)
+    return head
+
+
+def _unpacked(file: IO[bytes], source: str) -> IO[bytes]:
+    """The contents of a gzip file, in a temporary file."""
+    try:
+        with file, gzip.open(file) as packed:
+            return _copied(packed)  # type: ignore[arg-type]
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{source} is a damaged gzip file: get it again.") from None
+
+
+def _parquet(file: IO[bytes], path: Path, source: str, digest: str) -> RawTable:
+    import pyarrow.parquet
+
+    with _arrow_refusals(source, "Parquet file"):
+        opened = pyarrow.parquet.ParquetFile(file)
+        own = list(opened.schema_arrow.names)
+        rows = int(opened.metadata.num_rows)
+    names, notes = _named(own, source)
+    if rows == 0:
+        raise InvalidInputError(f"{source} has columns and no rows: there is nothing to learn from.")
+    if names == tuple(own) and path.is_file() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+        with _arrow_refusals(source, "Parquet file"):
+            schema, found = parquet_parts([str(path.absolute())])
+        parts: list[Part] = [FilePart(**vars(part)) for part in found]
+        return RawTable(source, digest, names, tuple(schema.types), rows, notes, parts)
+    with _arrow_refusals(source, "Parquet file"):  # unpacked, or with columns that cannot be asked for by name
+        return _held(opened.read().rename_columns(list(names)), source, digest, notes)
+
+
+@contextmanager
+def _arrow_refusals(source: str, what: str) -> Iterator[None]:
+    """Turns Arrow's complaints about a file into one sentence."""
+    try:
+        yield
+    except (FisherleakError, MemoryError):
+        raise
+    except Exception as error:
+        raise DataError(f"{source} is a damaged {what} ({_first_line(error)}): get it again.") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip().rstrip(".")[:120]
+
+
+def _named(own: list[str], source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Column names, each once; one without a name is called after its place."""
+    if not own:
+        raise InvalidInputError(f"{source} has no columns.")
+    seen: set[str] = set()
+    for name in own:
+        if name.strip() and name in seen:
+            raise InvalidInputError(f"{source} has the column '{name[:80]}' more than once: rename one of them.")
+        seen.add(name)
+    names, notes = [], []
+    for j, name in enumerate(own):
+        if name.strip():
+            names.append(name)
+            continue
+        given = f"column {j + 1}"
+        while given in seen:
+            given += "'"
+        seen.add(given)
+        names.append(given)
+        notes.append(f"Column {j + 1} has no name and is called '{given}'.")
+    return tuple(names), tuple(notes)
