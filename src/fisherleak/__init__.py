@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.noise import NOISES as NOISES
     from fisherleak.engine.noise import Gaussian as Gaussian
+    from fisherleak.engine.noise import Laplace as Laplace
     from fisherleak.engine.noise import Noise as Noise
     from fisherleak.engine.perturbation import Attribute as Attribute
     from fisherleak.errors import ClusterError as ClusterError
@@ -55,7 +57,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
-    "engine.noise": ("Gaussian", "Noise"),
+    "engine.noise": ("NOISES", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.compose": ("compose",),
@@ -75,6 +77,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "IRFIL",
     "LOSSES",
+    "NOISES",
     "Attribute",
     "ClusterError",
     "DataError",
@@ -83,6 +86,7 @@ __all__ = [
     "Gaussian",
     "InvalidInputError",
     "Labels",
+    "Laplace",
     "Leakage",
     "LooseFitWarning",
     "Loss",

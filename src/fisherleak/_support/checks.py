@@ -11,7 +11,7 @@ import numpy as np
 
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["check_noise", "check_positive", "column_names", "default_names", "nearest"]
+__all__ = ["check_positive", "column_names", "default_names", "nearest"]
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -22,13 +22,6 @@ def column_names(X: Any) -> list[str] | None:
 
 def default_names(count: int) -> list[str]:
     return [f"x{j}" for j in range(count)]
-
-
-def check_noise(noise: Any) -> None:
-    """A noise record, not a number or a class."""
-    if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
-        shown = noise.__name__ if isinstance(noise, type) else repr(noise)
-        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")
 
 
 def check_positive(value: Any, name: str, *, zero: bool = False) -> float:

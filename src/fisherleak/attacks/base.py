@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak._support.checks import check_noise
 from fisherleak.attacks.candidates import target_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, normal_cdf
-from fisherleak._support.checks import check_noise
 from fisherleak.attacks.base import Attacker, Vector, part_right
 from fisherleak.attacks.orthants import below_both
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.neighbours import Moves, moves
-from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.release import Released
 

@@ -8,10 +8,9 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, namespace
-from fisherleak._support.checks import check_noise
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
-from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, LooseFitWarning

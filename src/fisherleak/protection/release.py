@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, like, namespace
-from fisherleak._support.checks import check_noise
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.models.transformers import check_steps
