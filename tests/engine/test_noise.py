@@ -17,7 +17,9 @@ def distance(noise: fl.Gaussian, claimed: fl.Gaussian) -> float:
     case = make("logistic", 3, 20, 2, intercept=True)
     leak = case.leak(claimed)
     rows = [2, 9]
-    J = leak._parts[0].dense(leak._parts[0].attributes, True)(case.X[rows], case.y[rows], None)
+    J = leak._information.jacobians[0].dense(leak._information.jacobians[0].attributes, True)(
+        case.X[rows], case.y[rows], None
+    )
     flat = np.moveaxis(np.asarray(J), 0, 1).reshape(3, -1)
     rng = np.random.default_rng(0)
     theta = np.asarray(leak.fits[0].theta)

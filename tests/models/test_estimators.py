@@ -86,7 +86,7 @@ def test_the_jacobian_is_that_of_refits(model: Any, target: str, intercept: bool
     # liblinear itself stops at about 1e-7: long steps and a formula of fourth order then
     rough = getattr(model, "solver", None) == "liblinear"
     assert leak.fits[0].distance < (1e-6 if rough else 1e-8)
-    part = leak._parts[0]
+    part = leak._information.jacobians[0]
     J = np.asarray(part.dense(part.attributes, True)(*part.arrays))
     step = 0.05 if rough else 2e-4
     for row in (0, 17):

@@ -306,7 +306,7 @@ def test_a_column_chosen_twice_moves_both_copies() -> None:
         assert leak.per_cell()[row, 0] == pytest.approx(np.linalg.norm(ends[0] - ends[1]) / 2e-3, rel=1e-5)
     union = FeatureUnion([("a", "passthrough"), ("b", "passthrough")])
     both = make_pipeline(union, pre.OneHotEncoder(), lm.Ridge()).fit(FRAME[["city"]], Y)
-    assert len(fl.measure(both, FRAME[["city"]], Y)._parts[0].attributes[0].columns) == 6
+    assert len(fl.measure(both, FRAME[["city"]], Y)._information.jacobians[0].attributes[0].columns) == 6
 
 
 @pytest.mark.parametrize("imputer", [SimpleImputer(missing_values=-1), KNNImputer(missing_values=-1)])
@@ -341,7 +341,7 @@ def test_text_that_looks_like_numbers_stays_text() -> None:
 def test_one_column_as_number_and_as_levels_behind_a_mixture() -> None:
     ways = [("s", pre.StandardScaler(), ["smoker"]), ("o", pre.OneHotEncoder(sparse_output=False), ["smoker"])]
     model = make_pipeline(ColumnTransformer([*ways, ("a", "passthrough", ["age"])]), PCA(3), lm.Ridge()).fit(FRAME, Y)
-    assert fl.measure(model, FRAME, Y)._parts[0].attributes[3].columns == (0, 1, 2)
+    assert fl.measure(model, FRAME, Y)._information.jacobians[0].attributes[3].columns == (0, 1, 2)
 
 
 def test_flat_splines_have_no_slope() -> None:

@@ -160,7 +160,7 @@ def target_of(
             "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
         )
     # neighbours are exact minimisers, so the model they are compared with must be one too
-    part = measure(model, X, y, sample_weight=sample_weight, polish=True)._parts[0]
+    part = measure(model, X, y, sample_weight=sample_weight, polish=True)._information.jacobians[0]
     xp = namespace(part.X)
     position = _position(attribute, table)
     name = table.names[position]

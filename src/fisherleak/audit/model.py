@@ -23,8 +23,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.erm import Fit, minimise
+from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.leakage.leakage import Leakage
@@ -132,7 +134,8 @@ class Block:
     @property
     def leak(self) -> Leakage:
         fit = replace(self.model.fit, sample_weight=self.weights)
-        return Leakage((replace(self.model, fit=fit, X=self.X, y=self.y),), Gaussian(1.0), as_table(self.X))
+        jacobian = replace(self.model, fit=fit, X=self.X, y=self.y)
+        return Leakage(information_of(jacobian), Gaussian(1.0), as_table(self.X))
 
     def cells(self) -> Vector:
         """Eta of every column of every row."""
@@ -178,7 +181,7 @@ def calibrated_scale(
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
     if largest is not None and attribute is None:
-        return float(enough(trained.leak.noise, trained.fit, largest, limit).scale) * trained.unit
+        return float(enough(trained.leak.noise, largest * (1.0 + rounding_of(trained.fit)), limit).scale) * trained.unit
     if attribute is None:
         return float(calibrate(trained.leak, limit).scale) * trained.unit
     unit = {feature.name: feature.scale for feature in trained.design.features}

@@ -18,17 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_maps, map_of, places_of
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 from fisherleak.engine.risk import with_constant
 
-__all__ = ["Jacobian", "Model", "Rows", "jacobian_of"]
+__all__ = ["Derivatives", "Jacobian", "Model", "jacobian_of"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class Derivatives:
     """What a block of examples brings to the Jacobian."""
 
     x: Array
@@ -50,12 +51,12 @@ class Model:
     intercept: bool
     centre: Array | None
 
-    def rows(self, X: Array, y: Array, weights: Array | None) -> Rows:
+    def rows(self, X: Array, y: Array, weights: Array | None) -> Derivatives:
         """A block's features and weighted derivatives."""
         x = with_constant(X, self.intercept, self.centre)
         z = x @ self.theta
         r, a, c = self.loss.r(z, y), self.loss.a(z, y), self.loss.c(z, y)
-        return Rows(x, r, a, c) if weights is None else Rows(x, weights * r, weights * a, weights * c)
+        return Derivatives(x, r, a, c) if weights is None else Derivatives(x, weights * r, weights * a, weights * c)
 
 
 @dataclass(frozen=True)
@@ -99,23 +100,19 @@ class Jacobian:
     def dense(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
         """A function from a block of ``arrays_for(attributes)`` to its J_i, (b, p, m + label)."""
         xp = namespace(self.B)
-        fixed = not any(attribute.local for attribute in attributes)
-        E = self.map(attributes) if fixed else None
-        model, B, theta = self.model, self.B, self.theta
-        places = places_of(attributes)
+        model, B, places = self.model, self.B, places_of(attributes)
 
         def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
             part = model.rows(X, y, weights)
             u = part.x @ B.T
-            if E is not None:
-                A, w = E.after(B)[None, :, :], E.pull(theta)[None, :]
-            else:
-                maps = local_maps(places, theta.shape[0], local, B)
-                A, w = B @ maps, xp.matrix_transpose(maps) @ theta
-            J = (part.a[:, None] * u)[:, :, None] * w[:, None, :] + part.r[:, None, None] * A
+            parts = []
+            if places:
+                E = BlockMap(places, B.shape[1], local, B)
+                along = part.a[:, None] * E.pull(model.theta[None, :])
+                parts.append(along[:, :, None] * u[:, None, :] + part.r[:, None, None] * E.after(B))
             if label:
-                J = xp.concat([J, (part.c[:, None] * u)[:, :, None]], axis=2)
-            return -J
+                parts.append((part.c[:, None] * u)[:, None, :])
+            return -xp.matrix_transpose(parts[0] if len(parts) == 1 else xp.concat(parts, axis=1))
 
         return block
 

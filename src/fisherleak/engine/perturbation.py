@@ -21,7 +21,7 @@ from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Attribute", "PerturbationMap", "as_attributes", "local_maps", "map_of", "places_of", "tangent_basis"]
+__all__ = ["Attribute", "PerturbationMap", "as_attributes", "map_of", "tangent_basis"]
 
 
 @dataclass(frozen=True)
@@ -152,37 +152,6 @@ class PerturbationMap:
         xp = namespace(change)
         hits = xp.astype(xp.arange(self.size, device=device(change))[:, None] == self.columns[None, :], xp.float64)
         return hits @ change
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an attribute moves the features: its columns, and its directions unless they differ from row to row."""
-
-    columns: tuple[int, ...]
-    size: int
-    local: bool
-    directions: NDArray[np.float64] | None
-
-
-def places_of(attributes: Sequence[Attribute]) -> tuple[Place, ...]:
-    """The attributes without what they hold of every row."""
-    return tuple(Place(a.columns, a.size, a.local, None if a.local else a.directions) for a in attributes)
-
-
-def local_maps(places: Sequence[Place], size: int, blocks: Sequence[Array], reference: Array) -> Array:
-    """E of every row in a block, (b, p, m): ``blocks`` holds the directions of the local attributes there, in order."""
-    xp = namespace(reference)
-    given = iter(blocks)
-    rows = blocks[0].shape[0]
-    parts = []
-    for place in places:
-        hits = like(np.eye(size)[:, list(place.columns)], reference, xp)
-        if place.local:
-            parts.append(hits[None, :, :] @ next(given))
-        else:
-            fixed = hits if place.directions is None else hits @ like(place.directions, reference, xp)
-            parts.append(xp.broadcast_to(fixed[None, :, :], (rows, size, place.size)))
-    return xp.concat(parts, axis=2)
 
 
 def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> PerturbationMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.frames import same_values
@@ -24,7 +25,8 @@ def compose(*leakages: Leakage) -> Leakage:
     Returns
     -------
     Leakage
-        With the same methods. Per-example etas of a composition cost O(n d^3): releases share no eigenbasis.
+        With the same methods. Releases share no eigenbasis, so per-example etas take some ten products with n x d x d
+        matrices for each (relative error 1e-11 beside rounding).
 
     Notes
     -----
@@ -38,18 +40,19 @@ def compose(*leakages: Leakage) -> Leakage:
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
     first = leakages[0]
-    sizes = [(attribute.name, attribute.size) for attribute in first._parts[0].attributes]
+    sizes = list(zip(first.attributes, first.sizes, strict=True))
     for other in leakages[1:]:
-        if other.n != first.n or [(a.name, a.size) for a in other._parts[0].attributes] != sizes:
+        if other.n != first.n or list(zip(other.attributes, other.sizes, strict=True)) != sizes:
             raise InvalidInputError(
                 f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
                 f"not {other.n} rows with attributes {other.attributes}."
             )
         if other._table.names == first._table.names and not same_values(first._table, other._table):
             raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-        if not same_rows(first._parts[0].y, other._parts[0].y):
+        if not same_rows(first._information.rows[1], other._information.rows[1]):
             raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
     if len(leakages) == 1:
         return first
-    parts = tuple(part.scaled(1.0 / leakage._scale) for leakage in leakages for part in leakage._parts)
-    return Leakage(parts, None, first._table)
+    scaled = (leakage._information.scaled(1.0 / leakage._scale) for leakage in leakages)
+    jacobians = [jacobian for information in scaled for jacobian in information.jacobians]
+    return Leakage(information_of(*jacobians), None, first._table)

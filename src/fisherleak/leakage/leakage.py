@@ -20,14 +20,14 @@ import numpy as np
 from fisherleak._support.arrays import Array, is_lazy, namespace
 from fisherleak._support.checks import nearest
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.shared_basis import attribute_norms, cell_norms, example_norms, group_norms, set_norm
+from fisherleak.engine.information import Information, group_norms, set_norm
+from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
 from fisherleak.models import Table
-from fisherleak.rows import gather
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Leakage:
     matrix of the data values asked for, everything else taken as known to the attacker.
     """
 
-    _parts: tuple[Jacobian, ...] = field(repr=False)
+    _information: Information = field(repr=False)
     _noise: Noise | None
     _table: Table = field(repr=False)
 
@@ -57,12 +57,12 @@ class Leakage:
     @property
     def attributes(self) -> list[str]:
         """Names of the attributes, in order; a one-hot encoded column is one attribute."""
-        return [attribute.name for attribute in self._parts[0].attributes]
+        return [attribute.name for attribute in self._information.attributes]
 
     @property
     def sizes(self) -> list[int]:
         """Dimension of each attribute: 1 for a number, one per direction for an encoded category."""
-        return [attribute.size for attribute in self._parts[0].attributes]
+        return [attribute.size for attribute in self._information.attributes]
 
     @property
     def noise(self) -> Noise:
@@ -74,19 +74,21 @@ class Leakage:
     @property
     def n(self) -> int:
         """Number of examples."""
-        return int(self._parts[0].X.shape[0])
+        return int(self._information.rows[0].shape[0])
 
     @property
     def fits(self) -> list[Fit]:
         """The fits whose releases are measured."""
-        return [part.fit for part in self._parts]
+        return list(self._information.fits)
 
     def with_noise(self, noise: Noise) -> Leakage:
         """The same model released with other noise."""
         if self._noise is None:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
-        part = self._parts[0]
-        return replace(self, _parts=(jacobian_of(part.fit, part.X, part.y, noise, part.attributes),), _noise=noise)
+        check_noise(noise)
+        X, y = self._information.rows
+        jacobian = jacobian_of(self.fits[0], X, y, noise, self._information.attributes)
+        return replace(self, _information=information_of(jacobian), _noise=noise)
 
     # one number per example, cell, attribute, group
 
@@ -103,19 +105,19 @@ class Leakage:
             Whether the label counts. By default it does only when no attributes are named.
         """
         chosen, label = self._chosen(attributes, label)
-        return example_norms(self._parts, chosen, label) / self._scale
+        return self._information.example_norms(chosen, label) / self._scale
 
     def per_cell(self) -> Array:
         """Eta of every attribute of every example, (n, number of attributes)."""
-        return cell_norms(self._parts, self._parts[0].attributes) / self._scale
+        return self._information.cell_norms(self._information.attributes) / self._scale
 
     def per_label(self) -> Array:
         """Eta of each example's label alone, (n,)."""
-        return example_norms(self._parts, (), True) / self._scale
+        return self._information.example_norms((), True) / self._scale
 
     def per_attribute(self) -> Array:
         """Eta of each attribute over all examples jointly, (number of attributes,)."""
-        return attribute_norms(self._parts, self._parts[0].attributes) / self._scale
+        return self._information.attribute_norms(self._information.attributes) / self._scale
 
     def of(
         self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
@@ -132,7 +134,7 @@ class Leakage:
             Whether the labels count. By default they do only when no attributes are named.
         """
         chosen, label = self._chosen(attributes, label)
-        return set_norm(self._parts, chosen, label, self._rows(rows)) / self._scale
+        return set_norm(self._information, chosen, label, self._rows(rows)) / self._scale
 
     def by_group(self, labels: Any) -> dict[Any, float]:
         """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.
@@ -143,11 +145,11 @@ class Leakage:
             A column of the table, or the group of each row, numbers or text.
         """
         labels = self._labels(labels)
-        first = self._parts[0]
-        if is_lazy(first.X):
-            labels = lazy_labels(labels, first.X)
+        X = self._information.rows[0]
+        if is_lazy(X):
+            labels = lazy_labels(labels, X)
             groups = distinct(labels)
-            norms = group_norms(self._parts, first.attributes, True, labels, groups, missing)
+            norms = group_norms(self._information, labels, groups, missing)
             return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
         return {group: self.of(rows) for group, rows in rows_by_group(labels, self.n).items()}
 
@@ -165,7 +167,6 @@ class Leakage:
         combination of the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
         """
         chosen, label = self._chosen(attributes, label)
-        xp = namespace(self._parts[0].B)
         positions = self._rows(rows)
         rows_asked = self.n if positions is None or is_lazy(positions) else positions.shape[0]
         count = rows_asked * (sum(a.size for a in chosen) + int(label))
@@ -174,20 +175,15 @@ class Leakage:
                 f"The Fisher information matrix of {count} values has {count**2:.1e} entries; ask for fewer rows or "
                 "attributes (eta of any set is cheap: use of())."
             )
-        total = 0.0
-        for part in self._parts:
-            own = part.named(chosen)
-            rows_of = part.arrays_for(own)
-            arrays = gather(rows_of, positions)
-            J = part.dense(own, label)(*arrays) / self._scale
-            flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
-            total = total + flat.T @ flat
-        return total
+        J = self._information.written_out(chosen, label, positions) / self._scale
+        xp = namespace(J)
+        flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
+        return flat.T @ flat
 
     # for people
 
     def __repr__(self) -> str:
-        noise = f"{len(self._parts)} releases" if self._noise is None else repr(self._noise)
+        noise = f"{len(self.fits)} releases" if self._noise is None else repr(self._noise)
         return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
 
     def to_frame(self) -> pandas.DataFrame:
@@ -210,10 +206,16 @@ class Leakage:
         # a composition carries each release's scale in its Jacobian
         return 1.0 if self._noise is None else float(self._noise.scale)
 
+    def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
+        """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""
+        chosen, counted = self._chosen(attributes, label)
+        scale = self._scale
+        return max(self._information.certain(chosen, counted, row, eta * scale) for row, eta in top) / scale
+
     def _chosen(
         self, attributes: Sequence[str | int] | str | int | None, label: bool | None
     ) -> tuple[tuple[Attribute, ...], bool]:
-        everything = self._parts[0].attributes
+        everything = self._information.attributes
         if attributes is None:
             return everything, True if label is None else bool(label)
         items = list(attributes) if isinstance(attributes, (list, tuple, set, np.ndarray)) else [attributes]
@@ -241,7 +243,7 @@ class Leakage:
     def _rows(self, rows: Any) -> Array | None:
         if rows is None:
             return None
-        return check_rows(rows, self.n, self._parts[0].X)
+        return check_rows(rows, self.n, self._information.rows[0])
 
     def _labels(self, labels: Any) -> Any:
         return self._table.labels(labels) if isinstance(labels, str) else labels

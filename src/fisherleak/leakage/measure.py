@@ -11,6 +11,7 @@ from fisherleak._support.arrays import Array, device, namespace
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
+from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, LooseFitWarning
@@ -86,7 +87,7 @@ def measure(
         X, y, _ = training_rows(X, y, None, names)
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
-        return Leakage((jacobian_of(model, X, y, noise, records),), noise, table)
+        return Leakage(information_of(jacobian_of(model, X, y, noise, records)), noise, table)
     return _measured(read(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
 
@@ -113,7 +114,8 @@ def _measured(
             LooseFitWarning,
             stacklevel=3,
         )
-    return Leakage((jacobian_of(reading.fit, reading.features, reading.y, noise, records),), noise, table)
+    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records)
+    return Leakage(information_of(jacobian), noise, table)
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any, names: list[str] | None) -> None:

@@ -11,10 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fisherleak._support.checks import check_positive
-from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -78,6 +75,13 @@ def calibrate(
     if (groups is not None) != (over == "group"):
         raise InvalidInputError("groups must be given with over='group', and only then.")
     noise = leakage.noise
+    return enough(noise, _safe(leakage, over, attributes, label, groups), target)
+
+
+def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: Any) -> float:
+    """The eta that is limited, enlarged by its error."""
+    if over == "max":
+        return leakage._certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":
         if attributes is not None or label is not None:
             raise InvalidInputError("attributes and label cannot be limited by group; leave them out.")
@@ -85,14 +89,12 @@ def calibrate(
     elif over == "dataset":
         current = leakage.of(None, attributes, label)
     else:
-        found = digest(leakage.per_example(attributes, label))
-        current = found.high if over == "max" else found.mean
-    return enough(noise, leakage.fits[0], current, target)
+        current = digest(leakage.per_example(attributes, label)).mean
+    return current * (1.0 + leakage._information.error)
 
 
-def enough(noise: Noise, fit: Fit, current: float, target: float) -> Noise:
-    """The least noise that brings an eta of a fit, released with some noise, down to a target."""
+def enough(noise: Noise, current: float, target: float) -> Noise:
+    """The least noise that brings an eta, that of a release with some noise, down to a target."""
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
-    margin = np.finfo(float).eps * (64 + fit.condition) + fit.distance
-    return noise.rescaled(math.nextafter(noise.scale * current / target * (1.0 + margin), math.inf))
+    return noise.rescaled(math.nextafter(noise.scale * current / target, math.inf))

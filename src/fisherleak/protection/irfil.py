@@ -16,6 +16,7 @@ from fisherleak._support.progress import track
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.norms import information_of
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
@@ -141,7 +142,7 @@ class IRFIL(Wrapper):
             risk, initial = risk_of(prepared, y, weights)
             fit = fit_at(risk, initial if theta is None else theta, polish=True)
             jacobian = jacobian_of(fit, risk.X, risk.y, Gaussian(1.0), prepared.attributes)
-            leak = Leakage((jacobian,), Gaussian(1.0), table)
+            leak = Leakage(information_of(jacobian), Gaussian(1.0), table)
             return leak.per_example(self.attributes), fit.theta
 
         points = balance(etas, weights, self.n_iter, targets, limits, self.accelerate)

@@ -105,7 +105,7 @@ def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:
 def test_jacobian_is_the_derivative_of_refits(loss: str, weighted: bool, intercept: bool) -> None:
     case = make(loss, 4, 25, 3, weighted=weighted, intercept=intercept)
     fit = case.fit()
-    part = fl.measure(fit, case.X, case.y)._parts[0]
+    part = fl.measure(fit, case.X, case.y)._information.jacobians[0]
     J = np.asarray(part.dense(part.attributes, True)(case.X, case.y, case.weights))
     np.testing.assert_allclose(J, dense_jacobian(case, fit), rtol=1e-11, atol=1e-14)
     step = 1e-4

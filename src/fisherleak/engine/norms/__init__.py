@@ -2,3 +2,17 @@
 
 May import what ``engine`` may.
 """
+
+from fisherleak.engine.information import Information
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms.matrix_free import MatrixFree
+from fisherleak.engine.norms.shared_basis import SharedBasis
+
+__all__ = ["information_of"]
+
+
+def information_of(*jacobians: Jacobian) -> Information:
+    """The information of one release, or of several about the same data, as the kind that its structure allows."""
+    if len(jacobians) == 1 and not any(attribute.local for attribute in jacobians[0].attributes):
+        return SharedBasis(jacobians[0])
+    return MatrixFree(jacobians)

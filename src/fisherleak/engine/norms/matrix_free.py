@@ -1,87 +1,319 @@
 r"""Norms of Jacobians that share no eigenbasis: several releases, or preprocessing that is not affine.
 
-The Jacobians of a block of examples are written out and the releases stacked, so their information adds up exactly
-(paper, section 3.1): :math:`\sum_k J_k^T J_k = J^T J` with J the stack. Costs O(n d^3) where ``norms`` costs O(n d^2).
+The releases' Jacobians are stacked, so that their information adds up exactly (paper, section 3.1):
+:math:`\sum_k J_k^T J_k = J^T J` with J the stack. For one example of a release, with :math:`u = Bx`,
+
+.. math:: J v = a\,(w \cdot v)\, u + r\, B E v + c\, v_{label}\, u, \qquad w = E^T \theta .
+
+Where few values count, :math:`J_i` is written out and the small matrix :math:`J_i^T J_i` decomposed; elsewhere its products
+with vectors are all that is needed (``lanczos``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m product
+a step and release; with maps that differ from row to row, two n x p x p products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from fisherleak._support.arrays import Array, namespace
-from fisherleak.engine.jacobian import Jacobian
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.block_maps import BlockMap, places_of
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.information import Product, rounding_of, set_norm
+from fisherleak.engine.jacobian import Derivatives, Jacobian
+from fisherleak.engine.norms.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order
+from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.rows import block_elements, map_rows
+from fisherleak.rows import block_elements, gather, map_rows
 
-__all__ = ["Product", "example_norms", "needed", "set_product"]
+__all__ = ["MatrixFree"]
 
+WRITTEN_OUT = 48
+"""Values of an example up to which its matrix is written out."""
 BLOCKS = 2
 """Values of the written-out Jacobians at a time, in blocks of the usual size."""
+CANCELLED = 1e-4
+"""An eigenvalue below this part of its largest term is computed again without squares."""
 
 
 @dataclass(frozen=True)
-class Product:
-    """J_S J_S^T as a sum over rows: a function of blocks, and one that makes the matrix of the sums."""
+class MatrixFree:
+    """The information of several releases, or of one whose attributes move the features in a way that differs by row."""
+
+    jacobians: tuple[Jacobian, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.jacobians[0].attributes
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return tuple(part.fit for part in self.jacobians)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        return self.jacobians[0].X, self.jacobians[0].y
+
+    @property
+    def error(self) -> float:
+        return max(rounding_of(fit) for fit in self.fits) + WANTED
+
+    def scaled(self, factor: float) -> MatrixFree:
+        return replace(self, jacobians=tuple(part.scaled(factor) for part in self.jacobians))
+
+    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        simple = self._simple(attributes)
+        if simple is not None:
+            return simple.example_norms(attributes, label)
+        xp = namespace(self.jacobians[0].B)
+        width = sum(attribute.size for attribute in attributes) + int(label)
+        small = width <= WRITTEN_OUT or not attributes
+        releases = _Releases.of(self.jacobians, attributes, label)
+
+        def block(*rows: Array | None) -> Array:
+            squares = releases.small(rows) if small else releases.large(rows, width)
+            return xp.sqrt(xp.clip(squares, 0.0, None))
+
+        return map_rows(block, *releases.arrays, most=self._most(width if small else 8))
+
+    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
+        local = {attribute.name for J in self.jacobians for attribute in J.named(attributes) if attribute.local}
+        plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
+        others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
+        squares = [cell_squares(J, J.named(plain)) for J in self.jacobians] if plain else []
+        blocks = [self.example_norms([attribute], label=False) for attribute in others]
+        return cells_in_order(squares, blocks, [*plain, *others], attributes, self.jacobians[0].B)
+
+    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
+        simple = self._simple(attributes)
+        if simple is not None:
+            return simple.attribute_norms(attributes)
+        norms = [set_norm(self, [attribute], False, None) for attribute in attributes]
+        return like(norms, self.jacobians[0].B, namespace(self.jacobians[0].B))
+
+    def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
+        simple = self._simple(attributes)
+        if simple is not None:
+            return simple.set_product(attributes, label)
+        releases = _Releases.of(self.jacobians, attributes, label)
+        xp = namespace(self.jacobians[0].B)
+        roots = [part.B for part in self.jacobians]
+
+        def finish(sums: tuple[Any, ...]) -> Array:
+            pairs = iter(sums)
+            count = len(roots)
+            blocks = {(k, m): roots[k] @ next(pairs) @ roots[m].T for k in range(count) for m in range(k, count)}
+            lines = [[blocks[k, m] if k <= m else blocks[m, k].T for m in range(count)] for k in range(count)]
+            return xp.concat([xp.concat(line, axis=1) for line in lines], axis=0)
+
+        size = sum(int(B.shape[0]) for B in roots)
+        return Product(releases.arrays, releases.pairs, finish, size)
+
+    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
+        B = self.jacobians[0].B
+        J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
+        G = J.T @ J if J.shape[1] <= J.shape[0] else J @ J.T
+        margin: float = max(self.error, G.shape[0] ** 2 * float(np.finfo(float).eps))
+        if _is_definite((norm * (1.0 + margin)) ** 2 * np.eye(G.shape[0]) - G):
+            return norm * (1.0 + margin)
+        return float(np.linalg.norm(J, 2)) * (1.0 + self.error)
+
+    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+        releases = _Releases.of(self.jacobians, attributes, label)
+        return releases.stacked(tuple(gather(releases.arrays, rows)))
+
+    def _simple(self, attributes: Sequence[Attribute]) -> SharedBasis | None:
+        """The kind with a shared basis, where these attributes of one release have one."""
+        if len(self.jacobians) > 1 or any(attribute.local for attribute in self.jacobians[0].named(attributes)):
+            return None
+        return SharedBasis(self.jacobians[0])
+
+    def _most(self, width: int) -> int:
+        """Rows of a block that hold as many values as usual, with ``width`` vectors of parameters each."""
+        values = width * sum(int(J.B.shape[0]) for J in self.jacobians)
+        return max(1, BLOCKS * block_elements(self.jacobians[0].B) // max(values, 1))
+
+
+def _is_definite(matrix: NDArray[np.float64]) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Releases:
+    """What blocks of rows have to know of several releases: small arrays only, so that they can travel there."""
 
     arrays: tuple[Array | None, ...]
-    block: Callable[..., tuple[Any, ...]]
-    finish: Callable[[tuple[Any, ...]], Array]
-    most: int | None
+    counts: tuple[int, ...]
+    writers: tuple[Callable[..., Array], ...]
+    kinds: tuple[_Kind, ...]
+    label: bool
+
+    @classmethod
+    def of(cls, parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> _Releases:
+        chosen = [J.named(attributes) for J in parts]
+        groups = [J.arrays_for(named) for J, named in zip(parts, chosen, strict=True)]
+        writers = tuple(J.dense(named, label) for J, named in zip(parts, chosen, strict=True))
+        kinds = tuple(_Kind.of(J, named) for J, named in zip(parts, chosen, strict=True))
+        arrays = tuple(x for group in groups for x in group)
+        return cls(arrays, tuple(len(group) for group in groups), writers, kinds, label)
+
+    def split(self, rows: Sequence[Array | None]) -> list[Sequence[Any]]:
+        """The arrays of each release."""
+        edges = np.cumsum([0, *self.counts]).tolist()
+        return [rows[a:b] for a, b in pairwise(edges)]
+
+    def stacked(self, rows: Sequence[Array | None]) -> Array:
+        """J_i of the stack, (b, sum of p, m + label)."""
+        blocks = [write(*own) for write, own in zip(self.writers, self.split(rows), strict=True)]
+        return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=1)
+
+    def small(self, rows: Sequence[Array | None]) -> Array:
+        """The largest eigenvalue of J_i^T J_i, written out: (b,)."""
+        J = self.stacked(rows)
+        T = namespace(J).matrix_transpose(J)
+        return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T)
+
+    def large(self, rows: Sequence[Array | None], width: int) -> Array:
+        """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
+        prepared = [
+            kind.prepared(*own, label=self.label) for kind, own in zip(self.kinds, self.split(rows), strict=True)
+        ]
+        xp = namespace(prepared[0][0])
+        sizes = np.cumsum([0, *(len(state) for state in prepared)]).tolist()
+        spans = list(pairwise(sizes))
+        kinds, label = self.kinds, self.label
+
+        def product(state: tuple[Array, ...], V: Array) -> Array:
+            terms = [kind.product(state[a:b], V, label) for kind, (a, b) in zip(kinds, spans, strict=True)]
+            return sum(terms[1:], start=terms[0])
+
+        values, errors = top_by_products(product, tuple(x for state in prepared for x in state), width)
+        terms = sum(kind.largest_term(state) for kind, state in zip(kinds, prepared, strict=True))
+        left = np.flatnonzero(host((errors > WANTED) | (values < CANCELLED * terms)))
+        if left.size == 0:
+            return values
+        again = self._again(rows, left, values)
+        return xp.where(like(np.isin(np.arange(values.shape[0]), left), values, xp) > 0, again, values)
+
+    def _again(self, rows: Sequence[Array | None], left: Any, values: Array) -> Array:
+        """Those of some rows from their Jacobians, a few at a time, spread out to all rows."""
+        xp = namespace(values)
+        found = np.zeros(values.shape[0])
+        for start in range(0, left.size, 16):
+            some = like(left[start : start + 16], values, xp)
+            few = self.small([None if x is None else xp.take(x, some, axis=0) for x in rows])
+            found[left[start : start + 16]] = host(few)
+        return like(found, values, xp)
+
+    def pairs(self, *rows: Array | None) -> tuple[Any, ...]:
+        """sum_i Z_k Z_l^T of a block for releases k <= l, with J_k = B_k Z_k: (p_k, p_l) each."""
+        blocks = [kind.block(*own) for kind, own in zip(self.kinds, self.split(rows), strict=True)]
+        count = len(blocks)
+        return tuple(_pair(blocks[k], blocks[m], self.label) for k in range(count) for m in range(k, count))
 
 
-def needed(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> bool:
-    """Whether the fixed-diagonal form of ``norms`` does not apply."""
-    return len(parts) > 1 or any(attribute.local for J in parts for attribute in J.named(attributes))
+@dataclass(frozen=True)
+class _Block:
+    """A block of one release: its derivatives, its map and E^T theta."""
+
+    rows: Derivatives
+    E: BlockMap
+    w: Array
 
 
-def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
-    """||J_i|| of the stack, from the smaller of its two Gram matrices: (n,)."""
-    xp = namespace(parts[0].B)
-    arrays, write, most = _stack(parts, attributes, label)
-
-    def block(*rows: Array | None) -> Array:
-        J = write(*rows)
-        T = xp.matrix_transpose(J)
-        G = T @ J if J.shape[2] <= J.shape[1] else J @ T
-        return xp.sqrt(xp.clip(xp.linalg.eigvalsh(G)[:, -1], 0.0, None))
-
-    return map_rows(block, *arrays, most=most)
-
-
-def set_product(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Product:
-    """sum_i J_i J_i^T of the stack, over a set of examples: (sum of p, sum of p)."""
-    xp = namespace(parts[0].B)
-    arrays, write, most = _stack(parts, attributes, label)
-
-    def block(*chosen: Array | None) -> tuple[Any, ...]:
-        J = xp.permute_dims(write(*chosen), (1, 0, 2))
-        flat = xp.reshape(J, (J.shape[0], -1))
-        return (flat @ flat.T,)
-
-    return Product(tuple(arrays), block, lambda sums: sums[0], most)
+def _pair(one: _Block, two: _Block, label: bool) -> Array:
+    r"""sum_i Z_i Y_i^T with :math:`Z = a\, x w^T + r E` (and :math:`c\, x` for the label) of two releases."""
+    xp = namespace(one.w)
+    x, y = one.rows, two.rows
+    along = x.a * y.a * xp.sum(one.w * two.w, axis=1)
+    if label:
+        along = along + x.c * y.c
+    total = (x.x * along[:, None]).T @ y.x
+    total = total + (x.x * (x.a * y.r)[:, None]).T @ _stretched(two.E.push(one.w), y.r, xp)
+    total = total + (_stretched(one.E.push(two.w), x.r, xp) * (x.r * y.a)[:, None]).T @ y.x
+    return total + one.E.outer(two.E, x.r * y.r)
 
 
-def _stack(
-    parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool
-) -> tuple[list[Array | None], Callable[..., Array], int]:
-    """Row arrays of all releases, a function from their blocks to (b, sum of p, m + label), and a block's rows."""
-    xp = namespace(parts[0].B)
-    chosen = [J.named(attributes) for J in parts]
-    groups = [J.arrays_for(names) for J, names in zip(parts, chosen, strict=True)]
-    writers = [J.dense(names, label) for J, names in zip(parts, chosen, strict=True)]
+def _stretched(pushed: Array, rows: Array, xp: Any) -> Array:
+    return xp.broadcast_to(pushed, (rows.shape[0], pushed.shape[1]))
 
-    counts = [len(group) for group in groups]
 
-    def write(*rows: Array | None) -> Array:
-        start, blocks = 0, []
-        for count, writer in zip(counts, writers, strict=True):
-            blocks.append(writer(*rows[start : start + count]))
-            start += count
-        return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=1)
+@dataclass(frozen=True)
+class _Kind:
+    """Products of one release with vectors: through S where all rows share the map, through B where they do not."""
 
-    width = sum(attribute.size for attribute in attributes) + int(label)
-    values = width * sum(J.B.shape[0] for J in parts)
-    most = max(1, BLOCKS * block_elements(parts[0].B) // max(values, 1))
-    return [x for group in groups for x in group], write, most
+    model: Any
+    B: Array
+    places: tuple[Any, ...]
+    S: Array | None
+    A: Array | None
+
+    @classmethod
+    def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Kind:
+        places = places_of(attributes)
+        if any(place.local for place in places) or not places:
+            return cls(J.model, J.B, places, None, None)
+        A = J.map(attributes).after(J.B)
+        return cls(J.model, J.B, places, A.T @ A, A)
+
+    def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
+        E = BlockMap(self.places, self.B.shape[1], local, self.B)
+        return _Block(self.model.rows(X, y, weights), E, E.pull(self.model.theta[None, :]))
+
+    def prepared(self, X: Array, y: Array, weights: Array | None, *local: Array, label: bool) -> tuple[Array, ...]:
+        """What the products need of the rows: r, a, c first."""
+        part = self.block(X, y, weights, *local)
+        rows = part.rows
+        if self.A is None:
+            return rows.r, rows.a, rows.c, rows.x, part.w, *local
+        u = rows.x @ self.B.T
+        return rows.r, rows.a, rows.c, u @ self.A, row_dots(u, u, namespace(u))
+
+    def largest_term(self, state: tuple[Array, ...]) -> Array:
+        """The size of r^2 S, whose cancelling against the other terms would cost digits; none without squares."""
+        if self.S is None:
+            return 0.0 * state[0]
+        return state[0] ** 2 * namespace(self.S).max(namespace(self.S).linalg.diagonal(self.S))
+
+    def product(self, state: tuple[Array, ...], V: Array, label: bool) -> Array:
+        """J_i^T J_i v_i of every row, (b, m + label)."""
+        r, a, c = state[:3]
+        xp = namespace(r)
+        v, last = (V[:, :-1], c * V[:, -1]) if label else (V, None)
+        if self.S is None:
+            return self._local_product(r, a, c, state[3], state[4], state[5:], v, last)
+        g, squared = state[3], state[4]
+        w = self._w
+        along = a * (v @ w)
+        both = along if last is None else along + last
+        t = squared * both + r * row_dots(g, v, xp)
+        top = (a * t)[:, None] * w[None, :] + (r * both)[:, None] * g + (r * r)[:, None] * (v @ self.S)
+        return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)
+
+    @property
+    def _w(self) -> Array:
+        E = BlockMap(self.places, self.B.shape[1], (), self.B)
+        return E.pull(self.model.theta[None, :])[0, :]
+
+    def _local_product(
+        self, r: Array, a: Array, c: Array, x: Array, w: Array, local: Sequence[Array], v: Array, last: Array | None
+    ) -> Array:
+        xp = namespace(r)
+        E = BlockMap(self.places, self.B.shape[1], local, self.B)
+        along = a * row_dots(w, v, xp)
+        both = along if last is None else along + last
+        z = both[:, None] * x + r[:, None] * E.push(v)
+        back = (z @ self.B.T) @ self.B
+        t = row_dots(x, back, xp)
+        top = (a * t)[:, None] * w + r[:, None] * E.pull(back)
+        return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)

@@ -6,14 +6,11 @@ Loaded only where numba is installed and the work is large; the tests hold it ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from fisherleak.engine.norms.compiled import compiled, in_threads
 
 __all__ = ["top_eigenvalues_compiled"]
 
@@ -30,20 +27,12 @@ def top_eigenvalues_compiled(
     limits: tuple[float, float, float, int, int],
     alone: bool = False,
 ) -> Vector:
-    """As :func:`fisherleak.secular.top_eigenvalues`; ``limits`` are its constants. ``alone`` starts no threads."""
+    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants. ``alone`` starts no threads."""
     mu = np.empty(U.shape[0])
     c = np.zeros_like(r) if c is None else c
     first = int(s.argmax())
     arguments = (s[first], s[first] - s, first, v, np.ascontiguousarray(U), r, h, c, mu, *limits)
-    threads = 1 if alone else numba.get_num_threads()
-    if threads == 1:
-        _kernel(0, U.shape[0], *arguments)
-        return mu
-    edges = [U.shape[0] * t // threads for t in range(threads + 1)]
-    # Threads of our own, because numba's default threading layer may not be entered from two threads.
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(_kernel, a, b, *arguments) for a, b in pairwise(edges)]:
-            done.result()
+    in_threads(_kernel, U.shape[0], arguments, alone)
     return mu
 
 
@@ -138,13 +127,6 @@ def _solve_rows(
         mu[i] = trace * (rr * top + delta)
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    try:
-        return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # no folder to keep the compiled code in
-        return numba.njit(function, **options)
-
-
-_top_of_two = _compile(_top_of_two, inline="always")
+_top_of_two = compiled(_top_of_two, inline="always")
 # Sums may be reordered and no division is checked, so that the inner loops vectorise.
-_kernel = _compile(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
+_kernel = compiled(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)

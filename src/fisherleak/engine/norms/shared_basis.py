@@ -9,37 +9,83 @@ an example's Jacobian is the fixed matrix :math:`r_i B E (I - e e^T)`, and two m
 
 .. math:: j_1 = r_i B E e + a_i |E^T w|\, B x_i, \qquad j_2 = c_i B x_i .
 
-A sum of positive semidefinite terms: a fixed matrix, decomposed once, plus rank two per example. All
-functions here are for noise of scale 1.
+A sum of positive semidefinite terms: a fixed matrix, decomposed once, plus rank two per example. For one release
+whose map E is the same for all rows, at noise of scale 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.norms import matrix_free
 from fisherleak.engine.norms.secular import top_eigenvalues
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.rows import map_rows, sum_groups, sum_rows
+from fisherleak.rows import gather, map_rows, sum_rows
 
-__all__ = ["attribute_norms", "cell_norms", "example_norms", "group_norms", "set_norm"]
+__all__ = ["SharedBasis", "cell_squares", "cells_in_order"]
 
 CANCELLED = 1e-3
 """A squared cell norm below this part of its terms is computed again without squares."""
-GROUP_VALUES = 2**24
-"""Values of the matrices of all groups that are summed in one pass over lazy rows."""
 
 
-def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Array:
+@dataclass(frozen=True)
+class SharedBasis:
+    """The information of one release whose examples share an eigenbasis."""
+
+    jacobian: Jacobian
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.jacobian.attributes
+
+    @property
+    def jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return (self.jacobian.fit,)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        return self.jacobian.X, self.jacobian.y
+
+    @property
+    def error(self) -> float:
+        return rounding_of(self.jacobian.fit)
+
+    def scaled(self, factor: float) -> SharedBasis:
+        return replace(self, jacobian=self.jacobian.scaled(factor))
+
+    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        return example_norms(self.jacobian, self.jacobian.named(attributes), label)
+
+    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
+        return cell_norms(self.jacobian, self.jacobian.named(attributes))
+
+    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
+        return attribute_norms(self.jacobian, self.jacobian.named(attributes))
+
+    def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
+        return set_product(self.jacobian, self.jacobian.named(attributes), label)
+
+    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        return norm * (1.0 + self.error)
+
+    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+        named = self.jacobian.named(attributes)
+        return self.jacobian.dense(named, label)(*gather(self.jacobian.arrays_for(named), rows))
+
+
+def example_norms(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Array:
     """||J_i|| over the given attributes (and the label), for every example: (n,)."""
-    if matrix_free.needed(parts, attributes):
-        return matrix_free.example_norms(parts, attributes, label)
-    (J,) = parts
     xp = namespace(J.B)
     E = J.map(attributes)
     if E.width == 0:
@@ -74,7 +120,7 @@ def example_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute], la
 def _turned(J: Jacobian, length: Array, xp: Any) -> tuple[Array, Array]:
     r"""For a quadratic loss, one rank-one term per example instead of two.
 
-    With a and c constant, turning (j_1, j_2) as in :func:`_set_product` leaves
+    With a and c constant, turning (j_1, j_2) as in :func:`set_product` leaves
 
     .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + r^2 q^2 f f^T, \qquad
               k = t\, B x + \frac{|E^T w|}{t} r f, \quad t = (|E^T w|^2 + c^2)^{1/2}, \quad q = |c| / t
@@ -125,17 +171,26 @@ def _eigenbasis(A: Array, reduced: Array, xp: Any) -> tuple[Array, Array, int]:
     return s, xp.concat([frame[:, :m] @ turn, frame[:, m:]], axis=1), m
 
 
-def cell_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
+def cell_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
-    xp = namespace(parts[0].B)
-    local = {attribute.name for J in parts for attribute in J.named(attributes) if attribute.local}
-    plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
-    others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
-    squares = [_plain_cells(J, J.named(plain)) for J in parts] if plain else []
-    blocks = [example_norms(parts, [attribute], label=False) for attribute in others]
-    # the pieces' columns, in the order of the attributes
-    place = {attribute.name: k for k, attribute in enumerate([*plain, *others])}
-    order = like(np.array([place[attribute.name] for attribute in attributes], dtype=np.int64), parts[0].B, xp)
+    plain = [attribute for attribute in attributes if attribute.size == 1]
+    others = [attribute for attribute in attributes if attribute.size > 1]
+    squares = [cell_squares(J, plain)] if plain else []
+    blocks = [example_norms(J, [attribute], label=False) for attribute in others]
+    return cells_in_order(squares, blocks, [*plain, *others], attributes, J.B)
+
+
+def cells_in_order(
+    squares: Sequence[Array],
+    blocks: Sequence[Array],
+    found: Sequence[Attribute],
+    wanted: Sequence[Attribute],
+    reference: Array,
+) -> Array:
+    """Cells from the squares of one-dimensional attributes, added up over releases, and the norms of the others."""
+    xp = namespace(reference)
+    place = {attribute.name: k for k, attribute in enumerate(found)}
+    order = like(np.array([place[attribute.name] for attribute in wanted], dtype=np.int64), reference, xp)
     count = len(squares)
 
     def together(*pieces: Array) -> Array:
@@ -144,10 +199,10 @@ def cell_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Ar
             return cells[0]
         return xp.take(xp.concat([*cells, *(piece[:, None] for piece in pieces[count:])], axis=1), order, axis=1)
 
-    return map_rows(together, *squares, *blocks, width=len(attributes))
+    return map_rows(together, *squares, *blocks, width=len(wanted))
 
 
-def _plain_cells(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
+def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     """Squares of |a w_j B x + r B E_j|, all one-dimensional attributes in one product."""
     xp = namespace(J.B)
     E = J.map(attributes)
@@ -184,50 +239,7 @@ def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Any) -> Arra
     return xp.reshape(xp.where(hit, xp.take(values, order), flat), matrix.shape)
 
 
-def set_norm(
-    parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None = None
-) -> float:
-    """||J_S|| of all the given attributes (and labels) of a set of examples, taken jointly.
-
-    For several releases their Jacobians are stacked, so the information adds up exactly.
-    """
-    if matrix_free.needed(parts, attributes):
-        product = matrix_free.set_product(parts, attributes, label)
-    else:
-        product = _set_product(parts[0], attributes, label)
-    return _root(product.finish(sum_rows(product.block, *product.arrays, rows=rows, most=product.most)))
-
-
-def group_norms(
-    parts: Sequence[Jacobian],
-    attributes: Sequence[Attribute],
-    label: bool,
-    labels: Array,
-    groups: Sequence[Any],
-    missing: Callable[[Any], Any],
-) -> list[float]:
-    """The same for each of several groups of lazy rows, in one pass for as many as fit (see ``sum_groups``)."""
-    product = matrix_free.set_product if matrix_free.needed(parts, attributes) else _of_one
-    work = product(parts, attributes, label)
-    at_once = max(1, GROUP_VALUES // parts[0].B.shape[0] ** 2)
-    norms: list[float] = []
-    for start in range(0, len(groups), at_once):
-        some = groups[start : start + at_once]
-        sums = sum_groups(work.block, *work.arrays, labels=labels, groups=some, missing=missing)
-        norms += [_root(work.finish(total)) for total in sums]
-    return norms
-
-
-def _root(M: Array) -> float:
-    xp = namespace(M)
-    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
-
-
-def _of_one(parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> matrix_free.Product:
-    return _set_product(parts[0], attributes, label)
-
-
-def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> matrix_free.Product:
+def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Product:
     r"""J_S J_S^T of one release, with one product over the rows.
 
     Turning (j_1, j_2) of each example by the angle between :math:`a |E^T w|` and c makes one of them parallel to the
@@ -262,10 +274,10 @@ def _set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> m
         reduced = A - f[:, None] * e[None, :]
         return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
 
-    return matrix_free.Product(J.arrays, block, finish, None)
+    return Product(J.arrays, block, finish, int(J.B.shape[0]))
 
 
-def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) -> Array:
+def attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     r"""||J_j|| of each attribute over all examples at once: (number of attributes,).
 
     With :math:`R = \sum r^2`, :math:`\bar x = \sum r a x / R` and
@@ -275,10 +287,7 @@ def attribute_norms(parts: Sequence[Jacobian], attributes: Sequence[Attribute]) 
 
     so all of them share one eigenbasis, with rank one each.
     """
-    xp = namespace(parts[0].B)
-    if matrix_free.needed(parts, attributes):
-        return like([set_norm(parts, [attribute], False) for attribute in attributes], parts[0].B, xp)
-    (J,) = parts
+    xp = namespace(J.B)
     R, mean, G = _centred(J)
     base = J.B @ G @ J.B.T
     values: dict[str, float] = {}

@@ -1,0 +1,162 @@
+r"""Perturbation maps of the rows in a block, where they may differ from row to row: :math:`\delta x_i = E_i\,\delta`.
+
+Preprocessing that is not affine (splines, polynomials) gives every row a map of its own. An attribute reaches its own
+columns of the features only, so :math:`E_i` (p, m) is never formed: each attribute costs products with its columns alone.
+What all rows share has a first dimension of 1 and is stretched by arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak.engine.perturbation import Attribute
+
+__all__ = ["BlockMap", "Place", "places_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attribute moves the features: its columns, and its directions unless they differ from row to row."""
+
+    columns: tuple[int, ...]
+    size: int
+    local: bool
+    directions: NDArray[np.float64] | None
+
+
+def places_of(attributes: Sequence[Attribute]) -> tuple[Place, ...]:
+    """The attributes without what they hold of every row: small, so that they can travel to where the rows are."""
+    return tuple(Place(a.columns, a.size, a.local, None if a.local else a.directions) for a in attributes)
+
+
+def merged(places: Sequence[Place]) -> tuple[Place, ...]:
+    """Runs of plain columns as one place."""
+    runs: list[Place] = []
+    for place in places:
+        plain = not place.local and place.directions is None
+        if plain and runs and not runs[-1].local and runs[-1].directions is None:
+            columns = (*runs[-1].columns, *place.columns)
+            runs[-1] = Place(columns, len(columns), False, None)
+        else:
+            runs.append(place)
+    return tuple(runs)
+
+
+@dataclass(frozen=True)
+class BlockMap:
+    """E_i of the rows in a block.
+
+    Parameters
+    ----------
+    places : tuple of Place
+    size : int
+        p, the number of parameters.
+    given : sequence of arrays (b, columns, m)
+        The directions of the local attributes in these rows, in order.
+    reference : array
+        Of the library and the device of the rows.
+    """
+
+    places: tuple[Place, ...]
+    size: int
+    given: Sequence[Array]
+    reference: Array
+
+    @property
+    def local(self) -> bool:
+        return any(place.local for place in self.places)
+
+    def after(self, B: Array) -> Array:
+        """B E_i as rows: (b or 1, m, k) for B of shape (k, p)."""
+        xp = namespace(B)
+        parts = []
+        for place, directions in self._directions(merged(self.places)):
+            own = xp.take(B, self._columns(place), axis=1).T
+            if directions is None:
+                parts.append(own[None, :, :])
+                continue
+            flat = xp.matrix_transpose(directions)
+            moved = xp.reshape(flat, (-1, flat.shape[-1])) @ own
+            parts.append(xp.reshape(moved, (flat.shape[0], place.size, B.shape[0])))
+        return _joined(parts) if parts else xp.zeros((1, 0, B.shape[0]), dtype=B.dtype, device=device(B))
+
+    def pull(self, theta: Array) -> Array:
+        """E_i^T theta_i, (b or 1, m), for theta of shape (b or 1, p)."""
+        xp = namespace(theta)
+        parts = []
+        for place, directions in self._directions(merged(self.places)):
+            own = xp.take(theta, self._columns(place), axis=1)
+            parts.append(own if directions is None else xp.sum(own[:, :, None] * directions, axis=1))
+        return _joined(parts) if parts else xp.zeros((1, 0), dtype=theta.dtype, device=device(theta))
+
+    def push(self, change: Array) -> Array:
+        """E_i change_i, (b or 1, p), for changes of shape (b or 1, m)."""
+        xp = namespace(change)
+        parts: list[Array] = []
+        columns: list[int] = []
+        start = 0
+        for place, directions in self._directions(merged(self.places)):
+            own = change[:, start : start + place.size]
+            start += place.size
+            parts.append(own if directions is None else xp.sum(directions * own[:, None, :], axis=2))
+            columns += place.columns
+        # attributes may share columns, so their parts are added up by a product
+        joined = _joined(parts) if parts else change
+        return joined @ like(np.eye(self.size)[columns], change, xp)
+
+    def outer(self, other: BlockMap, weights: Array) -> Array:
+        """sum_i weights_i E_i F_i^T over the block, (p, q), with F the map of another release of the same attributes."""
+        xp = namespace(weights)
+        total = xp.zeros((self.size, other.size), dtype=weights.dtype, device=device(weights))
+        sides = zip(self._directions(self.places), other._directions(other.places), strict=True)
+        for (mine, D), (theirs, F) in sides:
+            left, right = self._flat(mine, D, weights), other._flat(theirs, F, None)
+            if left.shape[1] != right.shape[1]:
+                rows = weights.shape[0]
+                left, right = (_repeated(x, rows * mine.size, mine.size, xp) for x in (left, right))
+            to = like(np.eye(self.size)[:, list(mine.columns)], weights, xp)
+            back = like(np.eye(other.size)[list(theirs.columns)], weights, xp)
+            total = total + to @ (left @ right.T) @ back
+        return total
+
+    def _flat(self, place: Place, directions: Array | None, weights: Array | None) -> Array:
+        """Directions of all rows side by side, times weights: (columns, b m); what rows share is kept once, times the sum."""
+        xp = namespace(self.reference)
+        if directions is None:
+            directions = like(np.eye(len(place.columns)), self.reference, xp)[None, :, :]
+        if weights is not None:
+            directions = directions * weights[:, None, None]
+        return xp.reshape(xp.permute_dims(directions, (1, 0, 2)), (directions.shape[1], -1))
+
+    def _columns(self, place: Place) -> Array:
+        return like(np.asarray(place.columns, dtype=np.int64), self.reference, namespace(self.reference))
+
+    def _directions(self, places: Sequence[Place]) -> Iterator[tuple[Place, Array | None]]:
+        """Every place with its directions: (b, columns, m), (1, columns, m) where rows share them, None for the identity."""
+        given = iter(self.given)
+        for place in places:
+            if place.local:
+                yield place, next(given)
+            elif place.directions is None:
+                yield place, None
+            else:
+                yield place, like(place.directions, self.reference, namespace(self.reference))[None, :, :]
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Along the second axis; what rows share is repeated where something else is not."""
+    if len(parts) == 1:
+        return parts[0]
+    xp = namespace(parts[0])
+    rows = max(part.shape[0] for part in parts)
+    return xp.concat([xp.broadcast_to(part, (rows, *part.shape[1:])) for part in parts], axis=1)
+
+
+def _repeated(flat: Array, width: int, size: int, xp: Any) -> Array:
+    return flat if flat.shape[1] == width else xp.tile(flat, (1, width // size))

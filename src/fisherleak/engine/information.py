@@ -1,0 +1,112 @@
+r"""What a release tells about the data, as a value: the Fisher information :math:`J^T J`, never formed.
+
+J is the Jacobian of what is released with respect to the data, whitened by the noise at scale 1, so that
+:math:`\eta(S) = \|J_S\|_2 / \sigma` (paper, definition 1). There are two kinds: where the examples of one release share an
+eigenbasis (``norms.shared_basis``), and where they do not, known by products alone (``norms.matrix_free``: several releases,
+preprocessing that is not affine). ``Leakage`` holds one value with this protocol, and asks nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, namespace
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.rows import sum_groups, sum_rows
+
+__all__ = ["Information", "Product", "group_norms", "rounding_of", "set_norm"]
+
+GROUP_VALUES = 2**24
+"""Values of the matrices of all groups that are summed in one pass over lazy rows."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """J_S J_S^T of a set of examples as a sum over rows: a function of blocks, and one that makes the matrix of the sums."""
+
+    arrays: tuple[Array | None, ...]
+    block: Callable[..., tuple[Any, ...]]
+    finish: Callable[[tuple[Any, ...]], Array]
+    size: int
+    """Rows of the matrix."""
+
+
+class Information(Protocol):
+    """The Fisher information of a release about its data, at noise of scale 1."""
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What the data consist of, beside the label."""
+
+    @property
+    def jacobians(self) -> tuple[Jacobian, ...]:
+        """The releases' Jacobians, in factors."""
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        """The fits that are released."""
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        """The features (n, d) and labels (n,) of the first release: where the rows are, and how many."""
+
+    @property
+    def error(self) -> float:
+        """Relative error of every norm below: rounding, the model's distance from its minimum, and iterations cut short."""
+
+    def scaled(self, factor: float) -> Self:
+        """J times a factor."""
+
+    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        """||J_i|| over the given attributes (and the label), for every example: (n,)."""
+
+    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
+        """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
+
+    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
+        """||J_j|| of each attribute over all examples at once: (number of attributes,)."""
+
+    def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
+        """J_S J_S^T over a set of examples, as a sum over rows."""
+
+    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        """A norm that ||J_i|| of this example is certainly not above, a little more than the one that was found."""
+
+    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+        """J_i of a few examples, (b, p, m + label): their Grams are the information about single examples."""
+
+
+def set_norm(information: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
+    """||J_S|| of the given attributes (and labels) of a set of examples, taken jointly."""
+    product = information.set_product(attributes, label)
+    return _root(product.finish(sum_rows(product.block, *product.arrays, rows=rows)))
+
+
+def group_norms(
+    information: Information, labels: Array, groups: Sequence[Any], missing: Callable[[Any], Any]
+) -> list[float]:
+    """The same for all values of each of several groups of lazy rows, in one pass for as many as fit."""
+    product = information.set_product(information.attributes, True)
+    at_once = max(1, GROUP_VALUES // product.size**2)
+    norms: list[float] = []
+    for start in range(0, len(groups), at_once):
+        some = groups[start : start + at_once]
+        sums = sum_groups(product.block, *product.arrays, labels=labels, groups=some, missing=missing)
+        norms += [_root(product.finish(total)) for total in sums]
+    return norms
+
+
+def rounding_of(fit: Fit) -> float:
+    """Relative error that rounding and the distance from the minimum leave in the norms of a fit."""
+    return float(np.finfo(float).eps) * (64 + fit.condition) + fit.distance
+
+
+def _root(M: Array) -> float:
+    xp = namespace(M)
+    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))
