@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 
 import fisherleak as fl
-from cases import make
+from cases import EVERY_ATTACKER, make
 from copies import copies
 
 X, Y = (part[:80] for part in load_diabetes(return_X_y=True))
@@ -51,7 +51,7 @@ def test_fits_and_what_they_leak(loss: str) -> None:
 
 
 ATTACKERS = [
-    *((kind, {}) for kind in (fl.attacks.Prior, fl.attacks.Ideal, fl.attacks.BlackBox, fl.attacks.WhiteBox)),
+    *((kind, {}) for kind in EVERY_ATTACKER),
     (fl.attacks.WhiteBox, {"use_prior": True}),
 ]
 

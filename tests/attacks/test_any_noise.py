@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 import fisherleak as fl
+from cases import EVERY_ATTACKER
+from fisherleak._support.arrays import host
 from fisherleak.attacks import scores
 
 Vector = NDArray[np.float64]
 N, P, L2 = 40, 8, 0.02
 SCALE = 0.2
 DRAWS = 1500
-EVERY = [fl.attacks.Prior, fl.attacks.Ideal, fl.attacks.BlackBox, fl.attacks.WhiteBox]
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def test_memory_is_bounded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPa
         sizes.clear()
 
 
-@pytest.mark.parametrize("attacker", EVERY)
+@pytest.mark.parametrize("attacker", EVERY_ATTACKER)
 @pytest.mark.parametrize("kind", list(fl.NOISES))
 def test_every_attacker_takes_every_noise(attacker: type[fl.attacks.Attacker], kind: str) -> None:
     case = problem()
@@ -173,6 +175,21 @@ def test_every_attacker_takes_every_noise(attacker: type[fl.attacks.Attacker], k
     for missing in (0.1, kind, object()):
         with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
             attack.accuracy(missing)
+
+
+def test_every_array_library_has_the_same_guesses(to_backend: Callable[[Any], Any]) -> None:
+    case = problem()
+    released = solved(case.X, case.y) + np.random.default_rng(4).laplace(scale=SCALE, size=(30, P))
+    X, y = to_backend(case.X), to_backend(case.y)
+    for use_prior in (False, True):
+        attack = fl.attacks.WhiteBox(fl.minimise(X, y, l2=L2), X, y, 0, use_prior=use_prior)
+        guesses = attack.infer(released, noise=fl.Laplace(SCALE))
+        assert type(guesses) is type(X)
+        np.testing.assert_array_equal(host(guesses), case.attack(use_prior).infer(released, noise=fl.Laplace(SCALE)))
+        for over in ("rows", "prior"):
+            accuracy = attack.accuracy(fl.Laplace(SCALE), draws=20, over=over)
+            expected = case.attack(use_prior).accuracy(fl.Laplace(SCALE), draws=20, over=over)
+            np.testing.assert_allclose(host(accuracy), expected, rtol=1e-12)
 
 
 def test_releases_bring_their_noise() -> None:
