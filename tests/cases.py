@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 import fisherleak as fl
 
 Vector = NDArray[np.float64]
+EVERY_ATTACKER: list[Any] = [
+    kind
+    for kind in map(fl.attacks.__dict__.get, fl.attacks.__all__)
+    if isinstance(kind, type) and issubclass(kind, fl.attacks.Attacker) and kind is not fl.attacks.Attacker
+]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import fisherleak as fl
-
-ATTACKERS = [fl.attacks.Prior, fl.attacks.Ideal, fl.attacks.BlackBox, fl.attacks.WhiteBox]
+from cases import EVERY_ATTACKER
 
 
 def people(n: int = 120, seed: int = 0) -> tuple[pd.DataFrame, Any]:
@@ -166,7 +165,7 @@ def test_rows_without_weight_leave_only_the_prior() -> None:
     np.testing.assert_array_equal(attack.accuracy(noise)[:20], TABLE["gene"][:20] == mode)
 
 
-@pytest.mark.parametrize("attacker", ATTACKERS)
+@pytest.mark.parametrize("attacker", EVERY_ATTACKER)
 def test_attackers_are_interchangeable(attacker: type[fl.attacks.Attacker]) -> None:
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     noise = fl.Gaussian(0.01)

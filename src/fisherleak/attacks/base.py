@@ -1,4 +1,8 @@
-"""What all attackers share: how they are asked, and how they are scored."""
+"""What all attackers share: how they are asked, and how they are scored.
+
+An attacker is one method, ``guess``: from released parameters (T, p) to the candidate it takes each attacked row to have,
+(T, m). Everything else (reading the model, simulating releases with any noise, intervals) is here.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.attacks.candidates import target_of
+from fisherleak.attacks.candidates import candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
@@ -22,6 +26,9 @@ __all__ = ["Attacker", "part_right"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
+
+AT_ONCE = 2**23
+"""Guesses held at a time."""
 
 
 class Attacker(ABC):
@@ -46,6 +53,12 @@ class Attacker(ABC):
         Probability of each candidate. By default the frequencies in the training data.
     rows : mask or positions, optional
         Rows to attack. All by default.
+
+    Notes
+    -----
+    A subclass has a ``name`` and a method :meth:`guess`; ``self.target`` holds what it may need: the ``values`` and their
+    ``prior``, ``k`` and ``m``, the attacked ``rows``, the ``features`` and labels ``y`` of all rows, the ``fit``, and
+    ``changed(k)``, the features that the attacked rows would have with candidate k.
     """
 
     name = "attacker"
@@ -61,7 +74,7 @@ class Attacker(ABC):
         prior: Any = None,
         rows: Any = None,
     ) -> None:
-        self.target = target_of(model, X, y, attribute, values, sample_weight, prior, rows)
+        self.target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -78,7 +91,24 @@ class Attacker(ABC):
         """The attacked rows' own values (or the candidates nearest to them), (m,)."""
         return self.target.chosen(self.target.truth)
 
-    def infer(self, released: Any = None) -> Array:
+    @abstractmethod
+    def guess(self, theta: Vector, noise: Noise | None = None) -> Array:
+        """Which candidate each attacked row is taken to have, for each of several releases.
+
+        Parameters
+        ----------
+        theta : array of shape (T, p)
+            Released parameters.
+        noise : Noise, optional
+            That of the releases, where it is known.
+
+        Returns
+        -------
+        integer array of shape (T, m)
+            Places in ``values``.
+        """
+
+    def infer(self, released: Any = None, noise: Noise | None = None) -> Array:
         """Guesses, in the column's own values.
 
         Parameters
@@ -86,13 +116,15 @@ class Attacker(ABC):
         released : released model, array of parameters, or a list of either
             What :func:`fisherleak.release` gave, or its parameters (coefficients, then the intercept if there is one), (p,)
             or (T, p). The model without noise if not given.
+        noise : Noise, optional
+            What the attacker knows of the noise, where that helps him; a released Fit and a ``PrivateRelease`` bring their own.
 
         Returns
         -------
         array of shape (m,), or (T, m) for several
         """
         theta, several = self._parameters(released)
-        guesses = self.target.chosen(self._codes(theta))
+        guesses = self.target.chosen(self.guess(theta, _known_noise(released, noise)))
         return guesses if several else guesses[0, ...]
 
     def accuracy(self, noise: Noise, draws: int = 100, random_state: Any = 0) -> Array:
@@ -104,9 +136,12 @@ class Attacker(ABC):
         draws, random_state
             Of the simulation, where there is no closed form.
         """
-        return part_right(self._simulated(noise, draws, random_state), axis=0)
+        by_row, _ = self._tallied(self._drawn(noise, draws, random_state), noise)
+        return by_row
 
-    def against(self, released: Any = None, draws: int = 100, random_state: Any = 0) -> Outcome:
+    def against(
+        self, released: Any = None, draws: int = 100, random_state: Any = 0, noise: Noise | None = None
+    ) -> Outcome:
         """How often the attacker is right, with an interval and the prior's baseline.
 
         Parameters
@@ -115,21 +150,37 @@ class Attacker(ABC):
             Against a noise: expected accuracy when the model is released with it.
         draws, random_state
             As for ``accuracy``.
+        noise : Noise, optional
+            As for ``infer``.
         """
         if hasattr(released, "unit_information_root"):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
-        return self._scored(self._right(self._codes(theta)), several)
+        return self._scored(theta, several, _known_noise(released, noise))
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:
-        return self._scored(self._simulated(noise, draws, random_state), several=True)
+        return self._scored(self._drawn(noise, draws, random_state), True, noise)
 
-    def _scored(self, right: Array, several: bool) -> Outcome:
-        by_trial = host(part_right(right, axis=1)) if several else None
-        return outcome_of(self.name, self.target.name, part_right(right, axis=0), by_trial, self.target.baseline)
+    def _scored(self, theta: Vector, several: bool, noise: Noise | None) -> Outcome:
+        by_row, by_trial = self._tallied(theta, noise)
+        return outcome_of(self.name, self.target.name, by_row, by_trial if several else None, self.target.baseline)
+
+    def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
+        """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""
+        most = max(1, AT_ONCE // self.target.m)
+        total, by_trial = None, []
+        for start in range(0, theta.shape[0], most):
+            right = self._right(self.guess(theta[start : start + most], noise))
+            xp = namespace(right)
+            count = xp.sum(xp.astype(right, xp.float64), axis=0)
+            total = count if total is None else total + count
+            by_trial.append(host(part_right(right, axis=1)))
+        assert total is not None
+        return total / theta.shape[0], np.concatenate(by_trial)
 
     def _simulated(self, noise: Noise, draws: int, random_state: Any) -> Array:
-        return self._right(self._codes(self._drawn(noise, draws, random_state)))
+        """Where simulated releases are guessed right, (draws, m)."""
+        return self._right(self.guess(self._drawn(noise, draws, random_state), noise))
 
     def _right(self, codes: Array) -> Array:
         """Where guesses (T, m) are the truth."""
@@ -138,14 +189,14 @@ class Attacker(ABC):
 
     def _drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
         """Parameters of that many releases, (draws, p)."""
+        return self.target.given[None, :] + self._noise_drawn(noise, draws, random_state)
+
+    def _noise_drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
+        """The noise of that many releases, (draws, p)."""
         check_noise(noise)
         if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
             raise InvalidInputError(f"draws must be a whole number, one or more; got {draws!r}.")
-        theta = self.target.given
-        noise.unit_information_root(theta.shape[0])  # refuses a shape of another size
-        noise.draw(theta.shape[0], random_state)  # refuses what is no seed
-        rng = np.random.default_rng(random_state)
-        return np.stack([theta + noise.draw(theta.shape[0], rng) for _ in range(draws)])
+        return drawn(noise, draws, self.target.given.shape[0], random_state)
 
     def _parameters(self, released: Any) -> tuple[Vector, bool]:
         """(T, p) parameters, and whether there may be several."""
@@ -166,15 +217,26 @@ class Attacker(ABC):
             )
         return np.atleast_2d(theta), theta.ndim == 2
 
-    @abstractmethod
-    def _codes(self, theta: Vector) -> Array:
-        """Guessed candidates for each release (T, p) and attacked row: (T, m)."""
-
 
 def part_right(right: Array, axis: int) -> Array:
     """Mean of a boolean array along an axis."""
     xp = namespace(right)
     return xp.mean(xp.astype(right, xp.float64), axis=axis)
+
+
+def _known_noise(released: Any, noise: Noise | None) -> Noise | None:
+    """The noise that is given, or that all the releases bring along; none where they differ."""
+    if noise is None:
+        several = isinstance(released, (list, tuple)) and released and not np.isscalar(released[0])
+        brought = [_own_noise(each) for each in (released if several else [released])]
+        noise = brought[0] if all(each == brought[0] for each in brought) else None
+    if noise is not None:
+        check_noise(noise)
+    return noise
+
+
+def _own_noise(released: Any) -> Any:
+    return released.noise if isinstance(released, Released) else getattr(released, "noise_", None)
 
 
 def _check_same_kind(released: Any, model: Any) -> None:

@@ -19,6 +19,7 @@ from sklearn.base import is_classifier
 from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.noise import Noise
 from fisherleak.models import checked_model, final_estimator
 
 __all__ = ["BlackBox"]
@@ -64,7 +65,7 @@ class BlackBox(Attacker):
             return self.target.fit.loss.labels.binary
         return bool(is_classifier(final_estimator(checked_model(self.target.model))))
 
-    def _codes(self, theta: Vector) -> Codes:
+    def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         score = self._by_class if self.classifies else self._by_density
         most = max(1, AT_ONCE // max(self._training.shape[0], self._candidates.shape[0] * self.target.m))
         parts = []

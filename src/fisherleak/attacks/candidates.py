@@ -21,7 +21,7 @@ from fisherleak.models.estimators import parameters
 from fisherleak.models.read import prepare
 from fisherleak.rows.selection import check_rows, rows_by_group
 
-__all__ = ["Target", "target_of"]
+__all__ = ["Candidates", "candidates_of"]
 
 MOST_VALUES = 2**28
 """Parameters of all neighbouring models that are held at once: 2 GiB."""
@@ -30,7 +30,7 @@ MOST_NUMBERS = 20
 
 
 @dataclass(frozen=True)
-class Target:
+class Candidates:
     """One column of a model's training data, under attack row by row.
 
     Parameters
@@ -150,9 +150,9 @@ class Target:
         return np.asarray(values[codes])
 
 
-def target_of(
+def candidates_of(
     model: Any, X: Any, y: Any, attribute: str | int, values: Any, sample_weight: Any, prior: Any, rows: Any
-) -> Target:
+) -> Candidates:
     """Check what an attacker was given, and read the model."""
     table = as_table(X)
     if table.lazy:
@@ -163,26 +163,16 @@ def target_of(
     part = measure(model, X, y, sample_weight=sample_weight, polish=True)._information.jacobians[0]
     xp = namespace(part.X)
     position = _position(attribute, table)
-    name = table.names[position]
     attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)
-    if isinstance(part.X, np.ndarray):
-        candidates, samples, codes = _candidates(table, position, values)
-    else:
-        candidates, samples, codes = _candidates_in_place(table.values[:, position], name, values)
-    truth = xp.take(codes, attacked)
-    if bool(xp.any(truth < 0)):
-        row = int(attacked[int(xp.argmax(xp.astype(truth < 0, xp.int64)))])
-        raise InvalidInputError(
-            f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column '{name}'. "
-            "Add the value, or leave the row out with rows=."
-        )
-    _check_room(name, len(candidates), attacked.shape[0], part.fit.theta.shape[0])
-    return Target(
-        name=name,
-        values=candidates,
+    chosen, samples, codes = _among(table, position, values, in_place=not isinstance(part.X, np.ndarray))
+    _check_covered(table, position, codes, attacked)
+    _check_room(table.names[position], len(chosen), attacked.shape[0], part.fit.theta.shape[0])
+    return Candidates(
+        name=table.names[position],
+        values=chosen,
         samples=samples,
         codes=codes,
-        prior=_prior(prior, candidates, codes),
+        prior=_prior(prior, chosen, codes),
         rows=attacked,
         fit=part.fit,
         features=part.X,
@@ -193,6 +183,18 @@ def target_of(
         table=table,
         position=position,
     )
+
+
+def _check_covered(table: Table, position: int, codes: Array, attacked: Array) -> None:
+    """Refuse rows to attack whose value is no candidate."""
+    xp = namespace(codes)
+    truth = xp.take(codes, attacked)
+    if bool(xp.any(truth < 0)):
+        row = int(attacked[int(xp.argmax(xp.astype(truth < 0, xp.int64)))])
+        raise InvalidInputError(
+            f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column "
+            f"'{table.names[position]}'. Add the value, or leave the row out with rows=."
+        )
 
 
 def _check_room(name: str, candidates: int, rows: int, size: int) -> None:
@@ -223,10 +225,12 @@ def _position(attribute: Any, table: Table) -> int:
     return int(attribute) % count
 
 
-def _candidates(
-    table: Table, position: int, values: Any
-) -> tuple[tuple[Any, ...], tuple[int | None, ...], NDArray[np.int64]]:
+def _among(
+    table: Table, position: int, values: Any, in_place: bool
+) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
     """Candidate values, a row that shows each, and the candidate of every row (-1 where there is none)."""
+    if in_place:
+        return _among_in_place(table.values[:, position], table.names[position], values)
     name = table.names[position]
     column = table.column(position)
     numeric = table.is_numeric(position) and column.dtype.kind != "b"
@@ -259,9 +263,7 @@ def _candidates(
     return tuple(chosen), samples, codes
 
 
-def _candidates_in_place(
-    column: Array, name: str, values: Any
-) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
+def _among_in_place(column: Array, name: str, values: Any) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
     """The same for a column of numbers that is not NumPy's: it stays where it is."""
     xp = namespace(column)
     found = xp.unique_values(column)

@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
-from fisherleak.attacks.candidates import Target
+from fisherleak.attacks.candidates import Candidates
+from fisherleak.engine.noise import Noise
 from fisherleak.models import Table
 
 __all__ = ["Ideal"]
@@ -48,7 +49,7 @@ class Ideal(Attacker):
 
     name = "ideal"
 
-    def _codes(self, theta: Vector) -> Codes:
+    def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         return np.broadcast_to(self._guesses, (theta.shape[0], self._guesses.shape[0]))
 
     @cached_property
@@ -76,7 +77,7 @@ class Ideal(Attacker):
         return np.asarray(everyone[host(target.rows)])
 
 
-def _others(target: Target) -> tuple[Vector, list[bool]]:
+def _others(target: Candidates) -> tuple[Vector, list[bool]]:
     """All columns but the attacked one, and the label, as numbers; categories by their codes."""
     table = target.table
     places = [j for j in range(len(table.names)) if j != target.position]

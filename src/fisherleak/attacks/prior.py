@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak.engine.noise import Noise
 
 __all__ = ["Prior"]
 
@@ -23,5 +24,5 @@ class Prior(Attacker):
 
     name = "prior"
 
-    def _codes(self, theta: Vector) -> Codes:
+    def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         return np.full((theta.shape[0], self.target.m), self.target.mode)

@@ -6,7 +6,8 @@ Jacobian of the minimiser only through three derivatives (paper, section 4.1):
 .. math:: r = \ell'(z, y), \qquad a = \ell''(z, y), \qquad c = \partial \ell'(z, y) / \partial y.
 
 All functions take arrays of shape (n,) of any array library and return the same. Adding a loss is
-adding one record to ``LOSSES``; every property test runs on it at once.
+adding one record to ``LOSSES``; every property test runs on it at once. The functions of the package's own losses are
+named, not lambdas, so that a fit can be pickled and sent to another process.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ __all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber"]
 
 LARGEST_EXPONENT = 500.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
+
+
+def _from_zero(y: Array, weights: Array) -> float:
+    return 0.0
+
+
+def _same(z: Array) -> Array:
+    return z
 
 
 @dataclass(frozen=True)
@@ -71,9 +80,9 @@ class Loss:
     a: Callable[[Array, Array], Array]
     c: Callable[[Array, Array], Array]
     labels: Labels
-    start: Callable[[Array, Array], float] = lambda y, weights: 0.0
+    start: Callable[[Array, Array], float] = _from_zero
     quadratic: bool = False
-    mean: Callable[[Array], Array] = lambda z: z
+    mean: Callable[[Array], Array] = _same
 
     def __repr__(self) -> str:
         return f"Loss({self.name!r})"
@@ -83,8 +92,24 @@ def _minus_one(z: Array, y: Array) -> Array:
     return -namespace(z).ones_like(z)
 
 
+def _one(z: Array, y: Array) -> Array:
+    return namespace(z).ones_like(z)
+
+
 def _real(y: Array) -> Array:
     return namespace(y).isfinite(y)
+
+
+def _zero_or_more(y: Array) -> Array:
+    return _real(y) & (y >= 0)
+
+
+def _positive(y: Array) -> Array:
+    return _real(y) & (y > 0)
+
+
+def _zero_or_one(y: Array) -> Array:
+    return (y == 0) | (y == 1)
 
 
 def _mean(y: Array, weights: Array) -> float:
@@ -100,6 +125,10 @@ def _log_mean(y: Array, weights: Array) -> float:
     return math.log(_mean(y, weights))
 
 
+def _side_by_side(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+    return (namespace(a[0]).concat([a[0], b[0]]),)
+
+
 def _median(y: Array, weights: Array) -> float:
     """The median of the blocks' medians: near enough to start from."""
 
@@ -108,18 +137,27 @@ def _median(y: Array, weights: Array) -> float:
         counted = xp.sort(y[weights > 0])
         return (counted[counted.shape[0] // 2 :][:1],)
 
-    (medians,) = sum_rows(block, y, weights, join=lambda a, b: (namespace(a[0]).concat([a[0], b[0]]),))
+    (medians,) = sum_rows(block, y, weights, join=_side_by_side)
     ordered = namespace(medians).sort(medians)
     return float(ordered[ordered.shape[0] // 2])
 
 
 # Half the squared error: l = (z - y)^2 / 2.
 
+
+def _squared_value(z: Array, y: Array) -> Array:
+    return 0.5 * (z - y) ** 2
+
+
+def _squared_r(z: Array, y: Array) -> Array:
+    return z - y
+
+
 _SQUARED = Loss(
     name="squared",
-    value=lambda z, y: 0.5 * (z - y) ** 2,
-    r=lambda z, y: z - y,
-    a=lambda z, y: namespace(z).ones_like(z),
+    value=_squared_value,
+    r=_squared_r,
+    a=_one,
     c=_minus_one,
     labels=Labels("a finite number", _real),
     start=_mean,
@@ -150,15 +188,24 @@ def _logistic_curvature(z: Array, y: Array) -> Array:
     return e / (1.0 + e) ** 2
 
 
+def _logistic_r(z: Array, y: Array) -> Array:
+    """s(z) - y without cancellation at either end."""
+    return (1.0 - y) * _sigmoid(z) - y * _sigmoid(-z)
+
+
+def _log_odds(y: Array, weights: Array) -> float:
+    mean = _mean(y, weights)
+    return math.log(mean / (1.0 - mean))
+
+
 _LOGISTIC = Loss(
     name="logistic",
     value=_logistic_value,
-    # s(z) - y without cancellation at either end
-    r=lambda z, y: (1.0 - y) * _sigmoid(z) - y * _sigmoid(-z),
+    r=_logistic_r,
     a=_logistic_curvature,
     c=_minus_one,
-    labels=Labels("0 or 1", lambda y: (y == 0) | (y == 1), binary=True),
-    start=lambda y, weights: math.log(_mean(y, weights) / (1.0 - _mean(y, weights))),
+    labels=Labels("0 or 1", _zero_or_one, binary=True),
+    start=_log_odds,
     mean=_sigmoid,
 )
 
@@ -179,13 +226,21 @@ def _poisson_r(z: Array, y: Array) -> Array:
     return xp.where(near, y * xp.expm1(xp.where(near, apart, 0.0)), _exp(z) - y)
 
 
+def _poisson_value(z: Array, y: Array) -> Array:
+    return _exp(z) - y * z
+
+
+def _poisson_curvature(z: Array, y: Array) -> Array:
+    return _exp(z)
+
+
 _POISSON = Loss(
     name="poisson",
-    value=lambda z, y: _exp(z) - y * z,
+    value=_poisson_value,
     r=_poisson_r,
-    a=lambda z, y: _exp(z),
+    a=_poisson_curvature,
     c=_minus_one,
-    labels=Labels("a finite number, zero or more", lambda y: _real(y) & (y >= 0)),
+    labels=Labels("a finite number, zero or more", _zero_or_more),
     start=_log_mean,
     mean=_exp,
 )
@@ -200,16 +255,63 @@ def _gamma_r(z: Array, y: Array) -> Array:
     return -xp.expm1(xp.clip(xp.log(y) - z, -LARGEST_EXPONENT, LARGEST_EXPONENT))
 
 
+def _gamma_value(z: Array, y: Array) -> Array:
+    return z + y * _exp(-z)
+
+
+def _gamma_curvature(z: Array, y: Array) -> Array:
+    return y * _exp(-z)
+
+
+def _gamma_c(z: Array, y: Array) -> Array:
+    return -_exp(-z)
+
+
 _GAMMA = Loss(
     name="gamma",
-    value=lambda z, y: z + y * _exp(-z),
+    value=_gamma_value,
     r=_gamma_r,
-    a=lambda z, y: y * _exp(-z),
-    c=lambda z, y: -_exp(-z),
-    labels=Labels("a finite number greater than zero", lambda y: _real(y) & (y > 0)),
+    a=_gamma_curvature,
+    c=_gamma_c,
+    labels=Labels("a finite number greater than zero", _positive),
     start=_log_mean,
     mean=_exp,
 )
+
+
+# Pseudo-Huber: l = delta^2 (root - 1), root = (1 + ((z - y) / delta)^2)^(1/2).
+
+
+@dataclass(frozen=True)
+class _AtDelta:
+    """One of the functions below at a given delta; a closure would not pickle, and two partials are never equal."""
+
+    function: Callable[[Array, Array, float], Array]
+    delta: float
+
+    def __call__(self, z: Array, y: Array) -> Array:
+        return self.function(z, y, self.delta)
+
+
+def _huber_root(z: Array, y: Array, delta: float) -> Array:
+    return namespace(z).sqrt(1.0 + ((z - y) / delta) ** 2)
+
+
+def _huber_value(z: Array, y: Array, delta: float) -> Array:
+    """delta^2 (root - 1), written so that small residuals keep their digits."""
+    return (z - y) ** 2 / (_huber_root(z, y, delta) + 1.0)
+
+
+def _huber_r(z: Array, y: Array, delta: float) -> Array:
+    return (z - y) / _huber_root(z, y, delta)
+
+
+def _huber_curvature(z: Array, y: Array, delta: float) -> Array:
+    return _huber_root(z, y, delta) ** -3.0
+
+
+def _huber_c(z: Array, y: Array, delta: float) -> Array:
+    return -_huber_curvature(z, y, delta)
 
 
 def pseudo_huber(delta: float = 1.0) -> Loss:
@@ -235,17 +337,12 @@ def pseudo_huber(delta: float = 1.0) -> Loss:
     """
     if not (delta > 0 and math.isfinite(delta)):
         raise InvalidInputError(f"delta must be a finite number greater than zero; got {delta}.")
-
-    def root(z: Array, y: Array) -> Array:
-        return namespace(z).sqrt(1.0 + ((z - y) / delta) ** 2)
-
     return Loss(
         name="pseudo_huber",
-        # delta^2 (root - 1), written so that small residuals keep their digits
-        value=lambda z, y: (z - y) ** 2 / (root(z, y) + 1.0),
-        r=lambda z, y: (z - y) / root(z, y),
-        a=lambda z, y: root(z, y) ** -3.0,
-        c=lambda z, y: -(root(z, y) ** -3.0),
+        value=_AtDelta(_huber_value, delta),
+        r=_AtDelta(_huber_r, delta),
+        a=_AtDelta(_huber_curvature, delta),
+        c=_AtDelta(_huber_c, delta),
         labels=Labels("a finite number", _real),
         start=_median,
     )

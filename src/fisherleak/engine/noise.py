@@ -21,7 +21,7 @@ from fisherleak._support.arrays import as_array, host
 from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["NOISES", "Gaussian", "Laplace", "Noise", "check_noise", "noise_from_record"]
+__all__ = ["NOISES", "Gaussian", "Laplace", "Noise", "check_noise", "drawn", "noise_from_record"]
 
 Vector = NDArray[np.float64]
 
@@ -70,13 +70,7 @@ class _Drawn:
         With ``random_state=None`` the generator is seeded by the operating system. A fixed seed makes
         the noise predictable, so it protects nothing: use one for tests only.
         """
-        try:
-            rng = np.random.default_rng(random_state)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
-            ) from None
-        return np.asarray(self.draws(1, size, rng)[0])
+        return np.asarray(drawn(self, 1, size, random_state)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +114,10 @@ class Gaussian(_Drawn):
     def __hash__(self) -> int:
         return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # built anew, so that the shape of a copy is checked and cannot be written to either
+        return type(self), (self.scale, self.shape)
+
     @property
     def normal(self) -> bool:
         return True
@@ -154,8 +152,7 @@ class Gaussian(_Drawn):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        shape = record.get("shape")
-        return cls(record["scale"], None if shape is None else np.asarray(shape, dtype=np.float64))
+        return cls(record["scale"], record.get("shape"))
 
 
 @dataclass(frozen=True)
@@ -217,14 +214,45 @@ def noise_from_record(record: Mapping[str, Any]) -> Noise:
     kind = record.get("kind")
     if kind not in NOISES:
         raise InvalidInputError(f"noise is of kind {kind!r}, which is not known. {nearest(str(kind), list(NOISES))}")
-    return NOISES[str(kind)].from_record(record)
+    try:
+        return NOISES[str(kind)].from_record(record)
+    except KeyError as error:
+        raise InvalidInputError(f"noise of kind {kind!r} must have {error}, which its record lacks.") from None
+
+
+def drawn(noise: Noise, count: int, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
+    """Independent draws of any noise, (count, size), with the noise and the seed checked: what every release adds."""
+    check_noise(noise)
+    try:
+        rng = np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+        ) from None
+    noise.unit_information_root(size)  # refuses a shape of another size
+    found = np.asarray(noise.draws(count, size, rng))
+    if found.shape != (count, size) or not np.isfinite(found).all():
+        raise InvalidInputError(
+            f"{type(noise).__name__}.draws({count}, {size}, rng) must give {count} x {size} finite numbers; "
+            f"got an array of shape {found.shape}."
+        )
+    return found
+
+
+CONTRACT = sorted(name for name in vars(Noise) if not name.startswith("_"))
+"""What a noise must have."""
 
 
 def check_noise(noise: Any) -> None:
-    """A noise record, not a number or a class."""
-    if isinstance(noise, type) or not isinstance(noise, Noise):
+    """A noise record, not a number or a class; what almost is one is told what it lacks."""
+    if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
         shown = noise.__name__ if isinstance(noise, type) else repr(noise)
         raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")
+    lacking = [name for name in CONTRACT if not hasattr(noise, name)]
+    if lacking:
+        raise InvalidInputError(
+            f"noise must be a noise such as fisherleak.Gaussian(0.1); {type(noise).__name__} lacks {', '.join(lacking)}."
+        )
 
 
 def _check_scale(scale: Any) -> None:

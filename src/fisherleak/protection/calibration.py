@@ -1,6 +1,6 @@
 r"""From a limit on eta to the noise that keeps it.
 
-eta is inversely proportional to the scale of the noise, so no search is needed:
+eta is inversely proportional to the scale of the noise, whatever its kind, so no search is needed:
 :math:`\sigma = \eta(1) / \eta_{target}`, enlarged by the error of eta(1) (rounding, and the model's distance from its
 minimum) so that the limit holds.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +15,13 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.progress import track
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import jacobian_of
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table, final_estimator
-from fisherleak.models.read import LOOSE, prepare, risk_of
+from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.release import set_parameters
 from fisherleak.protection.reweight import Balance, balance, example_targets, group_targets
@@ -53,14 +53,17 @@ class IRFIL(Wrapper):
         Stop when the standard deviation of eta, relative to its mean, is at most this.
     accelerate : bool
         Anderson mixing of the log weights: far fewer iterations to a small spread.
+    noise : Noise, optional
+        What the model is going to be released with. The weights depend on its kind and shape (on which directions of the
+        parameters it hides), not on its scale. ``fl.Gaussian(1.0)`` by default; ``fl.Laplace`` gives the same weights.
 
     Attributes
     ----------
     weights_ : array of shape (n,)
         Example weights of the last fit; their mean is that of ``sample_weight``.
     history_ : dict of arrays
-        ``mean``, ``sd``, ``max`` and ``min`` of eta (noise of scale 1) and the training ``score``, for the plain fit and
-        after each reweighting.
+        ``mean``, ``sd``, ``max`` and ``min`` of eta with ``noise`` (of scale 1 by default) and the training ``score``, for the
+        plain fit and after each reweighting.
     estimator_ : scikit-learn model
         Fitted with ``weights_``. A model that tunes itself, or a search, keeps what it chose for the plain fit.
 
@@ -92,6 +95,7 @@ class IRFIL(Wrapper):
         max_weight: float | None = None,
         tol: float = 0.0,
         accelerate: bool = False,
+        noise: Noise | None = None,
     ) -> None:
         self.estimator = estimator
         self.n_iter = n_iter
@@ -101,6 +105,7 @@ class IRFIL(Wrapper):
         self.max_weight = max_weight
         self.tol = tol
         self.accelerate = accelerate
+        self.noise = noise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit, measure, reweight, and fit again.
@@ -123,29 +128,37 @@ class IRFIL(Wrapper):
         start = check_weights(sample_weight, table.values if in_place else np.empty((table.n, 1)))
         first = fit_weighted(clone(self.estimator), X, y, sample_weight)
         prepared = prepare(first, table)
-        if getattr(prepared.estimator, "class_weight", None) == "balanced":
-            raise UnsupportedModelError(
-                "IRFIL with class_weight='balanced' is not supported: it undoes the weights of whole classes. "
-                "Pass class_weight as a dict, or leave it out."
-            )
+        _refuse_balanced(prepared.estimator)
         features = prepared.features
         targets = self._targets(table, y, groups, hasattr(final_estimator(first), "classes_"), features)
-        xp = namespace(features)
-        if start is None:
-            weights = xp.ones(table.n, dtype=xp.float64, device=device(features))
-        else:
-            weights = start if type(start) is type(features) else host(start)
-        shadow = copy.deepcopy(first)
-        history: dict[str, list[float]] = {name: [] for name in ("mean", "sd", "max", "min", "score")}
+        points = balance(
+            self._measured(prepared, table, y),
+            _first_weights(start, features),
+            self.n_iter,
+            targets,
+            limits,
+            self.accelerate,
+        )
+        self.weights_, self.history_ = self._followed(points, copy.deepcopy(first), X, y)
+        self.estimator_ = fit_weighted(repeatable(first), X, y, self.weights_)
+        self._warn_if_loose(table, y)
+        return self
+
+    def _measured(self, prepared: Prepared, table: Table, y: Any) -> Callable[[Array, Any], tuple[Array, Any]]:
+        """From weights and the last parameters to etas and the new ones."""
+        noise = Gaussian(1.0) if self.noise is None else self.noise
 
         def etas(weights: Array, theta: Any) -> tuple[Array, Any]:
             risk, initial = risk_of(prepared, y, weights)
             fit = fit_at(risk, initial if theta is None else theta, polish=True)
-            jacobian = jacobian_of(fit, risk.X, risk.y, Gaussian(1.0), prepared.attributes)
-            leak = Leakage(information_of(jacobian), Gaussian(1.0), table)
-            return leak.per_example(self.attributes), fit.theta
+            jacobian = jacobian_of(fit, risk.X, risk.y, noise, prepared.attributes)
+            return Leakage(information_of(jacobian), noise, table).per_example(self.attributes), fit.theta
 
-        points = balance(etas, weights, self.n_iter, targets, limits, self.accelerate)
+        return etas
+
+    def _followed(self, points: Iterator[Balance], shadow: Any, X: Any, y: Any) -> tuple[Array, dict[str, Any]]:
+        """The last weights, and what happened on the way; ``shadow`` is a model that takes each point's parameters."""
+        history: dict[str, list[float]] = {name: [] for name in ("mean", "sd", "max", "min", "score")}
         point: Balance | None = None
         for point in track(points, self.n_iter + 1, "Reweighting"):
             set_parameters(final_estimator(shadow), host(point.state))
@@ -153,17 +166,15 @@ class IRFIL(Wrapper):
             if point.spread <= self.tol:
                 break
         assert point is not None
-        self.weights_ = point.weights
-        self.history_ = {name: np.array(values) for name, values in history.items()}
-        self.estimator_ = fit_weighted(repeatable(first), X, y, self.weights_)
-        self._warn_if_loose(table, y)
-        return self
+        return point.weights, {name: np.array(values) for name, values in history.items()}
 
     def _checked(self) -> tuple[float, float]:
         if self.weighting not in WEIGHTINGS:
             raise InvalidInputError(f"weighting must be one of {', '.join(WEIGHTINGS)}; got {self.weighting!r}.")
         if isinstance(self.n_iter, bool) or not isinstance(self.n_iter, (int, np.integer)) or self.n_iter < 0:
             raise InvalidInputError(f"n_iter must be a whole number, zero or more; got {self.n_iter!r}.")
+        if self.noise is not None:
+            check_noise(self.noise)
         check_positive(self.tol, "tol", zero=True)
         low = check_positive(self.min_weight, "min_weight", zero=True)
         high = np.inf if self.max_weight is None else check_positive(self.max_weight, "max_weight")
@@ -205,3 +216,19 @@ class IRFIL(Wrapper):
                 LooseFitWarning,
                 stacklevel=3,
             )
+
+
+def _refuse_balanced(estimator: Any) -> None:
+    if getattr(estimator, "class_weight", None) == "balanced":
+        raise UnsupportedModelError(
+            "IRFIL with class_weight='balanced' is not supported: it undoes the weights of whole classes. "
+            "Pass class_weight as a dict, or leave it out."
+        )
+
+
+def _first_weights(start: Array | None, features: Array) -> Array:
+    """Ones if not given; beside the features."""
+    if start is None:
+        xp = namespace(features)
+        return xp.ones(features.shape[0], dtype=xp.float64, device=device(features))
+    return start if type(start) is type(features) else host(start)

@@ -68,7 +68,7 @@ class PrivateRelease(Wrapper):
     attributes : names, optional
         The attributes that count, without the label. Everything, with the label, by default. Not for "dataset".
     noise : Noise, optional
-        The kind of noise; its scale is replaced. ``fl.Gaussian`` by default.
+        The kind of noise, any of ``fl.NOISES``; its scale is replaced. ``fl.Gaussian`` by default.
     polish : bool
         Move the model to its exact minimum before it is measured and perturbed.
     keep_unperturbed : bool

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.models.transformers import check_steps
@@ -49,7 +49,7 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     model : fitted scikit-learn model or Fit
         Is left untouched. Of a search, the copy is that of its best estimator.
     noise : Noise
-        From :func:`fisherleak.calibrate`, or ``fl.Gaussian(scale)``.
+        From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``.
     random_state : int or Generator, optional
         By default the operating system seeds the noise. A fixed seed makes it predictable, so that it protects
         nothing: for tests only.
@@ -84,10 +84,10 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     check_supported(_last_step(model))
     check_steps(model)
     theta = parameters(final_estimator(model))
-    noise.unit_information_root(theta.shape[0])  # refuses a shape of another size
+    released = theta + drawn(noise, 1, theta.shape[0], random_state)[0]
     noisy = copy.deepcopy(model)
     estimator = final_estimator(noisy)
-    set_parameters(estimator, theta + noise.draw(theta.shape[0], random_state))
+    set_parameters(estimator, released)
     kept = KEPT | set(estimator.get_params(deep=False))
     for name in [name for name in vars(estimator) if name not in kept]:
         delattr(estimator, name)
@@ -119,6 +119,6 @@ def set_parameters(estimator: Any, theta: np.ndarray) -> None:
 def _released_fit(fit: Fit, noise: Noise, random_state: Any) -> Released:
     xp = namespace(fit.coef)
     theta = fit.theta
-    noisy = theta + like(noise.draw(theta.shape[0], random_state), theta, xp)
+    noisy = theta + like(drawn(noise, 1, theta.shape[0], random_state)[0], theta, xp)
     d = fit.coef.shape[0]
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)

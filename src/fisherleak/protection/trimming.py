@@ -82,7 +82,7 @@ def trim(
     max_eta : float
         Rows with an eta above it are dropped.
     noise : Noise, optional
-        ``fl.Gaussian(1.0)`` by default.
+        Any of ``fl.NOISES``; ``fl.Gaussian(1.0)`` by default.
     sample_weight : array of shape (n,), optional
     attributes : names, optional
         The values that count; everything, with the label, by default.

@@ -1,0 +1,90 @@
+r"""Which candidate explains released parameters best, for many releases and rows at once.
+
+With :math:`\Delta_k` the move of the parameters when the value becomes candidate k and b what was released less the model
+itself, the most probable candidate maximises :math:`\log f(b - \Delta_k) + \log p_k` for noise of density f. For standard
+normal noise that is :math:`2 \Delta_k \cdot b - |\Delta_k|^2 + 2 \log p_k`: one matrix product.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak.engine.noise import Noise
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["by_density", "by_distance"]
+
+Vector = NDArray[np.float64]
+
+SCORES = 2**23
+"""Scores held at a time."""
+COORDINATES = 2**21
+"""Coordinates of noise vectors held at a time: a density keeps a few arrays of that size, so they should be small."""
+
+
+def by_distance(delta: Array, b: Array, bonus: Vector) -> Array:
+    """Argmax over candidates of 2 Delta . b - |Delta|^2 + bonus.
+
+    Parameters
+    ----------
+    delta : array of shape (k, m, p)
+        Moves; of equal scores the first wins.
+    b : array of shape (T, p)
+    bonus : array of shape (k,)
+
+    Returns
+    -------
+    integer array of shape (T, m)
+    """
+    xp = namespace(delta)
+    offset = like(bonus, delta, xp)[:, None] - xp.vecdot(delta, delta)
+    most = max(1, SCORES // (delta.shape[0] * delta.shape[1]))
+    across = xp.matrix_transpose(delta)
+    parts = []
+    for start in range(0, b.shape[0], most):
+        some = b[None, start : min(start + most, b.shape[0]), :]
+        parts.append(xp.argmax(2.0 * (some @ across) + offset[:, None, :], axis=0))
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+
+def by_density(delta: Array, b: Vector, noise: Noise, log_prior: Vector) -> Array:
+    """Argmax over candidates of the noise's own log-density at b - Delta, plus the log prior; as ``by_distance``.
+
+    Computed with NumPy, as densities are, and given back where ``delta`` is.
+    """
+    moves = host(delta)
+    _, m, p = moves.shape
+    width = max(1, COORDINATES // p)
+    best = np.empty((b.shape[0], m), dtype=np.int64)
+    for left in range(0, m, width):
+        rows = slice(left, min(left + width, m))
+        most = max(1, COORDINATES // (p * (rows.stop - rows.start)))
+        for start in range(0, b.shape[0], most):
+            some = slice(start, start + most)
+            best[some, rows] = _likeliest(moves[:, rows, :], b[some], noise, log_prior)
+    return like(best, delta, namespace(delta))
+
+
+def _likeliest(moves: Vector, b: Vector, noise: Noise, log_prior: Vector) -> NDArray[np.int64]:
+    """The same for a few releases and rows, one candidate after the other."""
+    highest = _log_density(noise, b[:, None, :] - moves[0]) + log_prior[0]
+    best = np.zeros(highest.shape, dtype=np.int64)
+    for k in range(1, moves.shape[0]):
+        score = _log_density(noise, b[:, None, :] - moves[k]) + log_prior[k]
+        better = score > highest
+        best[better] = k
+        highest = np.where(better, score, highest)
+    return best
+
+
+def _log_density(noise: Noise, b: Vector) -> Vector:
+    """The noise's own, refused by name where it cannot rank candidates; minus infinity is a density of zero."""
+    found = np.asarray(noise.log_density(b))
+    if found.shape != b.shape[:-1] or not np.all(found < np.inf):
+        raise InvalidInputError(
+            f"{type(noise).__name__}.log_density must give a number below infinity for each noise vector, shape "
+            f"{b.shape[:-1]} for {b.shape}; got shape {found.shape}."
+        )
+    return found
