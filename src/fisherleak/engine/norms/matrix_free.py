@@ -25,11 +25,12 @@ from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of, set_norm
 from fisherleak.engine.jacobian import Derivatives, Jacobian
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.rows import block_elements, gather, map_rows
+from fisherleak.rows import block_elements, gather, in_task, map_rows
 
 __all__ = ["MatrixFree"]
 
@@ -37,6 +38,8 @@ WRITTEN_OUT = 48
 """Values of an example up to which its matrix is written out."""
 BLOCKS = 2
 """Values of the written-out Jacobians at a time, in blocks of the usual size."""
+COMPILED_FROM = 2**15
+"""Values in the features of a block from which the compiled kernel pays."""
 CANCELLED = 1e-4
 """An eigenvalue below this part of its largest term is computed again without squares."""
 
@@ -179,9 +182,25 @@ class _Releases:
 
     def small(self, rows: Sequence[Array | None]) -> Array:
         """The largest eigenvalue of J_i^T J_i, written out: (b,)."""
+        if rows[0] is not None and is_compiled(rows[0], COMPILED_FROM):
+            return top_of_matrices(self.grams(rows))
         J = self.stacked(rows)
         T = namespace(J).matrix_transpose(J)
         return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T)
+
+    def grams(self, rows: Sequence[Array | None]) -> Array:
+        """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
+        from fisherleak.engine.norms.grams_numba import add_grams
+
+        G: Array | None = None
+        for kind, own in zip(self.kinds, self.split(rows), strict=True):
+            part = kind.block(*own)
+            x, width = part.rows, part.w.shape[1] + int(self.label)
+            G = np.zeros((x.x.shape[0], width, width)) if G is None else G
+            derivatives = (x.r, x.a, x.c)
+            given = [np.asarray(D) for D in part.E.given]
+            add_grams(G, kind.B, x.x @ kind.B.T, part.w, derivatives, kind.places, given, self.label, in_task())
+        return G
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
@@ -257,14 +276,16 @@ class _Kind:
     places: tuple[Any, ...]
     S: Array | None
     A: Array | None
+    w: Array | None
 
     @classmethod
     def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Kind:
         places = places_of(attributes)
         if any(place.local for place in places) or not places:
-            return cls(J.model, J.B, places, None, None)
-        A = J.map(attributes).after(J.B)
-        return cls(J.model, J.B, places, A.T @ A, A)
+            return cls(J.model, J.B, places, None, None, None)
+        E = J.map(attributes)
+        A = E.after(J.B)
+        return cls(J.model, J.B, places, A.T @ A, A, E.pull(J.theta))
 
     def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
         E = BlockMap(self.places, self.B.shape[1], local, self.B)
@@ -292,18 +313,12 @@ class _Kind:
         v, last = (V[:, :-1], c * V[:, -1]) if label else (V, None)
         if self.S is None:
             return self._local_product(r, a, c, state[3], state[4], state[5:], v, last)
-        g, squared = state[3], state[4]
-        w = self._w
+        g, squared, w = state[3], state[4], self.w
         along = a * (v @ w)
         both = along if last is None else along + last
         t = squared * both + r * row_dots(g, v, xp)
         top = (a * t)[:, None] * w[None, :] + (r * both)[:, None] * g + (r * r)[:, None] * (v @ self.S)
         return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)
-
-    @property
-    def _w(self) -> Array:
-        E = BlockMap(self.places, self.B.shape[1], (), self.B)
-        return E.pull(self.model.theta[None, :])[0, :]
 
     def _local_product(
         self, r: Array, a: Array, c: Array, x: Array, w: Array, local: Sequence[Array], v: Array, last: Array | None

@@ -25,11 +25,11 @@ repeated poles).
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak._support.arrays import Array, device, is_numpy, namespace, row_dots, row_squares
+from fisherleak._support.arrays import Array, device, namespace, row_dots, row_squares
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.rows import in_task
 
 __all__ = ["top_eigenvalues", "top_eigenvalues_portable"]
@@ -45,8 +45,6 @@ KINK_AFTER = 5
 LIMITS = (FLOOR, NEAR, DONE, KINK_AFTER, MOST_PASSES)
 COMPILED_FROM = 2**17
 """Values in U from which loading (or compiling) the compiled kernel pays, by ``benchmarks/engine.py``."""
-
-_HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
 
 def top_eigenvalues(s: Array, v: Array, U: Array, r: Array, h: Array, c: Array | None) -> Array:
@@ -69,7 +67,7 @@ def top_eigenvalues(s: Array, v: Array, U: Array, r: Array, h: Array, c: Array |
     array of shape (n,)
         Relative error of a few units of rounding, whatever the conditioning of M_i.
     """
-    if _HAS_NUMBA and is_numpy(U) and U.shape[0] * U.shape[1] >= COMPILED_FROM:
+    if is_compiled(U, COMPILED_FROM):
         from fisherleak.engine.norms.secular_numba import top_eigenvalues_compiled
 
         return top_eigenvalues_compiled(s, v, U, r, h, c, LIMITS, in_task())

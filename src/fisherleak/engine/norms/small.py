@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-from fisherleak._support.arrays import Array, is_numpy, namespace, on_accelerator
+from fisherleak._support.arrays import Array, namespace, on_accelerator
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.rows import in_task
 
@@ -14,8 +13,6 @@ COMPILED_FROM = 2**16
 """Values in all matrices from which loading the compiled kernel pays."""
 COMPILED_TO = 64
 """Size past which LAPACK's blocked reduction is faster than the compiled kernel's."""
-
-_HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
 
 def top_of_matrices(G: Array) -> Array:
@@ -27,7 +24,7 @@ def top_of_matrices(G: Array) -> Array:
     if size == 2:
         half = 0.5 * (G[:, 0, 0] - G[:, 1, 1])
         return 0.5 * (G[:, 0, 0] + G[:, 1, 1]) + xp.hypot(half, G[:, 0, 1])
-    if _HAS_NUMBA and is_numpy(G) and G.size >= COMPILED_FROM and size <= COMPILED_TO:
+    if is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
         from fisherleak.engine.norms.small_numba import top_of_matrices_compiled
 
         return top_of_matrices_compiled(G, in_task())

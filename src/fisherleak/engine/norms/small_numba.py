@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.norms.compiled import compiled, in_threads
+from fisherleak.engine.norms.tridiagonal_numba import largest_root
 
 __all__ = ["top_of_matrices_compiled"]
 
@@ -86,44 +87,12 @@ def _reduce(M: Vector, v: Vector, p: Vector, alpha: Vector, beta: Vector) -> Non
 
 
 def _largest(alpha: Vector, beta: Vector) -> float:
-    """Laguerre's method from Gershgorin's bound; bisection would take ten times as long."""
+    """From Gershgorin's bound."""
     m = alpha.shape[0]
-    x = 0.0
-    for a in range(m):
-        bound = alpha[a]
-        if a > 0:
-            bound += beta[a - 1]
-        if a < m - 1:
-            bound += beta[a]
-        x = max(x, bound)
-    x *= 1.0 + 1e-14
-    for _ in range(100):
-        pivot = x - alpha[m - 1]
-        if pivot <= 0.0:
-            break
-        slope, bend = 1.0, 0.0
-        first = 1.0 / pivot
-        second = first * first
-        inside = True
-        for a in range(m - 2, -1, -1):
-            share = (beta[a] / pivot) ** 2
-            bend = share * (bend - 2.0 * slope * slope / pivot)
-            slope = 1.0 + share * slope
-            pivot = x - alpha[a] - share * pivot
-            if pivot <= 0.0:
-                inside = False
-                break
-            part = slope / pivot
-            first += part
-            second += part * part - bend / pivot
-        if not inside:
-            break
-        root = math.sqrt(max((m - 1.0) * (m * second - first * first), 0.0))
-        step = m / (first + root)
-        x -= step
-        if not step > 2e-16 * x:
-            break
-    return x
+    x = alpha[m - 1] + beta[m - 2]
+    for a in range(m - 1):
+        x = max(x, alpha[a] + beta[a] + (beta[a - 1] if a > 0 else 0.0))
+    return float(largest_root(alpha, beta, x * (1.0 + 1e-14)))
 
 
 _reduce = compiled(_reduce, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})

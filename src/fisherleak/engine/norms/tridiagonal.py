@@ -18,10 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fisherleak._support.arrays import Array, namespace
+from fisherleak.engine.norms.kernels import is_compiled
+from fisherleak.rows import in_task
 
-__all__ = ["top_of_tridiagonals"]
+__all__ = ["top_of_tridiagonals", "top_of_tridiagonals_portable"]
 
+COMPILED_FROM = 2**4
+"""Matrices from which the compiled kernel pays."""
 MOST_PASSES = 60
 SETTLED = 2e-16
 """A step below this, in units of Gershgorin's bound, is rounding."""
@@ -34,6 +40,18 @@ def top_of_tridiagonals(diagonal: Sequence[Array], beside: Sequence[Array]) -> t
     The gap is at least :math:`2 p'(\theta) / p''(\theta)` of the characteristic polynomial p.
     """
     xp = namespace(diagonal[0])
+    if is_compiled(diagonal[0], COMPILED_FROM):
+        from fisherleak.engine.norms.tridiagonal_numba import top_of_tridiagonals_compiled
+
+        off = np.stack(beside) if beside else np.empty((0, diagonal[0].shape[0]))
+        return top_of_tridiagonals_compiled(np.stack(diagonal), off, in_task())
+    return top_of_tridiagonals_portable(diagonal, beside, xp)
+
+
+def top_of_tridiagonals_portable(
+    diagonal: Sequence[Array], beside: Sequence[Array], xp: Any
+) -> tuple[Array, Array, Array]:
+    """The same in array API functions alone."""
     unit = _above(diagonal, beside, xp)
     unit = xp.where(unit > 0, unit, 1.0)
     diagonal, beside = [a / unit for a in diagonal], [b / unit for b in beside]
