@@ -49,6 +49,8 @@ __all__ = [
 BAD = 2
 EXAMPLE_TARGET = "progression"
 LONGEST = 440
+PARSER_INTERRUPTED = 130
+"""What newer parsers make of an interrupt before the command runs; no command gives it back."""
 
 
 class InterruptedByUserError(Exception):
@@ -234,6 +236,8 @@ def status_of(run: Callable[[], Any], debug: bool = False) -> int:
     try:
         with _terminated_as_interrupted(), _traced(debug):
             result = run()
+        if result == PARSER_INTERRUPTED:
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except typer.Exit as leaving:
         return int(leaving.exit_code)
