@@ -25,6 +25,7 @@ test-oldest: $(VENV)-oldest/.ready
 	$(VENV)-oldest/bin/python -m pytest $(TWO)
 
 bench: $(VENV)/.test
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/reproduce.py
 	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2

@@ -1,4 +1,4 @@
-"""Progress on a terminal, silence in a pipe."""
+"""Progress on a terminal, silence in a pipe. What draws the bars is loaded with the first of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
-
-from rich.console import Console
-from rich.progress import Progress
-from rich.progress import track as rich_track
 
 __all__ = ["doing", "hidden", "track", "watched"]
 
@@ -45,9 +41,12 @@ def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:
     if not _wanted():
         yield from items
         return
+    from rich.console import Console
+    from rich.progress import track as drawn
+
     _shown.set(False)
     try:
-        yield from rich_track(items, description, total=total, console=Console(stderr=True), transient=True)
+        yield from drawn(items, description, total=total, console=Console(stderr=True), transient=True)
     finally:
         _shown.set(True)
 
@@ -59,6 +58,9 @@ def watched() -> Iterator[Update | None]:
     if description is None or not _wanted():
         yield None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)

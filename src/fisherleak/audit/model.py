@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.checks import check_positive
+from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.engine.erm import Fit, minimise
 from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
@@ -52,7 +53,6 @@ __all__ = [
     "train",
 ]
 
-DEFAULT_L2 = 1e-2
 LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
 LOSS = {"linear": "squared", "logistic": "logistic", "poisson": "poisson"}

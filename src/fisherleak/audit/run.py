@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.progress import doing
+from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
     ColumnFigures,
     Gate,
@@ -52,7 +53,6 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-DRAWS = 100
 GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
 DOING = {

@@ -1,4 +1,7 @@
-"""What the commands share: options, refusals in one sentence, and text that suits terminals and pipes."""
+"""What the commands share: options, refusals in one sentence, and text that suits terminals and pipes.
+
+Help and completion load this module and the commands: they load the rest of the library when they run.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ import shlex
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fisherleak._support.progress import hidden
-from fisherleak.audit.model import DEFAULT_L2, Settings
+from fisherleak.audit.defaults import DEFAULT_L2
+from fisherleak.cli import INTERRUPTED
+from fisherleak.cli._complete import columns, models
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.rows import at_most, connected, memory_of
-from fisherleak.tables import RawTable, Room, example_table, read_table
+
+if TYPE_CHECKING:
+    from fisherleak.audit.model import Settings
+    from fisherleak.tables import RawTable, Room
 
 __all__ = [
     "BAD",
@@ -41,6 +49,8 @@ __all__ = [
 BAD = 2
 EXAMPLE_TARGET = "progression"
 LONGEST = 440
+PARSER_INTERRUPTED = 130
+"""What newer parsers make of an interrupt before the command runs; no command gives it back."""
 
 
 class InterruptedByUserError(Exception):
@@ -49,26 +59,25 @@ class InterruptedByUserError(Exception):
 
 # options that several commands have
 
+column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
+"""An option that takes a column of the table."""
 Table = Annotated[
     str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
 ]
-Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column that the model predicts.")]
+Target = Annotated[str | None, column("--target", help="The column that the model predicts.")]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="KIND", help="auto (default), linear, logistic or poisson.")
+    str | None,
+    typer.Option("--model", metavar="KIND", autocompletion=models, help="auto (default), linear, logistic or poisson."),
 ]
 L2 = Annotated[
     float | None,
     typer.Option("--l2", metavar="X", help=f"Penalty per row on standardised coefficients (default {DEFAULT_L2:g})."),
 ]
-Numbers = Annotated[
-    list[str] | None, typer.Option("--number", metavar="COLUMN", help="Take this column as a number. Repeatable.")
-]
-Categories = Annotated[
-    list[str] | None, typer.Option("--category", metavar="COLUMN", help="Take this column as a category. Repeatable.")
-]
-Drop = Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Leave this column out. Repeatable.")]
-Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Name rows by this column.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="COLUMN", help="Measure these groups of rows jointly.")]
+Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
+Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
+Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out. Repeatable.")]
+Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
+Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[
     float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")
 ]
@@ -105,11 +114,14 @@ Memory = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
 
 
 def settings_from(**given: Any) -> Settings:
     """Settings from options; those that were not given keep their default."""
+    from fisherleak.audit.model import Settings
+
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
     lists: dict[str, Any] = {
@@ -129,6 +141,8 @@ def decided_by_card(**given: Any) -> None:
 
 def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
     """The table that was named, or the one that scikit-learn carries; read in parts where it does not fit the room."""
+    from fisherleak.tables import example_table, read_table
+
     memory = None if room is None or room.cluster else room.memory
     return example_table() if path is None else read_table(path, delimiter, encoding, memory)
 
@@ -136,6 +150,9 @@ def source_table(path: str | None, delimiter: str | None, encoding: str | None, 
 @contextlib.contextmanager
 def room_for(cluster: str | None, memory: str | None) -> Iterator[Room]:
     """Where rows may lie: in memory as long as they fit, else read part by part, here or on a cluster."""
+    from fisherleak.rows import at_most, connected, memory_of
+    from fisherleak.tables import Room
+
     size = None if memory is None else _bytes(memory)
     if cluster is None:
         room = Room.here() if size is None else Room(size)
@@ -208,19 +225,24 @@ def interruptible(command: Callable[..., int]) -> Callable[..., int]:
     return wrapped
 
 
-def status_of(run: Callable[[], Any]) -> int:
-    """Run, turn whatever goes wrong into one sentence on standard error, and give back the exit status."""
+def status_of(run: Callable[[], Any], debug: bool = False) -> int:
+    """Run, turn whatever goes wrong into one sentence on standard error, and give back the exit status.
+
+    With ``debug`` the traceback stands above the sentence.
+    """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), _traced(debug):
             result = run()
+        if result == PARSER_INTERRUPTED:
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except (InterruptedByUserError, KeyboardInterrupt, typer.Abort):
-        return _say("interrupted; nothing was written.")
+        return _say(INTERRUPTED)
     except BrokenPipeError:
         return 0
     except FisherleakError as error:
@@ -256,6 +278,19 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _traced(debug: bool) -> Iterator[None]:
+    """Shows where an exception comes from, if that is wanted, and lets it pass."""
+    try:
+        yield
+    except Exception as error:
+        if debug and not isinstance(error, (typer.Exit, BrokenPipeError)):
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            with contextlib.suppress(OSError, ValueError):
+                print("\n".join(map(printable, lines)), file=sys.stderr, flush=True)
+        raise
 
 
 def _say(sentence: str) -> int:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from fisherleak.audit.utility import Tradeoff
 from fisherleak.cli._common import emit, printable
+
+if TYPE_CHECKING:
+    from fisherleak.audit.utility import Tradeoff
 
 __all__ = ["show_attacks", "show_audit", "show_gate", "show_release"]
 
@@ -182,6 +180,10 @@ def _sentences(title: str, sentences: Sequence[str]) -> None:
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     emit(title)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 2))
     for name in head:

@@ -6,16 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fisherleak._support.checks import check_positive
-from fisherleak._support.json import plain, versions
-from fisherleak.audit.attackers import attack_all
-from fisherleak.audit.model import train
-from fisherleak.audit.released_files import load_model, retrain
-from fisherleak.audit.run import attacked_columns
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_attacks
 from fisherleak.errors import InvalidInputError
-from fisherleak.report.summarise import outcomes_of
 
 __all__ = ["attack"]
 
@@ -27,9 +20,7 @@ ONE_RELEASE = (
 
 def attack(
     table: common.Table,
-    attribute: Annotated[
-        list[str], typer.Option("--attribute", metavar="COLUMN", help="The column to infer. Repeatable.")
-    ],
+    attribute: Annotated[list[str], common.column("--attribute", help="The column to infer. Repeatable.")],
     target: common.Target = None,
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
@@ -46,6 +37,7 @@ def attack(
     encoding: common.Encoding = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
+    debug: common.Debug = False,
 ) -> int:
     """Run the attackers against a model of a table and print how often each is right.
 
@@ -54,6 +46,14 @@ def attack(
       fisherleak attack people.csv --target sick --attribute city --noise 0.05
       fisherleak attack people.csv --released model.skops --attribute city --json
     """
+    from fisherleak._support.checks import check_positive
+    from fisherleak._support.json import plain, versions
+    from fisherleak.audit.attackers import attack_all
+    from fisherleak.audit.model import train
+    from fisherleak.audit.released_files import load_model, retrain
+    from fisherleak.audit.run import attacked_columns
+    from fisherleak.report.summarise import outcomes_of
+
     given = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     against: Any = None
     with common.quietly(quiet, json):

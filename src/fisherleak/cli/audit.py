@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fisherleak._support.atomic import check_folder_place
-from fisherleak.audit.released_files import load_model, retrain
-from fisherleak.audit.run import DRAWS, Audit, audit_trained, check_options
-from fisherleak.audit.run import audit as run_audit
+from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_audit, show_gate
 from fisherleak.errors import InvalidInputError
-from fisherleak.report.outputs import write_outputs
-from fisherleak.report.summarise import summarise
-from fisherleak.tables import Room
+
+if TYPE_CHECKING:
+    from fisherleak.audit import Audit
+    from fisherleak.tables import Room
 
 __all__ = ["audit"]
 
@@ -45,9 +44,7 @@ def audit(
     max_eta: Annotated[
         float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
     ] = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option("--attribute", metavar="COLUMN", help="Attack this column. Repeatable.")
-    ] = None,
+    attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,
     id_: common.Id = None,
     number: common.Numbers = None,
@@ -75,6 +72,7 @@ def audit(
     memory: common.Memory = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
+    debug: common.Debug = False,
 ) -> int:
     """Measure what a linear model of a table reveals about its rows, and what noise costs.
 
@@ -89,6 +87,11 @@ def audit(
       fisherleak audit people.csv --released model.skops
       fisherleak audit 'visits/*.parquet' --target sick --cluster tcp://10.0.0.1:8786
     """
+    from fisherleak.audit.run import audit as run_audit
+    from fisherleak.audit.run import check_options
+    from fisherleak.report.outputs import write_outputs
+    from fisherleak.report.summarise import summarise
+
     if out is not None:
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
@@ -130,6 +133,9 @@ def _again(
     path: Path, table: str | None, delimiter: str | None, encoding: str | None, room: Room, options: dict[str, Any]
 ) -> Audit:
     """Audit a released model: fitted again from its table, with the noise of its card."""
+    from fisherleak.audit.released_files import load_model, retrain
+    from fisherleak.audit.run import audit_trained
+
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)

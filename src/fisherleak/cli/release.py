@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fisherleak.audit.released_files import card_path, save_model
 from fisherleak.cli import _common as common
 from fisherleak.cli._show import show_release
 from fisherleak.errors import InvalidInputError
@@ -22,9 +21,7 @@ def release(
     target: common.Target = None,
     attribute: Annotated[
         str | None,
-        typer.Option(
-            "--attribute", metavar="COLUMN", help="Limit what is revealed about this column alone, in its unit."
-        ),
+        common.column("--attribute", help="Limit what is revealed about this column alone, in its unit."),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: common.Model = None,
@@ -40,6 +37,7 @@ def release(
     encoding: common.Encoding = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
+    debug: common.Debug = False,
 ) -> int:
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
@@ -50,6 +48,8 @@ def release(
       fisherleak release people.csv --target sick --eta 0.5 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
     """
+    from fisherleak.audit.released_files import card_path, save_model
+
     settings = common.settings_from(
         target=target,
         model=model,

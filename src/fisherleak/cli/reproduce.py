@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._complete import items as known_items
 from fisherleak.errors import FisherleakError
-from fisherleak.reproduce import ITEMS
-from fisherleak.reproduce import reproduce as make
+from fisherleak.reproduce import NAMES
 
 __all__ = ["reproduce"]
 
 
 def reproduce(
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[ITEM]...", help=f"all (default), {', '.join(ITEMS)}.")
+        list[str] | None,
+        typer.Argument(metavar="[ITEM]...", autocompletion=known_items, help=f"all (default), {', '.join(NAMES)}."),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -30,6 +31,7 @@ def reproduce(
     ),
     again: Annotated[bool, typer.Option("--again", help="Compute items again that are finished there.")] = False,
     quiet: common.Quiet = False,
+    debug: common.Debug = False,
 ) -> int:
     """Compute the paper's tables, figures and statements, and set them beside the published ones.
 
@@ -38,6 +40,8 @@ def reproduce(
       fisherleak reproduce
       fisherleak reproduce table1 figure6 --data-dir data --out results
     """
+    from fisherleak.reproduce import reproduce as make
+
     with common.quietly(quiet, False):
         try:
             page = make(tuple(items or ("all",)), data_dir, out, again, say=_nothing if quiet else common.emit)

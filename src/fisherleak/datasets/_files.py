@@ -9,10 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-from rich.console import Console
-from rich.progress import Progress
-
 from fisherleak.errors import DataError
 
 __all__ = ["Source", "check_contents", "locate", "read"]
@@ -56,6 +52,8 @@ def locate(source: Source, files: Sequence[str], data_home: str | os.PathLike[st
 
 
 def _download(source: Source, file: str) -> Path:
+    import pooch
+
     url = source.urls[file]
     folder = Path(pooch.os_cache("fisherleak")) / source.folder
     name = url.rpartition("/")[2] if source.archive else file
@@ -100,6 +98,9 @@ class _Bar:
     """A progress bar in the form that pooch drives."""
 
     def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
         self.total = 0
         self._bar = Progress(console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(f"Downloading {name}")

@@ -12,15 +12,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
 from fisherleak.report.words import NOT_PROMISED, WORDS, attribute_sentence, chosen_how, measured_sentence
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["SCHEMA", "render"]
 
@@ -51,6 +51,8 @@ def render(summary: Mapping[str, Any]) -> str:
     **What holds.** Texts of the summary reach the page escaped, and its scripts as JSON that they write as text, never as
     markup. The page is below 3 MB whatever the size of the audit: long tables and texts are cut, and it says where.
     """
+    from markupsafe import Markup
+
     _check(summary)
     shown = view.page(summary)
     script, library, style = _script(), _asset("echarts/echarts.min.js"), _asset("report.css")
@@ -125,6 +127,8 @@ def _digest(text: str) -> str:
 
 @functools.cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("fisherleak.report"),
         autoescape=True,

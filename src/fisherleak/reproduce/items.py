@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from fisherleak.reproduce import (
-    end_to_end,
-    figure1,
-    figure2,
-    figure3,
-    figure4,
-    figure5,
-    figure6,
-    figure7,
-    jointly,
-    overlap,
-    pixels,
-    table1,
-)
+from importlib import import_module
+
+from fisherleak.reproduce import NAMES
 from fisherleak.reproduce.record import Item
 
 __all__ = ["ITEMS"]
 
-_MODULES = (
-    *(table1, figure1, figure2, figure3, overlap, figure4, figure5, figure6, figure7),
-    *(pixels, jointly, end_to_end),
-)
-ITEMS: dict[str, Item] = {module.ITEM.name: module.ITEM for module in _MODULES}
+ITEMS: dict[str, Item] = {name: import_module(f"fisherleak.reproduce.{name}").ITEM for name in NAMES}
 """By name."""

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["csv_to_parquet", "read_csv"]
+__all__ = ["csv_to_parquet", "delimiter_of", "encoding_of", "first_line", "read_csv"]
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 BLOCK = 2**24
@@ -114,9 +114,9 @@ def _options(
     """How Arrow is to read the file, and what was assumed."""
     from pyarrow import csv
 
-    encoding = _encoding(file, source, encoding)
-    line = _first_line(file, source, encoding)
-    chosen, note = _delimiter(line, source, delimiter)
+    encoding = encoding_of(file, source, encoding)
+    line = first_line(file, source, encoding)
+    chosen, note = delimiter_of(line, source, delimiter)
     options = {
         # one thread, so that rows have numbers
         "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False),
@@ -163,7 +163,8 @@ def _quoted(file: IO[bytes]) -> bool:
     return b'"' in head
 
 
-def _encoding(file: IO[bytes], source: str, given: str | None) -> str:
+def encoding_of(file: IO[bytes], source: str, given: str | None) -> str:
+    """The encoding that was given, if Python knows it, or UTF-8; what is no such text is refused."""
     if given is not None:
         try:
             known = "x".encode(given) is not None  # refuses encodings that are not of text
@@ -185,7 +186,8 @@ def _encoding(file: IO[bytes], source: str, given: str | None) -> str:
     return "utf-8"
 
 
-def _first_line(file: IO[bytes], source: str, encoding: str) -> str:
+def first_line(file: IO[bytes], source: str, encoding: str) -> str:
+    """The first line that is not blank: the header."""
     head = file.read(BLOCK)
     file.seek(0)
     try:
@@ -200,7 +202,7 @@ def _first_line(file: IO[bytes], source: str, encoding: str) -> str:
     return first.removeprefix("\ufeff")
 
 
-def _delimiter(line: str, source: str, given: str | None) -> tuple[str, tuple[str, ...]]:
+def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[str, ...]]:
     """The delimiter, and a sentence where it was not given and is not a comma."""
     counts = {mark: line.count(mark) for mark in DELIMITERS}
     best = max(counts, key=lambda mark: counts[mark])

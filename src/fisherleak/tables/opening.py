@@ -22,13 +22,13 @@ from typing import IO, Any
 
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.header import GZIP, PARQUET
 from fisherleak.tables.parquet import parquet_files, parquet_parts
 from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
 CHUNK = 2**22
-GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 FOREIGN = {
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",

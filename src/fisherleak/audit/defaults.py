@@ -1,0 +1,10 @@
+"""What an audit takes where nothing is said; imports nothing, so that it can be shown without loading the audit."""
+
+from __future__ import annotations
+
+__all__ = ["DEFAULT_L2", "DRAWS"]
+
+DEFAULT_L2 = 1e-2
+"""Penalty per row on standardised coefficients."""
+DRAWS = 100
+"""Noisy copies behind each point of utility."""
