@@ -1,4 +1,4 @@
-"""The small matrices J_i^T J_i of a block, compiled for the CPU: no Jacobian is kept, and only columns that move are touched.
+"""The small matrices J_i^T J_i of a block, compiled for the CPU: no Jacobian is kept, only columns that move are multiplied.
 
 Loaded only where numba is installed and the work is large; the tests hold it against Jacobians that are written out.
 """
@@ -46,28 +46,29 @@ def add_grams(
     alone : bool
         Start no threads.
     """
-    columns, edges, coefficients = _packed(places, given, u.shape[0])
+    A = _moved(B, places, given)
     r, a, c = (np.ascontiguousarray(x) for x in derivatives)
     w = np.broadcast_to(w, (u.shape[0], w.shape[1]))
-    fixed = (np.ascontiguousarray(B.T), columns, edges, bool(label))
-    in_threads(_kernel, u.shape[0], (G, np.ascontiguousarray(u), w, r, a, c, coefficients, *fixed), alone)
+    in_threads(_kernel, u.shape[0], (G, np.ascontiguousarray(u), w, r, a, c, A, bool(label)), alone)
 
 
-def _packed(places: Sequence[Place], given: Sequence[Vector], rows: int) -> tuple[NDArray[np.int64], ...]:
-    """For every direction the columns it moves and by how much: columns (L,), edges (m + 1,), coefficients (b or 1, L)."""
+def _moved(B: Vector, places: Sequence[Place], given: Sequence[Vector]) -> Vector:
+    """B E_i by direction: (m, b, p), or (m, 1, p) where all rows share the map. Products of BLAS, one for each direction."""
     local = iter(given)
-    columns, counts, parts = [], [], []
+    rows = max((D.shape[0] for D in given), default=1)
+    A = np.empty((sum(place.size for place in places), rows, B.shape[0]))
+    start = 0
     for place in places:
-        size = len(place.columns)
-        fixed = np.eye(size) if place.directions is None else place.directions
+        fixed = np.eye(len(place.columns)) if place.directions is None else place.directions
         D = next(local) if place.local else fixed[None, :, :]
-        parts.append(np.swapaxes(D, 1, 2).reshape(D.shape[0], -1))
-        columns += list(place.columns) * place.size
-        counts += [size] * place.size
-    most = max((part.shape[0] for part in parts), default=1)
-    whole = np.concatenate([np.broadcast_to(part, (most, part.shape[1])) for part in parts], axis=1)
-    edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return np.asarray(columns, dtype=np.int64), edges, np.ascontiguousarray(whole)
+        own = np.ascontiguousarray(B[:, list(place.columns)].T)
+        for k in range(place.size):
+            if D.shape[0] == rows:
+                np.matmul(np.ascontiguousarray(D[:, :, k]), own, out=A[start])
+            else:
+                A[start] = D[:, :, k] @ own
+            start += 1
+    return A
 
 
 def _add(
@@ -79,30 +80,21 @@ def _add(
     r: Vector,
     a: Vector,
     c: Vector,
-    coefficients: Vector,
-    columns: Vector,
-    columns_of: NDArray[np.int64],
-    edges: NDArray[np.int64],
+    A: Vector,
     label: bool,
 ) -> None:
-    m = edges.shape[0] - 1
-    p = u.shape[1]
+    m, p = A.shape[0], A.shape[2]
     J = np.empty((m + 1, p))
-    shared = coefficients.shape[0] == 1
+    shared = A.shape[1] == 1
     for i in range(start, stop):
-        own = coefficients[0 if shared else i]
         row = u[i]
+        ri = r[i]
         for k in range(m):
             line = J[k]
+            moved = A[k, 0 if shared else i]
             along = a[i] * w[i, k]
             for j in range(p):
-                line[j] = along * row[j]
-            for e in range(edges[k], edges[k + 1]):
-                by = r[i] * own[e]
-                if by != 0.0:
-                    column = columns[columns_of[e]]
-                    for j in range(p):
-                        line[j] += by * column[j]
+                line[j] = along * row[j] + ri * moved[j]
         if label:
             line = J[m]
             for j in range(p):

@@ -314,6 +314,7 @@ class _Kind:
         if self.S is None:
             return self._local_product(r, a, c, state[3], state[4], state[5:], v, last)
         g, squared, w = state[3], state[4], self.w
+        assert w is not None
         along = a * (v @ w)
         both = along if last is None else along + last
         t = squared * both + r * row_dots(g, v, xp)
