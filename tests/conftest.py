@@ -67,7 +67,7 @@ def _dask(x: Any) -> Any:
     return array.from_array(values, chunks=(17, 3)[: values.ndim])
 
 
-MEMORY = {
+MEMORY: dict[str, Callable[[Any], Any]] = {
     "numpy": _numpy,
     "read-only": _read_only,
     "strict": _strict,
@@ -84,7 +84,7 @@ def _ready(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return convert
 
 
-@pytest.fixture(params=MEMORY.values(), ids=MEMORY.keys())
+@pytest.fixture(params=list(MEMORY.values()), ids=list(MEMORY))
 def to_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """Turns a NumPy array into one of each array library."""
     return _ready(request)

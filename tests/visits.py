@@ -50,7 +50,7 @@ def write(table: pandas.DataFrame, folder: Path, files: int = 11) -> Path:
 
 
 def without_times(summary: dict[str, Any]) -> dict[str, Any]:
-    kept = json.loads(json.dumps(summary))
+    kept: dict[str, Any] = json.loads(json.dumps(summary))
     for key in ("created", "assumptions", "command", "attacks", "versions"):
         kept.pop(key)
     kept["data"].pop("in_memory")

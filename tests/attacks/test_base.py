@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -85,7 +87,8 @@ def test_releases_of_other_models_are_refused() -> None:
 def test_bad_noise_and_seeds() -> None:
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     knowing = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene", use_prior=True)
-    for noise in (0.1, fl.Gaussian):
+    no_noises: list[Any] = [0.1, fl.Gaussian]
+    for noise in no_noises:
         with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
             knowing.infer(model, noise=noise)
     black_box = fl.attacks.BlackBox(model, TABLE, DOSE, "gene")

@@ -33,6 +33,6 @@ def test_black_box_classification_is_prior_times_confusion(name: str) -> None:
     for value, prior in zip(attack.values, attack.prior, strict=True):
         answer = model.predict(TABLE.assign(smoker=value))
         scores.append([prior * np.mean(said[y == truth] == a) for truth, a in zip(y, answer, strict=True)])
-    scores = np.array(scores)
-    clear = np.abs(scores[0] - scores[1]) > 1e-12
-    assert (attack.infer()[clear] == np.array(attack.values)[np.argmax(scores, axis=0)][clear]).all()
+    table = np.array(scores)
+    clear = np.abs(table[0] - table[1]) > 1e-12
+    assert (attack.infer()[clear] == np.array(attack.values)[np.argmax(table, axis=0)][clear]).all()

@@ -48,7 +48,7 @@ def test_bad_files_are_named(folder: Path, tmp_path: Path, fisherleak: Command) 
     good = path.read_bytes()
     command = ("audit", bad / "*.parquet", "--target", "ill", "--draws", 4, "--no-attacks", "--memory", "1B")
     part = pandas.read_parquet(path)
-    cases = {
+    cases: dict[str, Callable[[], object]] = {
         "part-1.parquet is a damaged Parquet file": lambda: path.write_bytes(good[:-50]),
         "part-1.parquet lacks column 'dose'": lambda: part.drop(columns="dose").to_parquet(path),
         "part-1.parquet has column 'more'": lambda: part.assign(more=1).to_parquet(path),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def test_summary_says_the_numbers_and_the_assumptions(leak: fl.Leakage) -> None:
 
 def test_plot_draws_every_group_and_its_mean(leak: fl.Leakage) -> None:
     pytest.importorskip("matplotlib")
-    ax = leak.plot(np.arange(30) % 2)
+    ax: Any = leak.plot(np.arange(30) % 2)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"]
     assert len(ax.lines) == 2
     assert sum(patch.get_height() for patch in ax.patches) == 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,14 @@ def test_inside_searches_and_pipelines(wrap: Any) -> None:
     clone(wrap(lm.Ridge(alpha=3.0)))
 
 
+own_checks: Callable[..., pytest.MarkDecorator] = parametrize_with_checks
 WEIGHTED = ["check_sample_weight_equivalence_on_dense_data"]
 if sklearn.__version__.startswith("1.6."):
     WEIGHTED.append("check_sample_weight_equivalence_on_sparse_data")  # runs on dense data too there
 WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row to protect, two rows are two")
 
 
-@parametrize_with_checks(
+@own_checks(
     [
         fl.IRFIL(lm.Ridge(), n_iter=2),
         fl.IRFIL(lm.LogisticRegression(**EXACT), n_iter=2),

@@ -23,6 +23,7 @@ CANCER = load_breast_cancer()
 def test_private_release_keeps_its_limit_and_its_secret() -> None:
     model = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y)
     leak = fl.measure(lm.Ridge().fit(X, Y), X, Y, model.noise_)
+    assert isinstance(model.leakage_, fl.ReleaseReport)
     np.testing.assert_allclose(model.leakage_.eta, leak.per_example(), rtol=1e-12)
     assert model.leakage_.eta.max() <= 2.0
     assert model.leakage_.dataset == pytest.approx(leak.dataset())
@@ -53,6 +54,7 @@ def test_models_stopped_far_from_their_minimum_are_polished_where_the_data_are_k
         )
     assert released.unperturbed_.score(data, target) > 0.9
     theta = parameters(released.unperturbed_)
+    assert isinstance(released.leakage_, fl.Leakage)
     np.testing.assert_allclose(theta, released.leakage_.fits[0].theta, rtol=1e-12)
     with pytest.warns(ConvergenceWarning), pytest.raises(fl.NotAtMinimumError, match="stopped at max_iter=20"):
         fl.PrivateRelease(loose, eta=100.0).fit(data, target)
@@ -60,10 +62,12 @@ def test_models_stopped_far_from_their_minimum_are_polished_where_the_data_are_k
 
 def test_private_release_over_other_things() -> None:
     whole = fl.PrivateRelease(lm.Ridge(), eta=2.0, over="dataset").fit(X, Y)
+    assert isinstance(whole.leakage_, fl.ReleaseReport)
     assert whole.leakage_.dataset <= 2.0
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=load_diabetes().feature_names)
     one = fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0, attributes=["bmi"]).fit(frame, Y)
+    assert isinstance(one.leakage_, fl.ReleaseReport)
     assert one.leakage_.eta.max() <= 2.0
     assert (
         one.noise_.scale
@@ -72,4 +76,5 @@ def test_private_release_over_other_things() -> None:
     weights = np.arange(len(Y)) % 3 + 1.0
     weighted = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y, sample_weight=weights)
     expected = fl.measure(lm.Ridge().fit(X, Y, weights), X, Y, weighted.noise_, weights).per_example()
+    assert isinstance(weighted.leakage_, fl.ReleaseReport)
     np.testing.assert_allclose(weighted.leakage_.eta, expected, rtol=1e-12)

@@ -33,20 +33,18 @@ def slow_rows(case: Any) -> tuple[Any, Any]:
 
 
 @pytest.fixture
-def patient() -> Iterator[None]:
-    """Short timeouts, and room for the warnings of clusters that are being killed."""
-    pytest.importorskip("distributed")
+def distributed() -> Iterator[Any]:
+    """Dask's clusters, with short timeouts and room for the warnings of those that are being killed."""
+    module = pytest.importorskip("distributed")
     with dask.config.set({"distributed.comm.timeouts.connect": "2s", "distributed.admin.log-format": "%(message)s"}):
-        yield
+        yield module
 
 
-def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(patient: None) -> None:
-    from distributed import Client, LocalCluster
-
+def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(distributed: Any) -> None:
     case = make("squared", 3, 1_000, 4)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
-        Client(cluster),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        distributed.Client(cluster),
     ):
         X = da.from_array(case.X, chunks=(100, -1)).persist()
         blocks = [dask.delayed(np.array)(case.y[k : k + 100]) for k in range(0, 1_000, 100)]
@@ -58,9 +56,7 @@ def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(patient: None) ->
         assert leak.by_group(groups) == pytest.approx(case.leak().by_group(np.arange(1_000) % 3), rel=1e-12)
 
 
-def test_a_killed_worker_changes_nothing(patient: None) -> None:
-    from distributed import Client, LocalCluster
-
+def test_a_killed_worker_changes_nothing(distributed: Any) -> None:
     case = make("squared", 3, 1_000, 4)
     X, y = slow_rows(case)
 
@@ -70,8 +66,8 @@ def test_a_killed_worker_changes_nothing(patient: None) -> None:
         return leak.dataset(), leak.per_example().compute()
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
-        Client(cluster) as client,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
     ):
         whole, rows = run()
         before = client.run(os.getpid)
@@ -101,17 +97,15 @@ asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_lost_scheduler_is_said_in_one_sentence(patient: None) -> None:
-    from distributed import Client
-
+def test_a_lost_scheduler_is_said_in_one_sentence(distributed: Any) -> None:
     case = make("squared", 3, 2_000, 3)
     X, y = slow_rows(case)
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+    assert server.stdout is not None
     try:
-        assert server.stdout is not None
-        client = Client(server.stdout.readline().strip(), timeout=30)
+        client = distributed.Client(server.stdout.readline().strip(), timeout=30)
         threading.Timer(0.4, server.kill).start()
         with pytest.raises(fl.ClusterError, match="the connection to its scheduler was lost") as caught:
             fl.minimise(X, y)
@@ -120,5 +114,5 @@ def test_a_lost_scheduler_is_said_in_one_sentence(patient: None) -> None:
     finally:
         server.kill()
         server.wait()
-        server.stdout.close()  # type: ignore[union-attr]
+        server.stdout.close()
     np.testing.assert_allclose(fl.minimise(X, y).coef, fl.minimise(case.X, case.y).coef, rtol=1e-12)
