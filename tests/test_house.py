@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,14 @@ def test_every_file_of_tests_names_a_module_or_a_topic(file: str) -> None:
 
 def test_topics_are_those_of_files() -> None:
     assert set(TOPICS) <= set(FILES)
+
+
+def test_only_rows_load_dask() -> None:
+    """By name as much as by import: the contracts of pyproject.toml see imports only."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                library = str(node.args[0].value).partition(".")[0]
+                if called in {"import_module", "__import__", "module"} and library in {"dask", "distributed"}:
+                    assert path.relative_to(SOURCE).parts[0] == "rows", f"{path}:{node.lineno} loads {library}"
