@@ -4,6 +4,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Two processes, whole files each.
 TWO = -n 2 --dist loadfile
+# The interpreter's own monitoring measures coverage at almost no cost, where there is one.
+ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info >= (3, 12))'),True)
+export COVERAGE_CORE ?= sysmon
+endif
 
 # The four real data sets, where a copy lies beside the repository.
 ifneq ($(wildcard ../shared/data),)
@@ -16,7 +20,7 @@ demo: $(VENV)/.demo
 	$(BIN)/fisherleak audit --l2 0.1 --out demo --overwrite
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(TWO)
+	$(BIN)/python -m pytest $(TWO) --cov --cov-report=
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest -m long $(TWO)
@@ -33,6 +37,7 @@ bench: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(VENV)/.lint
@@ -61,13 +66,10 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
 	touch $@
 
-# The lower bounds of pyproject.toml, exactly.
-$(VENV)-oldest/.ready: pyproject.toml
+$(VENV)-oldest/.ready: pyproject.toml requirements-oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
-		array-api-compat==1.12.* jinja2==3.1.* narwhals==1.20.0 numpy==2.0.* pooch==1.8.0 rich==13.0.* scikit-learn==1.6.* scipy==1.13.* skops==0.11.* typer==0.15.* \
-		numba==0.60.* pandas==2.2.2 pyarrow==17.0.0 matplotlib==3.9.0 array-api-strict==2.4 "dask[array,dataframe,distributed]==2025.1.0" "pyparsing<3.2" hypothesis==6.100.* playwright==1.50.0 polars==1.0.0 pytest==8.2.* pytest-xdist==3.6.*
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c requirements-oldest.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest demo docs/_build docs/api/generated
+	rm -rf $(VENV) $(VENV)-oldest .coverage demo docs/_build docs/api/generated

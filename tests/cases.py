@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,13 +52,14 @@ def make(
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.4 * rng.normal(size=(d, d)) / np.sqrt(d))
     z = X @ rng.normal(size=d) * 0.5 / np.sqrt(d) + 0.3
-    y = {
+    labels: dict[str, Callable[[], Vector]] = {
         "squared": lambda: z + 0.5 * rng.normal(size=n),
         "pseudo_huber": lambda: z + 0.5 * rng.standard_t(2.5, size=n),
         "logistic": lambda: np.where(np.arange(n) < 2, np.arange(n) % 2, rng.random(n) < 1 / (1 + np.exp(-z))) * 1.0,
         "poisson": lambda: rng.poisson(np.exp(z)) * 1.0 + (np.arange(n) == 0),
         "gamma": lambda: rng.gamma(2.0, np.exp(z) / 2.0) + 1e-3,
-    }[loss]()
+    }
+    y = labels[loss]()
     weights = rng.gamma(2.0, 0.5, size=n) if weighted else None
     if weights is not None:
         weights[n // 2] = 0.0
@@ -74,7 +76,7 @@ def dense_jacobian(case: Case, fit: fl.Fit, E: Vector | None = None, label: bool
     X = np.column_stack([case.X, np.ones(n)]) if case.intercept else case.X
     p = X.shape[1]
     omega = np.ones(n) if case.weights is None else case.weights
-    theta = np.append(fit.coef, fit.intercept) if case.intercept else np.asarray(fit.coef)
+    theta = np.asarray(fit.coef) if fit.intercept is None else np.append(fit.coef, fit.intercept)
     loss = fit.loss
     z = X @ theta
     r, a, c = loss.r(z, case.y), loss.a(z, case.y), loss.c(z, case.y)

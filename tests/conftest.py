@@ -67,7 +67,7 @@ def _dask(x: Any) -> Any:
     return array.from_array(values, chunks=(17, 3)[: values.ndim])
 
 
-MEMORY = {
+MEMORY: dict[str, Callable[[Any], Any]] = {
     "numpy": _numpy,
     "read-only": _read_only,
     "strict": _strict,
@@ -84,7 +84,7 @@ def _ready(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return convert
 
 
-@pytest.fixture(params=MEMORY.values(), ids=MEMORY.keys())
+@pytest.fixture(params=list(MEMORY.values()), ids=list(MEMORY))
 def to_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """Turns a NumPy array into one of each array library."""
     return _ready(request)
@@ -94,3 +94,34 @@ def to_backend(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 def to_rows(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """The same, and lazy rows."""
     return _ready(request)
+
+
+@pytest.fixture(scope="session")
+def frame() -> Any:
+    """People with numbers, categories, a class, a number and a count to predict."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    n = 120
+    table = pandas.DataFrame(
+        {
+            "person": [f"p{i:03d}" for i in range(n)],
+            "age": rng.normal(50, 12, n).round(),
+            "weight": rng.normal(70, 9, n).round(1),
+            "city": rng.choice(["Bonn", "Genua", "<b>Łódź</b>"], n),
+            "vip": rng.choice([True, False], n),
+        }
+    )
+    table["income"] = (1000 * table.age + 5000 * table.vip + rng.normal(0, 9000, n)).round()
+    table["sick"] = np.where(table.age + rng.normal(0, 12, n) > 55, "yes", "no")
+    table["visits"] = rng.poisson(np.exp(table.age / 50))
+    return table
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Visits in eleven Parquet files."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pandas")
+    from visits import people, write
+
+    return write(people(), tmp_path_factory.mktemp("scale") / "visits")

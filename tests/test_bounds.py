@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,10 @@ SIGMA = 0.5
 ETA = 1 / SIGMA  # a value released with Gaussian noise of scale sigma
 
 
-def error(estimate: object, value: float, count: int = 400_000) -> float:
+def error(estimate: Callable[[Any], Any], value: float, count: int = 400_000) -> float:
     """Mean squared error of an estimator of a value from value + noise."""
     release = value + SIGMA * np.random.default_rng(0).standard_normal(count)
-    return float(np.mean((estimate(release) - value) ** 2))  # type: ignore[operator]
+    return float(np.mean((estimate(release) - value) ** 2))
 
 
 def test_cramer_rao_is_reached_by_the_release_itself() -> None:

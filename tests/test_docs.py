@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -23,12 +22,3 @@ def test_the_readme_and_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
         exec(code, names)  # noqa: S102 - our own pages
     assert names["leak"].per_example(["age"]).max() > 0
     assert "most exposed" in capsys.readouterr().out
-
-
-def test_how_to_add_a_loss() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(50, 2))
-    names: dict[str, Any] = {"X": X, "y": X @ [1.0, 2.0] + rng.normal(size=50)}
-    for code in snippets("docs/add-a-loss.md"):
-        exec(code, names)  # noqa: S102 - our own pages
-    assert names["fit"].gradient <= 1e-10

@@ -202,11 +202,12 @@ def test_reweighting(to_backend: To, accelerate: bool) -> None:
     members = [np.arange(0, 60, 2), np.arange(1, 60, 2)]
     there = [to_backend(rows) for rows in members]
     weights = np.where(np.arange(60) == 7, 0.0, 1.0)
-    for targets, ours in (
+    both: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
         ({"targets": lambda e, c: group_targets(e, c, members)}, {"targets": lambda e, c: group_targets(e, c, there)}),
-    ):
-        options = {"n_iter": 6, "limits": (0.2, 3.0), "accelerate": accelerate}
+    ]
+    for targets, ours in both:
+        options: dict[str, Any] = {"n_iter": 6, "limits": (0.2, 3.0), "accelerate": accelerate}
         *_, last = balance(etas(case.X, case.y), weights, **options, **targets)
         *_, found = balance(etas(X, y), to_backend(weights), **options, **ours)
         assert same_kind(found.weights, X)

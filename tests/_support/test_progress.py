@@ -16,20 +16,22 @@ class Terminal(io.StringIO):
 
 
 def test_a_bar_on_a_terminal_even_inside_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     pairs = [(a, b) for a in track(range(3), 3, "Outer") for b in track(range(2), 2, "Inner")]
     assert len(pairs) == 6
-    assert "Outer" in sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "Inner" not in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "Outer" in terminal.getvalue()
+    assert "Inner" not in terminal.getvalue()
     assert list(track(range(2), 2, "Next")) == [0, 1]
-    assert "Next" in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "Next" in terminal.getvalue()
 
 
 def test_silence_in_a_pipe_and_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    pipe, terminal = io.StringIO(), Terminal()
+    monkeypatch.setattr(sys, "stderr", pipe)
     assert list(track(range(3), 3, "Quiet")) == [0, 1, 2]
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert pipe.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", terminal)
     with hidden():
         assert list(track(range(3), 3, "Quiet")) == [0, 1, 2]
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert terminal.getvalue() == ""

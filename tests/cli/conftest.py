@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -35,26 +34,6 @@ def fisherleak(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
         return Done(status, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def frame() -> pandas.DataFrame:
-    """People with numbers, categories, a class, a number and a count to predict."""
-    rng = np.random.default_rng(0)
-    n = 120
-    table = pandas.DataFrame(
-        {
-            "person": [f"p{i:03d}" for i in range(n)],
-            "age": rng.normal(50, 12, n).round(),
-            "weight": rng.normal(70, 9, n).round(1),
-            "city": rng.choice(["Bonn", "Genua", "<b>Łódź</b>"], n),
-            "vip": rng.choice([True, False], n),
-        }
-    )
-    table["income"] = (1000 * table.age + 5000 * table.vip + rng.normal(0, 9000, n)).round()
-    table["sick"] = np.where(table.age + rng.normal(0, 12, n) > 55, "yes", "no")
-    table["visits"] = rng.poisson(np.exp(table.age / 50))
-    return table
 
 
 @pytest.fixture

@@ -36,7 +36,11 @@ AUDIT = ["audit", "t.csv", "--target", "y", "--out", "out"]
 
 def csv(text: str | bytes) -> Callable[[Path], None]:
     data = text if isinstance(text, bytes) else text.encode()
-    return lambda folder: (folder / "t.csv").write_bytes(data) and None
+
+    def make(folder: Path) -> None:
+        (folder / "t.csv").write_bytes(data)
+
+    return make
 
 
 def good(*more: Callable[[Path], Any]) -> Callable[[Path], None]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import cases
 import fisherleak as fl
@@ -21,9 +23,7 @@ def refitted(case: cases.Case, row: int, features: cases.Vector) -> cases.Vector
     return cases.parameters(replace(case, X=X).fit())
 
 
-def errors(
-    case: cases.Case, changed: cases.Vector, rows: cases.Vector
-) -> tuple[cases.Vector, cases.Vector, cases.Vector]:
+def errors(case: cases.Case, changed: cases.Vector, rows: Any) -> tuple[cases.Vector, cases.Vector, cases.Vector]:
     """Largest error of each move, its bound, and the move's size."""
     fit = case.fit()
     found = moves(fit, case.X, case.y, rows, changed)
@@ -134,7 +134,7 @@ def test_the_error_of_the_squared_loss_counts_collinear_columns() -> None:
     changed[:, 1] += 1.0
     found = moves(fit, X, y, np.arange(40), changed)
 
-    def exact(rows: cases.Vector) -> cases.Vector:
+    def exact(rows: cases.Vector) -> NDArray[np.longdouble]:
         wide = rows.astype(np.longdouble)
         H, b = wide.T @ wide + np.longdouble(40e-12) * np.eye(3), wide.T @ y.astype(np.longdouble)
         theta = np.zeros(3, dtype=np.longdouble)

@@ -54,6 +54,10 @@ class Opened:
     complaints: list[str] = field(default_factory=list)
     dialogs: list[str] = field(default_factory=list)
 
+    def dismiss(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
     def texts(self, selector: str) -> list[str]:
         found: list[str] = self.page.locator(selector).all_text_contents()
         return found
@@ -96,7 +100,7 @@ def visit(browser: Any, documents: dict[str, Path]) -> Iterator[Callable[..., Op
         opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.on("console", lambda message: opened.complaints.append(message.text))
         opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        opened.page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
+        opened.page.on("dialog", opened.dismiss)
         opened.page.goto(address)
         opened.page.wait_for_load_state("load")
         return opened

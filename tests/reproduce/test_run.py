@@ -86,7 +86,7 @@ def test_what_is_damaged_missing_or_made_with_other_settings_is_made_again(
     (tmp_path / "two.json").write_text(json.dumps({**record, "numbers": {}}))
     reproduce(out=tmp_path)
     assert made == ["one", "two"] * 3
-    other = {name: replace(item, settings={"l2": 0.2}) for name, item in run_module.ITEMS.items()}
+    other = {name: replace(item, settings={"l2": 0.2}) for name, item in vars(run_module)["ITEMS"].items()}
     monkeypatch.setattr(run_module, "ITEMS", other)
     monkeypatch.setattr(page_module, "ITEMS", other)
     reproduce(out=tmp_path)
@@ -102,7 +102,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     def interrupted(numbers: Any, work: Any) -> Any:
         raise KeyboardInterrupt
 
-    items = dict(run_module.ITEMS)
+    items = dict(vars(run_module)["ITEMS"])
     broken = {**items, "two": replace(items["two"], draw=interrupted)}
     monkeypatch.setattr(run_module, "ITEMS", broken)
     with pytest.raises(KeyboardInterrupt):

@@ -1,9 +1,9 @@
-"""The only file that looks at array namespaces; with ``_blocks`` the only one that knows of Dask.
+"""The only file that looks at array namespaces; with ``rows`` the only one that knows of Dask.
 
 Everything else computes with the functions of the array API standard on whatever ``namespace``
 returns, so NumPy, array-api-strict, torch and CuPy arrays take one path. Rows may also be *lazy*: Dask arrays, whose
 blocks are arrays of one of these libraries. Their namespace is that of the blocks, small arrays beside them are of that
-library too, and only the verbs of ``_blocks`` touch the rows.
+library too, and only the verbs of ``rows`` touch the rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 import scipy.special
 from scipy.linalg import get_lapack_funcs
 
+from fisherleak._support.namespaces import Array, Namespace
 from fisherleak.errors import InvalidInputError
 
 __all__ = [
     "Array",
+    "Namespace",
     "as_array",
     "as_real",
     "cholesky_inverse",
@@ -37,12 +39,9 @@ __all__ = [
     "row_squares",
 ]
 
-Array = Any
-"""An array of any library that follows the array API standard."""
-
 
 def is_lazy(x: Any) -> bool:
-    """Whether rows are a Dask array: nothing of it is computed but by the verbs of ``_blocks``."""
+    """Whether rows are a Dask array: nothing of it is computed but by the verbs of ``rows``."""
     return bool(array_api_compat.is_dask_array(x))
 
 
@@ -56,9 +55,10 @@ def _block(x: Any) -> Any:
     return x._meta if is_lazy(x) else x
 
 
-def namespace(*arrays: Any) -> Any:
+def namespace(*arrays: Any) -> Namespace:
     """The one array namespace that the given arrays (or their blocks) share (``None`` is passed over)."""
-    return array_api_compat.array_namespace(*(_block(x) for x in arrays if x is not None))
+    shared: Namespace = array_api_compat.array_namespace(*(_block(x) for x in arrays if x is not None))
+    return shared
 
 
 def device(x: Array) -> Any:
@@ -150,12 +150,12 @@ def _first_text(x: np.ndarray, columns: Sequence[str] | None) -> str:
     return "it"
 
 
-def as_real(x: Array, xp: Any) -> Array:
+def as_real(x: Array, xp: Namespace) -> Array:
     """The same values in float64; no copy where they are already."""
     return x if x.dtype == xp.float64 else xp.astype(x, xp.float64)
 
 
-def like(x: Any, reference: Array, xp: Any) -> Array:
+def like(x: Any, reference: Array, xp: Namespace) -> Array:
     """A NumPy array or a list as a float64 (or integer) array beside ``reference``."""
     values = np.asarray(x)
     dtype = xp.int64 if values.dtype.kind in "iu" else xp.float64
@@ -174,15 +174,16 @@ def host(x: Array) -> np.ndarray:
         raise InvalidInputError(
             "This needs the values of a Dask array in memory: call compute() on it first, where it fits."
         )
-    return np.from_dlpack(x.to_device(namespace(x).Device("CPU_DEVICE")) if hasattr(namespace(x), "Device") else x)
+    library: Any = namespace(x)
+    return np.from_dlpack(x.to_device(library.Device("CPU_DEVICE")) if hasattr(library, "Device") else x)
 
 
-def row_dots(a: Array, b: Array, xp: Any) -> Array:
+def row_dots(a: Array, b: Array, xp: Namespace) -> Array:
     """a_i . b_i of every row, (n,). On GPUs as a sum: some libraries make n small products of the standard's function."""
     return xp.sum(a * b, axis=1) if on_accelerator(a) else xp.vecdot(a, b)
 
 
-def row_squares(a: Array, xp: Any) -> Array:
+def row_squares(a: Array, xp: Namespace) -> Array:
     """|a_i|^2 of every row, (n,). On GPUs from the norm, which reads the rows once and writes none."""
     return xp.linalg.vector_norm(a, axis=1) ** 2 if on_accelerator(a) else xp.vecdot(a, a)
 
@@ -201,7 +202,7 @@ def normal_cdf(x: Array) -> Array:
     return like(scipy.special.ndtr(host(x)), x, namespace(x))
 
 
-def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
+def cholesky_inverse(matrix: Array, xp: Namespace) -> Array | None:
     """The inverse of a symmetric positive definite matrix, or ``None`` where it is not one."""
     if is_numpy(matrix):
         potrf, potri = get_lapack_funcs(("potrf", "potri"), (matrix,))
@@ -213,8 +214,9 @@ def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
         triangle = np.tril(lower)
         return np.asarray(triangle + np.tril(lower, -1).T)
     if array_api_compat.is_torch_array(matrix):
-        lower, info = xp.linalg.cholesky_ex(matrix)
-        return None if int(info) else xp.cholesky_inverse(lower)
+        torch: Any = xp
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        return None if int(info) else torch.cholesky_inverse(lower)
     if array_api_compat.is_cupy_array(matrix):
         return _cupy_inverse(matrix, xp)
     try:
@@ -226,7 +228,7 @@ def cholesky_inverse(matrix: Array, xp: Any) -> Array | None:
     return inverse_lower.T @ inverse_lower
 
 
-def _cupy_inverse(matrix: Array, xp: Any) -> Array | None:
+def _cupy_inverse(matrix: Array, xp: Namespace) -> Array | None:
     import cupyx
     from cupyx.scipy.linalg import solve_triangular
 

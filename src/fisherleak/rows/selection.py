@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, namespace
+from fisherleak._support.arrays import Array, Namespace, as_array, device, host, is_lazy, is_lazy_frame, namespace
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, sum_rows, with_known_rows
 
@@ -51,7 +51,7 @@ def check_rows(rows: Any, n: int, reference: Array) -> Array:
     return _positions(chosen, n, xp)
 
 
-def _positions(chosen: Array, n: int, xp: Any) -> Array:
+def _positions(chosen: Array, n: int, xp: Namespace) -> Array:
     if chosen.ndim == 0:
         chosen = xp.reshape(chosen, (1,))
     if chosen.dtype == xp.bool:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak._support.arrays import Array, as_real, host, namespace
+from fisherleak._support.arrays import Array, Namespace, as_real, host, namespace
 from fisherleak.rows import positions, sum_rows
 
 __all__ = ["Digest", "column_spreads", "digest"]
@@ -71,7 +71,7 @@ def column_spreads(X: Array) -> list[float]:
     return [math.sqrt(x / n) for x, n in zip(squares.tolist(), count.tolist(), strict=True)]
 
 
-def _pooled(a: Array, b: Array, xp: Any) -> Array:
+def _pooled(a: Array, b: Array, xp: Namespace) -> Array:
     """Count, mean and sum of squares about the mean of two parts together."""
     count = a[0, ...] + b[0, ...]
     apart = b[1, ...] - a[1, ...]

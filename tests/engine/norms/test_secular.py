@@ -78,11 +78,22 @@ def test_compiled_solver_matches_the_dense_decomposition(seed: int, k: int, spre
     assert_exact(compiled.top_eigenvalues_compiled(*problem, secular.LIMITS), problem)
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
+    """A list that grows by one with every call of a function."""
+    calls: list[int] = []
+    real = getattr(module, name)
+
+    def watched(*arguments: Any) -> Any:
+        calls.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, watched)
+    return calls
+
+
 def test_large_work_takes_the_compiled_solver_and_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = pytest.importorskip("fisherleak.engine.norms.secular_numba")
-    calls = []
-    real = compiled.top_eigenvalues_compiled
-    monkeypatch.setattr(compiled, "top_eigenvalues_compiled", lambda *x: calls.append(1) or real(*x))
+    calls = counted(monkeypatch, compiled, "top_eigenvalues_compiled")
     rng = np.random.default_rng(3)
     n, k = secular.COMPILED_FROM // 8, 8
     problem = (np.sort(rng.random(k)), rng.normal(size=k), rng.normal(size=(n, k)), *rng.normal(size=(3, n)))
@@ -102,9 +113,7 @@ def test_every_backend(to_backend: Callable[[Any], Any], second: bool) -> None:
 
 def test_a_kink_next_to_the_top_pole_is_climbed_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny component at the top pole with the root far above it, and the other way round."""
-    passes = []
-    real = secular._secular
-    monkeypatch.setattr(secular, "_secular", lambda *x: passes.append(1) or real(*x))
+    passes = counted(monkeypatch, secular, "_secular")
     s = np.array([0.0, 0.2, 0.9, 1.0])
     U = np.array([[0.3, 0.5, 0.33, size] for size in 10.0 ** np.arange(-12.0, 0.0)])
     ones = np.ones(U.shape[0])

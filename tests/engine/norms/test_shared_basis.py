@@ -96,7 +96,7 @@ def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:
     rows = np.array([5, 2, 17])
     assert_relative(leak.of(rows, [0]), np.linalg.norm(flat(J[rows][:, :, :1]), 2), 1e-12)
     F = flat(J[rows])
-    np.testing.assert_allclose(leak.fim(rows), F.T @ F, rtol=1e-10, atol=1e-13 * np.linalg.norm(F, 2) ** 2)
+    np.testing.assert_allclose(leak.fim(rows), F.T @ F, rtol=1e-10, atol=1e-13 * float(np.linalg.norm(F, 2)) ** 2)
 
 
 @pytest.mark.parametrize("loss", EVERY_LOSS)
@@ -155,7 +155,7 @@ def check_everything(case: Case) -> fl.Leakage:
 
 @pytest.mark.parametrize("intercept", [False, True])
 def test_zero_residuals(intercept: bool) -> None:
-    X = np.random.default_rng(0).integers(-3, 4, size=(20, 3)) * 1.0
+    X = np.random.default_rng(0).integers(-3, 4, size=(20, 3)).astype(np.float64)
     case = Case(X, X @ np.array([1.0, -2.0, 0.5]), "squared", 0.0, None, intercept)
     fit = case.fit()
     J = dense_jacobian(case, fit)
@@ -306,4 +306,6 @@ def test_maps_of_their_own_for_every_row(settings: dict[str, Any], label: bool) 
     rows = [3, 1, 8]
     assert_relative(leak.of(rows, "bent"), np.linalg.norm(flat(bent[rows]), 2), 1e-12)
     F = flat(bent[rows])
-    np.testing.assert_allclose(leak.fim(rows, "bent"), F.T @ F, rtol=1e-10, atol=1e-13 * np.linalg.norm(F, 2) ** 2)
+    np.testing.assert_allclose(
+        leak.fim(rows, "bent"), F.T @ F, rtol=1e-10, atol=1e-13 * float(np.linalg.norm(F, 2)) ** 2
+    )

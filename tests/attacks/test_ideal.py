@@ -1,0 +1,33 @@
+"""The learner: never from the row it guesses, and from all others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fisherleak as fl
+from attacks.clinic import people, pipeline
+
+
+def test_ideal_never_trains_on_the_row_it_guesses() -> None:
+    """Noise has nothing to learn: a learner scored on its own rows would find it all the same."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"coin": rng.choice(["head", "tail"], size=400), "x": rng.normal(size=400)})
+    y = rng.normal(size=400)
+    steps = [("coin", OneHotEncoder(drop="first"), ["coin"]), ("x", "passthrough", ["x"])]
+    model = make_pipeline(ColumnTransformer(steps, sparse_threshold=0), Ridge()).fit(table, y)
+    assert fl.attacks.Ideal(model, table, y, "coin").against().accuracy < 0.62
+
+
+def test_ideal_learns_from_everyone_and_not_worse_than_the_black_box() -> None:
+    table, y = people(600)
+    model = pipeline(Ridge(alpha=0.5)).fit(table, y)
+    everyone = fl.attacks.Ideal(model, table, y, "gene")
+    few = fl.attacks.Ideal(model, table, y, "gene", rows=np.arange(20))
+    assert (few.infer() == everyone.infer()[:20]).all()
+    black_box = fl.attacks.BlackBox(model, table, y, "gene")
+    assert everyone.against().accuracy >= black_box.against().accuracy - 0.03

@@ -1,0 +1,126 @@
+"""The white box against true refits, simulations and closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+
+import fisherleak as fl
+from attacks.clinic import DOSE, HIGH, MODELS, TABLE, parameters, pipeline
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("attribute", ["gene", "smoker"])
+def test_white_box_is_that_of_true_refits(name: str, attribute: str) -> None:
+    model, y = MODELS[name]
+    model = clone(model).fit(TABLE, y)
+    rows = [0, 7, 50, 119]
+    attack = fl.attacks.WhiteBox(model, TABLE, y, attribute, rows=rows)
+    prepared = model[:-1].transform(TABLE)
+    for at, row in enumerate(rows):
+        for k, value in enumerate(attack.values):
+            other = TABLE.copy()
+            other.loc[row, attribute] = value
+            features = prepared.copy()
+            features[row] = model[:-1].transform(other)[row]
+            fresh = clone(model[-1]).fit(features, y)
+            move = parameters(make_pipeline("passthrough", fresh)) - parameters(model)
+            np.testing.assert_allclose(attack.moves[k].values[at], move, atol=2e-6 * max(1e-3, np.abs(move).max()))
+
+
+def test_without_noise_every_value_is_found() -> None:
+    for model, y in MODELS.values():
+        model = clone(model).fit(TABLE, y)
+        for attribute in ("gene", "smoker"):
+            attack = fl.attacks.WhiteBox(model, TABLE, y, attribute)
+            assert (attack.infer() == TABLE[attribute]).all()
+            assert attack.against(model).accuracy == 1.0
+
+
+@pytest.mark.parametrize("use_prior", [False, True])
+@pytest.mark.parametrize("shaped", [False, True])
+@pytest.mark.parametrize("attribute", ["gene", "smoker"])
+def test_closed_form_is_the_simulation_s_mean(attribute: str, shaped: bool, use_prior: bool) -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    shape = None
+    if shaped:
+        root = np.random.default_rng(1).normal(size=(5, 5))
+        shape = root @ root.T + 0.3 * np.eye(5)
+    attack = fl.attacks.WhiteBox(model, TABLE, DOSE, attribute, use_prior=use_prior)
+    for scale in (1e-3, 0.02, 1.0):
+        noise = fl.Gaussian(scale, shape)
+        exact = attack.accuracy(noise)
+        draws = 4000
+        simulated = np.mean(attack._simulated(noise, draws, 0), axis=0)
+        assert np.abs(exact - simulated).max() < 5 * np.sqrt(0.25 / draws)
+        outcome = attack.against(noise)
+        assert outcome.accuracy == pytest.approx(exact.mean())
+        assert outcome.low <= outcome.accuracy <= outcome.high
+        assert outcome.trials is None
+
+
+def test_many_values_are_simulated() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "age", values=[20, 40, 60, 80])
+    accuracy = attack.accuracy(fl.Gaussian(0.01), draws=200)
+    assert accuracy.shape == (120,)
+    assert 0.25 < accuracy.mean() < 1.0
+    assert attack.against(fl.Gaussian(0.01), draws=50).trials == 50
+
+
+def test_a_prior_never_hurts_who_uses_it() -> None:
+    """For values drawn from the prior: per row, never below the prior and never below the nearest model."""
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    for attribute in ("gene", "smoker"):
+        plain, knowing = (
+            fl.attacks.WhiteBox(model, TABLE, DOSE, attribute, use_prior=use_prior) for use_prior in (False, True)
+        )
+        for scale in np.logspace(-4, 2, 13):
+            noise = fl.Gaussian(float(scale))
+            least = knowing.accuracy(noise, over="prior") + 1e-9
+            assert (least >= knowing.prior.max()).all()
+            assert (least >= plain.accuracy(noise, over="prior")).all()
+    assert plain.accuracy(fl.Gaussian(1e3)).mean() < 0.53 < plain.prior.max()
+
+
+def test_binary_formulas_of_the_paper_s_setting() -> None:
+    """Phi(|Delta| / 2 sigma), and with a prior p Phi(D/2 + L/D) + (1 - p) Phi(D/2 - L/D)."""
+    from scipy.stats import norm
+
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "smoker")
+    sigma = 0.05
+    length = np.linalg.norm(attack.moves[0].values + attack.moves[1].values, axis=1)  # one of the two is zero
+    np.testing.assert_allclose(attack.accuracy(fl.Gaussian(sigma)), norm.cdf(length / (2 * sigma)), rtol=1e-12)
+    knowing = fl.attacks.WhiteBox(model, TABLE, DOSE, "smoker", use_prior=True)
+    D, p = length / sigma, knowing.prior[0]
+    L = np.log(p / (1 - p))
+    expected = p * norm.cdf(D / 2 + L / D) + (1 - p) * norm.cdf(D / 2 - L / D)
+    np.testing.assert_allclose(knowing.accuracy(fl.Gaussian(sigma), over="prior"), expected, rtol=1e-10)
+
+
+def test_rows_without_weight_leave_only_the_prior() -> None:
+    weights = np.ones(120)
+    weights[:20] = 0.0
+    model = clone(pipeline(Ridge(alpha=0.5))).fit(TABLE, DOSE, ridge__sample_weight=weights)
+    attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene", sample_weight=weights)
+    mode = attack.values[int(np.argmax(attack.prior))]
+    noise = fl.Gaussian(1e-6)
+    for guesses in (attack.infer(), attack.infer(fl.release(model, noise))):
+        assert (guesses[:20] == mode).all()
+        assert (guesses[20:] == TABLE["gene"][20:]).all()
+    np.testing.assert_array_equal(attack.accuracy(noise)[:20], TABLE["gene"][:20] == mode)
+
+
+def test_what_a_loose_solver_left_is_in_every_release() -> None:
+    """Exact accuracies are those of the model that is released, not of the exact minimum."""
+    loose = pipeline(LogisticRegression(C=2.0, tol=1e-4)).fit(TABLE, HIGH)
+    attack = fl.attacks.WhiteBox(loose, TABLE, HIGH, "gene")
+    assert attack.against().accuracy == attack.against(loose).accuracy
+    for scale in (1e-9, 1e-3):
+        noise = fl.Gaussian(scale)
+        sampled = attack.against([fl.release(loose, noise, seed) for seed in range(200)])
+        assert attack.against(noise).accuracy == pytest.approx(sampled.accuracy, abs=0.02)

@@ -1,0 +1,56 @@
+"""Shells around estimators behave as scikit-learn asks of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn import linear_model as lm
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fisherleak as fl
+
+X, Y = load_diabetes(return_X_y=True)
+EXACT = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 1000}
+
+
+@pytest.mark.parametrize("wrap", [fl.IRFIL, fl.PrivateRelease])
+def test_inside_searches_and_pipelines(wrap: Any) -> None:
+    search = GridSearchCV(wrap(lm.Ridge()), {"estimator__alpha": [0.1, 1.0]}, cv=3).fit(X, Y)
+    assert search.predict(X).shape == Y.shape
+    outer = make_pipeline(StandardScaler(), wrap(lm.LogisticRegression(**EXACT))).fit(X, Y > 150)
+    assert outer.predict_proba(X).shape == (len(Y), 2)
+    assert not hasattr(wrap(lm.Ridge()), "predict_proba")
+    weights = np.arange(len(Y)) % 2 + 0.5
+    wrap(lm.Ridge()).fit(X, Y, sample_weight=weights)
+    clone(wrap(lm.Ridge(alpha=3.0)))
+
+
+own_checks: Callable[..., pytest.MarkDecorator] = parametrize_with_checks
+WEIGHTED = ["check_sample_weight_equivalence_on_dense_data"]
+if sklearn.__version__.startswith("1.6."):
+    WEIGHTED.append("check_sample_weight_equivalence_on_sparse_data")  # runs on dense data too there
+WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row to protect, two rows are two")
+
+
+@own_checks(
+    [
+        fl.IRFIL(lm.Ridge(), n_iter=2),
+        fl.IRFIL(lm.LogisticRegression(**EXACT), n_iter=2),
+        fl.PrivateRelease(lm.Ridge(), eta=100.0),
+        fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0),
+    ],
+    expected_failed_checks=lambda estimator: WEIGHTS_ARE_NOT_COPIES,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::fisherleak.NearSingularWarning")
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

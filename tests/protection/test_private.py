@@ -1,0 +1,80 @@
+"""PrivateRelease: its limit holds and its secret stays."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import linear_model as lm
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from fisherleak.models.estimators import parameters
+from protection.kept import numbers_in
+
+X, Y = load_diabetes(return_X_y=True)
+CANCER = load_breast_cancer()
+
+
+def test_private_release_keeps_its_limit_and_its_secret() -> None:
+    model = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y)
+    leak = fl.measure(lm.Ridge().fit(X, Y), X, Y, model.noise_)
+    assert isinstance(model.leakage_, fl.ReleaseReport)
+    np.testing.assert_allclose(model.leakage_.eta, leak.per_example(), rtol=1e-12)
+    assert model.leakage_.eta.max() <= 2.0
+    assert model.leakage_.dataset == pytest.approx(leak.dataset())
+    secret = {float(value) for value in lm.Ridge().fit(X, Y).coef_}
+    assert not any(piece.hex() in str(pickle.dumps(model)) for piece in secret)
+    assert not secret & numbers_in(vars(model.estimator_))
+    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True).fit(X, Y)
+    np.testing.assert_array_equal(kept.unperturbed_.coef_, lm.Ridge().fit(X, Y).coef_)
+    assert isinstance(kept.leakage_, fl.Leakage)
+
+
+def test_private_release_does_not_carry_a_fitted_estimator_along() -> None:
+    fitted = lm.Ridge().fit(X, Y)
+    released = fl.PrivateRelease(fitted, eta=2.0).fit(X, Y)
+    assert not hasattr(pickle.loads(pickle.dumps(released)).estimator, "coef_")  # noqa: S301 - our own
+    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True).fit(X, Y)
+    kept.set_params(keep_unperturbed=False).fit(X, Y)
+    assert not hasattr(kept, "unperturbed_")
+    assert "at most 2" in kept.leakage_.summary()
+
+
+def test_models_stopped_far_from_their_minimum_are_polished_where_the_data_are_known() -> None:
+    data, target = CANCER.data, CANCER.target
+    loose = lm.LogisticRegression(max_iter=20)
+    with pytest.warns(ConvergenceWarning):
+        released = fl.PrivateRelease(loose, eta=100.0, polish=True, keep_unperturbed=True, random_state=0).fit(
+            data, target
+        )
+    assert released.unperturbed_.score(data, target) > 0.9
+    theta = parameters(released.unperturbed_)
+    assert isinstance(released.leakage_, fl.Leakage)
+    np.testing.assert_allclose(theta, released.leakage_.fits[0].theta, rtol=1e-12)
+    with pytest.warns(ConvergenceWarning), pytest.raises(fl.NotAtMinimumError, match="stopped at max_iter=20"):
+        fl.PrivateRelease(loose, eta=100.0).fit(data, target)
+
+
+def test_private_release_over_other_things() -> None:
+    whole = fl.PrivateRelease(lm.Ridge(), eta=2.0, over="dataset").fit(X, Y)
+    assert isinstance(whole.leakage_, fl.ReleaseReport)
+    assert whole.leakage_.dataset <= 2.0
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=load_diabetes().feature_names)
+    one = fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0, attributes=["bmi"]).fit(frame, Y)
+    assert isinstance(one.leakage_, fl.ReleaseReport)
+    assert one.leakage_.eta.max() <= 2.0
+    assert (
+        one.noise_.scale
+        < fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0).fit(frame, Y).noise_.scale
+    )
+    weights = np.arange(len(Y)) % 3 + 1.0
+    weighted = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y, sample_weight=weights)
+    expected = fl.measure(lm.Ridge().fit(X, Y, weights), X, Y, weighted.noise_, weights).per_example()
+    assert isinstance(weighted.leakage_, fl.ReleaseReport)
+    np.testing.assert_allclose(weighted.leakage_.eta, expected, rtol=1e-12)

@@ -1,0 +1,100 @@
+"""Releases: this noise and nothing of the model before it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import linear_model as lm
+from sklearn.datasets import load_diabetes
+from sklearn.feature_selection import SelectFromModel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from fisherleak.models.estimators import parameters
+from protection.kept import numbers_in
+
+X, Y = load_diabetes(return_X_y=True)
+EXACT = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 1000}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lm.Ridge().fit(X, Y),
+        lm.LinearRegression(fit_intercept=False).fit(X, Y),
+        lm.RidgeClassifier().fit(X, Y > 150),
+        lm.LogisticRegression().fit(X, Y > 150),
+        lm.PoissonRegressor().fit(X, Y),
+        make_pipeline(StandardScaler(), lm.LogisticRegression()).fit(X, Y > 150),
+    ],
+)
+def test_release_adds_this_noise_and_touches_nothing(model: Any) -> None:
+    before = copy.deepcopy(model)
+    noise = fl.Gaussian(0.3)
+    released = fl.release(model, noise, random_state=5)
+    inner = [m[-1] if hasattr(m, "steps") else m for m in (model, released, before)]
+    theta, noisy, untouched = (parameters(m) for m in inner)
+    np.testing.assert_allclose(noisy - theta, noise.draw(theta.size, 5), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(theta, untouched)
+    assert inner[1].coef_.shape == inner[0].coef_.shape
+    assert np.shape(inner[1].intercept_) == np.shape(inner[0].intercept_)
+    assert released.predict(X).shape == model.predict(X).shape
+    assert vars(inner[0]).keys() == vars(inner[2]).keys()
+
+
+def test_seeds_repeat_and_the_operating_system_does_not() -> None:
+    model = lm.Ridge().fit(X, Y)
+    one, two = (fl.release(model, fl.Gaussian(1.0)).coef_ for _ in range(2))
+    assert (one != two).all()
+    one, two = (fl.release(model, fl.Gaussian(1.0), random_state=1).coef_ for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_released_model_keeps_nothing_of_the_original() -> None:
+    for model in (
+        lm.LinearRegression().fit(X, Y),
+        lm.LogisticRegressionCV(Cs=3, cv=3).fit(X, Y > 150),
+        lm.RidgeCV().fit(X, Y),
+    ):
+        released = fl.release(model, fl.Gaussian(0.1))
+        fitted = {name for name in vars(released) if name.endswith("_")}
+        assert fitted <= {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"}
+        pieces = {float(value) for value in np.ravel(model.coef_)}
+        assert not pieces & numbers_in(vars(released))
+    search = GridSearchCV(lm.Ridge(), {"alpha": [1.0, 2.0]}).fit(X, Y)
+    assert isinstance(fl.release(search, fl.Gaussian(0.1)), lm.Ridge)
+
+
+def test_a_fit_is_released_as_its_parameters_alone() -> None:
+    fit = fl.minimise(X, Y, l2=1e-3, intercept=True)
+    released = fl.release(fit, fl.Gaussian(2.0), random_state=3)
+    assert isinstance(released, fl.Released)
+    np.testing.assert_allclose(released.coef - fit.coef, fl.Gaussian(2.0).draw(11, 3)[:10], rtol=1e-9)
+    assert released.intercept != fit.intercept
+    assert fl.release(fl.minimise(X, Y), fl.Gaussian(2.0)).intercept is None
+
+
+def test_what_cannot_be_released() -> None:
+    with pytest.raises(fl.InvalidInputError, match="Ridge is not fitted yet: call fit first"):
+        fl.release(lm.Ridge(), fl.Gaussian(1.0))
+    with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
+        fl.release(lm.Ridge().fit(X, Y), 0.1)  # type: ignore[arg-type]
+    with pytest.raises(fl.UnsupportedModelError, match="got dict"):
+        fl.release({}, fl.Gaussian(1.0))
+
+
+def test_steps_that_may_hold_another_model_are_not_released() -> None:
+    model = make_pipeline(SelectFromModel(lm.LogisticRegression(), threshold=-1), lm.LogisticRegression()).fit(
+        X, Y > 150
+    )
+    with pytest.raises(fl.UnsupportedModelError, match="SelectFromModel is not supported"):
+        fl.release(model, fl.Gaussian(1.0))
+    search = GridSearchCV(lm.LogisticRegression(), {"C": [1.0]})
+    with pytest.raises(fl.UnsupportedModelError, match="GridSearchCV is not supported"):
+        fl.release(make_pipeline(StandardScaler(), search).fit(X, Y > 150), fl.Gaussian(1.0))

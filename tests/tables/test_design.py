@@ -1,0 +1,89 @@
+"""Features and the way back to raw values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("dask.dataframe")
+
+import pandas
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables import Choices, RawTable, Room, design_of, from_frame, read_table
+from tables.small import kinds, many
+from visits import people
+
+
+def test_a_group_column_stays_a_feature_unless_dropped() -> None:
+    table = many(g=["a", "b"] * 30, x=np.arange(60.0) ** 2)
+    assert kinds(table, group="g")["g"] == "category"
+    assert kinds(table, group="g", drop=("g",))["g"] == "group"
+    design = design_of(from_frame(table), Choices("y", group="g", drop=("g",)), held_out=0.0)
+    assert [feature.name for feature in design.features] == ["x"]
+    assert [design.group_names[k] for k in design.groups] == ["a", "b"] * 30
+
+
+def test_features_are_standardised_on_training_rows_and_lead_back_to_raw_values() -> None:
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(
+        {
+            "big": rng.normal(1.7e12, 1e3, 200).round(3),
+            "tiny": rng.normal(0, 1e-20, 200),
+            "city": rng.choice(["b", "a", "ü"], 200),
+            "code": rng.integers(0, 3, 200),
+            "flag": rng.choice([True, False], 200),
+            "y": rng.normal(size=200),
+        }
+    )
+    design = design_of(from_frame(table), Choices("y", categories=("code",)), seed=3)
+    assert design.X.shape == (150, 2 + 2 + 2 + 1)
+    assert design.X_test.shape == (50, 7)
+    # centres and scales are rounded: exact ones would give values away
+    np.testing.assert_allclose(design.X[:, :2].mean(axis=0), 0, atol=0.5)
+    np.testing.assert_allclose(design.X[:, :2].std(axis=0), 1, rtol=0.06)
+    rows = design.rows - 1
+    for feature in design.features:
+        raw, given = design.raw(feature), table[feature.name].to_numpy()[rows]
+        if feature.name == "big":
+            np.testing.assert_allclose(raw, given, rtol=1e-14)
+        elif feature.name == "tiny":
+            np.testing.assert_allclose(raw, given, rtol=1e-12, atol=1e-34)
+        else:
+            assert raw.tolist() == given.tolist()
+    np.testing.assert_allclose(design.labels(), table.y.to_numpy()[rows], rtol=1e-12, atol=1e-15)
+
+
+def test_categories_that_only_held_out_rows_have_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    cities = np.array(["a", "b"] * 100, dtype=object)
+    split = design_of(from_frame(pandas.DataFrame({"x": rng.normal(size=200), "y": np.arange(200.0)})), Choices("y"))
+    held_out = np.setdiff1d(np.arange(200), split.rows - 1)
+    cities[held_out[:3]] = "z"
+    design = design_of(
+        from_frame(pandas.DataFrame({"x": rng.normal(size=200), "c": cities, "y": np.arange(200.0)})), Choices("y")
+    )
+    assert design.y_test.size == split.y_test.size - 3
+    assert any("3 held-out rows" in note for note in design.notes)
+
+
+def test_text_that_is_no_number_counts_as_missing_where_a_number_was_asked_for() -> None:
+    table = many(x=[str(i) for i in range(58)] + ["unknown", None], z=np.arange(60.0) ** 2)
+    design = design_of(from_frame(table), Choices("y", numbers=("x",)), held_out=0.0)
+    assert design.n == 58
+    assert design.dropped == (("'x' is missing", 2),)
+
+
+def test_a_folder_fits_in_memory_by_default(folder: Path) -> None:
+    raw = read_table(folder)
+    assert isinstance(raw, RawTable)
+    assert not design_of(raw, Choices("ill"), room=Room.here()).lazy
+
+
+def test_only_files_go_to_a_cluster() -> None:
+    """Whichever way a table comes, by an audit or by a released model's."""
+    with pytest.raises(InvalidInputError, match="save it as Parquet"):
+        design_of(from_frame(people(60)), Choices("ill"), room=Room(0, cluster=True))

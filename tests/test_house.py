@@ -1,0 +1,56 @@
+"""The layout of the tests is that of the source, so that the tests of a module are found by its name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "fisherleak"
+# what a file tests that is wider than one module
+TOPICS = {
+    "cli/test_bad_input.py": "refusals of every command",
+    "cli/test_fuzz.py": "tables that nobody would write",
+    "cli/test_memory.py": "how much memory a command takes",
+    "cli/test_scale.py": "tables that are not in memory, here and on clusters",
+    "report/test_browser.py": "the page in a real browser",
+    "reproduce/test_numbers.py": "all numbers beside the published ones",
+    "test_docs.py": "the code on pages of the documentation",
+    "test_extending_losses_and_data.py": "a loss and a data set from outside the package",
+    "test_house.py": "where tests lie",
+    "test_metadata.py": "lower bounds, files of a release, licences",
+    "test_public.py": "public names",
+}
+FOLDERS = sorted({path.parent for path in TESTS.rglob("test_*.py")} - {TESTS})
+FILES = sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("folder", [path.relative_to(TESTS).as_posix() for path in FOLDERS])
+def test_every_folder_of_tests_mirrors_one_of_the_source(folder: str) -> None:
+    assert (SOURCE / folder).is_dir(), f"tests/{folder} has no counterpart under src/fisherleak"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_of_tests_names_a_module_or_a_topic(file: str) -> None:
+    folder, name = (TESTS / file).parent.relative_to(TESTS), Path(file).stem.removeprefix("test_")
+    modules = {path.stem.lstrip("_") for path in (SOURCE / folder).glob("*.py")}
+    packages = {path.parent.name for path in (SOURCE / folder).glob("*/__init__.py")}
+    known = modules | packages | {folder.name}
+    assert name in known or file in TOPICS, f"tests/{file} names no module of {folder}: rename it, or add it to TOPICS"
+
+
+def test_topics_are_those_of_files() -> None:
+    assert set(TOPICS) <= set(FILES)
+
+
+def test_only_rows_load_dask() -> None:
+    """By name as much as by import: the contracts of pyproject.toml see imports only."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                library = str(node.args[0].value).partition(".")[0]
+                if called in {"import_module", "__import__", "module"} and library in {"dask", "distributed"}:
+                    assert path.relative_to(SOURCE).parts[0] == "rows", f"{path}:{node.lineno} loads {library}"
