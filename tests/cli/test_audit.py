@@ -33,18 +33,18 @@ CASES = [("income", "linear", 1e-2), ("income", "linear", 0.0), ("sick", "logist
 def test_figures_are_those_of_the_pipeline_over_the_raw_table(frame: Any, target: str, model: str, l2: float) -> None:
     table = frame.drop(columns="person")
     settings = Settings(target, model, l2=l2)
-    result = audit(table, settings, noise=2.5, draws=4)
+    result = audit(table, settings, noise=2.5, draws=4, attacks=False)
     pipeline, raw, labels = pipeline_of(train(fl_raw(table), settings))
     leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5))
     cells = leak.per_cell()
     assert [c.feature.name for c in result.columns] == leak.attributes
-    figures = summarise(result, attacks=False)["attributes"]
+    figures = summarise(result)["attributes"]
     np.testing.assert_allclose([c["eta_max"] for c in figures], cells.max(axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_mean"] for c in figures], cells.mean(axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_median"] for c in figures], np.median(cells, axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_column"] for c in figures], leak.per_attribute(), rtol=1e-8)
     assert [c["worst_row"] for c in figures] == result.design.rows[cells.argmax(axis=0)].tolist()
-    label = [row["eta_label"] for row in summarise(result, attacks=False)["rows"]]
+    label = [row["eta_label"] for row in summarise(result)["rows"]]
     np.testing.assert_allclose(label, leak.per_label()[result.worst.rows], rtol=1e-8)
 
 
@@ -57,17 +57,17 @@ def fl_raw(table: Any) -> Any:
 def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
     table = frame.drop(columns="person")
     other = table.assign(age=table.age * 100, income=table.income / 1000)  # scales are rounded to two digits
-    one = audit(table, Settings("income"), eta=0.5, draws=4)
-    two = audit(other, Settings("income"), eta=0.5, draws=4)
+    one = audit(table, Settings("income"), eta=0.5, draws=4, attacks=False)
+    two = audit(other, Settings("income"), eta=0.5, draws=4, attacks=False)
     np.testing.assert_allclose(one.eta, two.eta, rtol=1e-7)
     assert one.noise.scale == pytest.approx(1000 * two.noise.scale)
-    largest = [summarise(each, attacks=False)["attributes"][0]["eta_max"] for each in (one, two)]
+    largest = [summarise(each)["attributes"][0]["eta_max"] for each in (one, two)]
     assert largest[0] == pytest.approx(100 * largest[1])
 
 
 @pytest.mark.parametrize(("target", "model", "l2"), CASES)
 def test_refits_confirm_eta(frame: Any, target: str, model: str, l2: float) -> None:
-    result = audit(frame, Settings(target, model, l2=l2), draws=4)
+    result = audit(frame, Settings(target, model, l2=l2), draws=4, attacks=False)
     assert result.spot is not None
     assert result.spot.rows == 3
     assert result.spot.largest_relative_error < 1e-4
@@ -75,17 +75,17 @@ def test_refits_confirm_eta(frame: Any, target: str, model: str, l2: float) -> N
 
 def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:
     settings = Settings("sick")
-    assert audit(frame, settings, draws=4).eta.max() == pytest.approx(1.0)
-    assert audit(frame, settings, eta=0.25, draws=4).eta.max() == pytest.approx(0.25)
-    assert audit(frame, settings, max_eta=0.25, draws=4).eta.max() <= 0.25
-    given = audit(frame, settings, noise=0.3, draws=4)
+    assert audit(frame, settings, draws=4, attacks=False).eta.max() == pytest.approx(1.0)
+    assert audit(frame, settings, eta=0.25, draws=4, attacks=False).eta.max() == pytest.approx(0.25)
+    assert audit(frame, settings, max_eta=0.25, draws=4, attacks=False).eta.max() <= 0.25
+    given = audit(frame, settings, noise=0.3, draws=4, attacks=False)
     assert given.noise.scale == 0.3
     assert given.noise.chosen == "given"
 
 
 def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
     settings = Settings("income")
-    result = audit(frame, settings, noise=500.0, draws=400)
+    result = audit(frame, settings, noise=500.0, draws=400, attacks=False)
     trained = result.trained
     pipeline, _, _ = pipeline_of(trained)
     test = trained.design
@@ -104,11 +104,11 @@ def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
 
 
 def test_balancing_makes_rows_equal(frame: Any) -> None:
-    result = audit(frame, Settings("sick"), balance=True, draws=4)
+    result = audit(frame, Settings("sick"), balance=True, draws=4, attacks=False)
     assert result.balance is not None
     assert result.balance.after.sd < 0.1 * result.balance.before.sd
     assert result.balance.before.bins.sum() == result.balance.after.bins.sum() == result.design.n
-    check_summary(summarise(result, attacks=False))
+    check_summary(summarise(result))
 
 
 def test_it_runs_on_built_in_data(fisherleak: Command, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_every_form_gives_the_same_figures(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     done = fisherleak("audit", name, "--target", "income", "--drop", "person", "--json", *extra, *FAST)
     assert (done.status, done.err) == (0, "")
-    expected = summarise(audit(frame, Settings("income", drop=("person",)), draws=4), attacks=False)
+    expected = summarise(audit(frame, Settings("income", drop=("person",)), draws=4, attacks=False))
     assert json.loads(done.out)["eta"]["dataset"] == pytest.approx(expected["eta"]["dataset"])
 
 

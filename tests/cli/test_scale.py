@@ -104,11 +104,11 @@ def assert_same(one: Any, other: Any, where: str = "") -> None:
     "settings", [Settings("ill", id="person", group="city"), Settings("cost", categories=("code",))]
 )
 def test_figures_are_the_same_wherever_the_rows_are(folder: Path, tmp_path: Path, settings: Settings) -> None:
-    here = audit(folder, settings, noise=2.0, max_eta=0.05, draws=4)
-    away = audit(str(folder / "*.parquet"), settings, LITTLE, noise=2.0, max_eta=0.05, draws=4)
+    here = audit(folder, settings, noise=2.0, max_eta=0.05, draws=4, attacks=False)
+    away = audit(str(folder / "*.parquet"), settings, LITTLE, noise=2.0, max_eta=0.05, draws=4, attacks=False)
     assert is_lazy(away.design.X)
     assert not is_lazy(here.design.X)
-    one, other = (summarise(each, attacks=False, show_values=True) for each in (here, away))
+    one, other = (summarise(each, show_values=True) for each in (here, away))
     check_summary(other)
     one["data"]["source"] = other["data"]["source"]
     one["title"] = other["title"]
@@ -131,8 +131,8 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
     table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
     table.to_csv(tmp_path / "t.csv", index=False)
     settings = Settings("ill", id="person")
-    results = [audit(tmp_path / "t.csv", settings, draws=4)]
-    results += [audit(tmp_path / name, settings, LITTLE, draws=4) for name in ("t.parquet", "t.csv")]
+    results = [audit(tmp_path / "t.csv", settings, draws=4, attacks=False)]
+    results += [audit(tmp_path / name, settings, LITTLE, draws=4, attacks=False) for name in ("t.parquet", "t.csv")]
     for result in results[1:]:
         assert result.design.X.numblocks[0] > 1 or result.design.source == "t.csv"
         np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
@@ -163,7 +163,7 @@ def test_a_large_csv_file_becomes_a_temporary_parquet_file(tmp_path: Path, monke
     assert away.sha256 == here.sha256
     assert isinstance(away.parts[0], parts.FilePart)
     settings = Settings("ill", id="person", drop=("empty",))
-    one, two = audit(here, settings, draws=4), audit(away, settings, LITTLE, draws=4)
+    one, two = audit(here, settings, draws=4, attacks=False), audit(away, settings, LITTLE, draws=4, attacks=False)
     np.testing.assert_allclose(two.eta.compute(), one.eta, rtol=1e-9)
     assert list((tmp_path / "temporary").iterdir())
     del away, two
@@ -220,9 +220,9 @@ def test_bad_large_csv_files(text: str, message: str, tmp_path: Path, fisherleak
 def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = people(3_000)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=1_000)
-    whole = audit(tmp_path / "t.parquet", Settings("ill"), draws=4)
+    whole = audit(tmp_path / "t.parquet", Settings("ill"), draws=4, attacks=False)
     monkeypatch.setattr(parts, "BLOCK_BYTES", 8 * 300 * 6)
-    result = audit(tmp_path / "t.parquet", Settings("ill"), LITTLE, draws=4)
+    result = audit(tmp_path / "t.parquet", Settings("ill"), LITTLE, draws=4, attacks=False)
     assert max(result.design.X.chunks[0]) <= 300
     np.testing.assert_allclose(result.eta.compute(), whole.eta, rtol=1e-9)
     np.testing.assert_array_equal(result.design.rows.compute(), whole.design.rows)
@@ -276,7 +276,7 @@ def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
     missing = plain.slice(0, 3).set_column(3, "e", pa.nulls(3))
     pq.write_table(missing, tmp_path / "many" / "3.parquet")
     settings = Settings("y", categories=("k",), group="k")
-    results = [audit(tmp_path / "many", settings, room, draws=4) for room in (None, LITTLE)]
+    results = [audit(tmp_path / "many", settings, room, draws=4, attacks=False) for room in (None, LITTLE)]
     for result in results:
         assert result.design.target.classes == (0.0, 1.0)
         assert [group.name for group in result.groups] == ["0", "1", "2", "3"]
@@ -294,12 +294,12 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
         {"x": x, "k": k, "patient_id": np.arange(1_600) % 400, "y": x + k + rng.normal(size=1_600)}
     )
     table.to_parquet(tmp_path / "one.parquet")
-    whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4)
+    whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4, attacks=False)
     assert [f.name for f in whole.design.features] == ["x", "k", "patient_id"]
     for files in (4, 37):
         write(table, tmp_path / str(files), files)
         for room in (None, LITTLE):
-            result = audit(tmp_path / str(files), Settings("y", held_out=0.0), room, draws=4)
+            result = audit(tmp_path / str(files), Settings("y", held_out=0.0), room, draws=4, attacks=False)
             assert [(f.name, f.scale) for f in result.design.features] == [
                 (f.name, f.scale) for f in whole.design.features
             ]
@@ -307,7 +307,7 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
     other = table.assign(patient_id=rng.permutation(1_600))
     write(other, tmp_path / "ids")
     for room in (None, LITTLE):
-        result = audit(tmp_path / "ids", Settings("y"), room, draws=4)
+        result = audit(tmp_path / "ids", Settings("y"), room, draws=4, attacks=False)
         assert [f.name for f in result.design.features] == ["x", "k"]
 
 
@@ -376,10 +376,10 @@ def test_files_at_an_address(folder: Path) -> None:
     store = fsspec.filesystem("memory")
     for path in folder.iterdir():
         store.pipe(f"/visits/{path.name}", path.read_bytes())
-    here = audit(folder, Settings("ill"), draws=4)
+    here = audit(folder, Settings("ill"), draws=4, attacks=False)
     for pattern in ("memory://visits", "memory://visits/*.parquet"):
         for room in (None, LITTLE):
-            away = audit(pattern, Settings("ill"), room, draws=4)
+            away = audit(pattern, Settings("ill"), room, draws=4, attacks=False)
             assert away.design.sha256 == here.design.sha256
             assert away.rows.digest.high == pytest.approx(here.rows.digest.high, rel=1e-12)
     with pytest.raises(DataError, match="nothing cannot be opened"):
@@ -389,12 +389,12 @@ def test_files_at_an_address(folder: Path) -> None:
 
 
 def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
-    result = audit(folder, Settings("ill"), draws=4)
+    result = audit(folder, Settings("ill"), draws=4, attacks=False)
     files = [f"part-{k}.parquet" for k in range(11)]
     lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
     once = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert result.design.sha256 == once
-    assert audit(folder, Settings("ill"), LITTLE, draws=4).design.sha256 == once
+    assert audit(folder, Settings("ill"), LITTLE, draws=4, attacks=False).design.sha256 == once
 
 
 # Clusters
@@ -526,15 +526,15 @@ def test_identifiers_that_repeat_are_refused(tmp_path: Path) -> None:
     table = people(400)
     write(table.assign(person=[f"p{k % 390}" for k in range(400)]), tmp_path / "across", files=4)
     with pytest.raises(InvalidInputError, match="repeats 10 of its 400 values"):
-        audit(tmp_path / "across", Settings("ill", id="person"), draws=4)
+        audit(tmp_path / "across", Settings("ill", id="person"), draws=4, attacks=False)
     with pytest.raises(InvalidInputError, match="'person' repeats values"):
-        audit(tmp_path / "across", Settings("ill", id="person"), LITTLE, draws=4)
+        audit(tmp_path / "across", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     write(table.assign(person=[np.nan, *np.arange(399.0)]), tmp_path / "missing", files=4)
     for room in (None, LITTLE):
         with pytest.raises(InvalidInputError, match="'person' has 1 missing value"):
-            audit(tmp_path / "missing", Settings("ill", id="person"), room, draws=4)
+            audit(tmp_path / "missing", Settings("ill", id="person"), room, draws=4, attacks=False)
     write(table, tmp_path / "good", files=4)
-    result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4)
+    result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     assert any("a sample was looked at" in note for note in result.design.notes)
 
 

@@ -19,7 +19,9 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak._support.progress import hidden
+from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import DEFAULT_L2, Settings
+from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.rows import at_most, connected, memory_of
 from fisherleak.tables import RawTable, Room, example_table, read_table
@@ -54,7 +56,8 @@ Table = Annotated[
 ]
 Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column that the model predicts.")]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="KIND", help="auto (default), linear, logistic or poisson.")
+    str | None,
+    typer.Option("--model", metavar="KIND", help=f"auto (default), {', '.join(kind.name for kind in KINDS)}."),
 ]
 L2 = Annotated[
     float | None,
@@ -128,9 +131,9 @@ def decided_by_card(**given: Any) -> None:
 
 
 def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
-    """The table that was named, or the one that scikit-learn carries; read in parts where it does not fit the room."""
+    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room."""
     memory = None if room is None or room.cluster else room.memory
-    return example_table() if path is None else read_table(path, delimiter, encoding, memory)
+    return (example_table() if path is None else read_table(path, delimiter, encoding, memory)).once()
 
 
 @contextlib.contextmanager
@@ -224,7 +227,7 @@ def status_of(run: Callable[[], Any]) -> int:
     except BrokenPipeError:
         return 0
     except FisherleakError as error:
-        return _say(str(error))
+        return _say(in_options(str(error)))
     except MemoryError:
         return _say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
     except OSError as error:

@@ -7,13 +7,14 @@ from fisherleak.tables.design import Design, design_of
 from fisherleak.tables.features import Feature
 from fisherleak.tables.opening import example_table, from_frame, read_table
 from fisherleak.tables.parts import RawTable, Room
-from fisherleak.tables.target import Target
+from fisherleak.tables.target import LabelRule, Target
 
 __all__ = [
     "Choices",
     "Column",
     "Design",
     "Feature",
+    "LabelRule",
     "Moments",
     "RawTable",
     "Room",

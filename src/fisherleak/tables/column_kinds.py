@@ -45,7 +45,7 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
     if name == choices.id:
         return _identifier(name, dtype, profile)
     if profile.nulls == profile.rows:
-        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with --drop '{name}'.")
+        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with `drop={[name]!r}`.")
     if name == choices.target:
         return Column(name, "target", False, "what the model predicts")
     column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile)
@@ -69,15 +69,15 @@ def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column |
     """The kind that the user gave."""
     if name in choices.numbers:
         if sort_of(dtype) not in ("number", "text", "bool"):
-            raise InvalidInputError(f"--number names '{name}', which holds {dtype}: make it a number first.")
+            raise InvalidInputError(f"`numbers` names '{name}', which holds {dtype}: make it a number first.")
         return Column(name, "number", False, "")
     if name in choices.categories:
         if not is_plain(dtype):
-            raise InvalidInputError(f"--category names '{name}', which holds {dtype}: make it text first.")
+            raise InvalidInputError(f"`categories` names '{name}', which holds {dtype}: make it text first.")
         count = _count(profile)
         if profile.levels is None or len(profile.levels) > MOST_FORCED:
             raise InvalidInputError(
-                f"--category names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
+                f"`categories` names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
             )
         return Column(name, "category", False, _rare(profile.levels), len(profile.levels))
     return None
@@ -97,9 +97,8 @@ def _guessed(name: str, dtype: Any, profile: Profile) -> Column:
     if levels is not None and len(levels) == 1:
         return Column(name, "ignored", True, "has one value only", 1)
     if levels is None or len(levels) > MOST_LEVELS or (len(levels) > 2 and 2 * len(levels) > present):
-        note = (
-            f"has {_count(profile)} different texts in {present} rows, as names and identifiers do; --category keeps it"
-        )
+        texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
+        note = f"{texts}; `categories` keeps it"
         return Column(name, "ignored", True, note, None if levels is None else len(levels))
     note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
     return Column(name, "category", True, note, len(levels))
