@@ -32,3 +32,22 @@ def test_how_to_add_a_loss() -> None:
     for code in snippets("docs/add-a-loss.md"):
         exec(code, names)  # noqa: S102 - our own pages
     assert names["fit"].gradient <= 1e-10
+
+
+def test_how_to_add_a_kind_of_model() -> None:
+    pytest.importorskip("pyarrow")
+    import pandas
+
+    from fisherleak.audit.kinds import KINDS
+
+    rng = np.random.default_rng(0)
+    age = rng.normal(50, 10, 90)
+    table = pandas.DataFrame({"age": age, "height": rng.normal(170, 9, 90), "income": age + rng.normal(size=90)})
+    names: dict[str, Any] = {"table": table}
+    before = list(KINDS)
+    try:
+        for code in snippets("docs/add-a-kind-of-model.md"):
+            exec(code, names)  # noqa: S102 - our own pages
+    finally:
+        KINDS[:] = before
+    assert names["result"].trained.kind.words == "pseudo-Huber regression"

@@ -82,14 +82,11 @@ class Settings:
 class Trained:
     """A fitted model and what it reveals, with noise of scale 1 in standard units."""
 
+    kind: Kind
     design: Design
     l2: float
     fit: Fit = field(repr=False)
     leak: Leakage = field(repr=False)
-
-    @property
-    def kind(self) -> Kind:
-        return kind_of(self.design.target.kind)
 
     @property
     def unit(self) -> float:
@@ -159,26 +156,24 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
         raise InvalidInputError(f"seed must be a whole number, zero or more; got {settings.seed!r}.")
     rules = label_rules()
     design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
-    return _trained(design, l2, None)
+    return _trained(kind_of(design.target.kind), design, l2, None)
 
 
-def _trained(design: Design, l2: float, weights: Vector | None) -> Trained:
-    loss = kind_of(design.target.kind).loss
-    fit = minimise(design.X, design.y, loss, l2, sample_weight=weights, intercept=True)
+def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Trained:
+    fit = minimise(design.X, design.y, kind.loss, l2, sample_weight=weights, intercept=True)
     leak = measure(fit, design.X, design.y, PLAIN, attributes=_attributes(design))
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
-    return Trained(design, l2, fit, leak)
+    return Trained(kind, design, l2, fit, leak)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
     """The same model with the weights of IRFIL, which reveals as much about every row."""
-    design = trained.design
-    estimator = estimator_for(design, trained.l2)
+    design, estimator = trained.design, estimator_for(trained)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model is fitted to its minimum below
         balanced = IRFIL(estimator, n_iter=n_iter).fit(design.X, design.y)
-    return _trained(design, trained.l2, np.asarray(balanced.weights_)).with_noise(trained.leak.noise)
+    return _trained(trained.kind, design, trained.l2, np.asarray(balanced.weights_)).with_noise(trained.leak.noise)
 
 
 def calibrated_scale(
@@ -205,21 +200,21 @@ def _attributes(design: Design) -> list[Attribute]:
     return [Attribute(feature.name, feature.columns) for feature in design.features]
 
 
-def estimator_for(design: Design, l2: float) -> Any:
+def estimator_for(trained: Trained) -> Any:
     """The scikit-learn model whose minimum is that of ``minimise`` with this l2."""
-    kind = kind_of(design.target.kind)
+    kind = trained.kind
     if kind.estimator is None:
         raise UnsupportedModelError(
             f"No model of scikit-learn has the minimum of a {kind.words}: attacks, balancing and releases need one."
         )
-    return kind.estimator(design.n, l2)
+    return kind.estimator(trained.design.n, trained.l2)
 
 
 def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     """The same model as a scikit-learn pipeline over the raw columns, with the frame and labels it was fitted on."""
     design = trained.design
     frame, labels = design.frame(), design.labels()
-    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(design, trained.l2))])
+    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(trained))])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
         fit_weighted(model, frame, labels, trained.weights)

@@ -324,7 +324,7 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
                 "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
             )
     if attributes or balance:
-        estimator_for(design, trained.l2)  # refuses a kind without one
+        estimator_for(trained)  # refuses a kind without one
 
 
 def choose_noise(trained: Trained, plan: Plan, largest: float) -> NoiseChoice:
