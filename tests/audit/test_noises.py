@@ -59,9 +59,10 @@ def test_a_number_is_the_scale_of_gaussian_noise(table: Any) -> None:
     assert one.attacked == two.attacked
     np.testing.assert_array_equal(one.eta, two.eta)
     assert as_noise(0.3) == fl.Gaussian(0.3)
-    for wrong in (0, -1.0, "much", True, fl.Gaussian):
+    wrong: list[Any] = [0, -1.0, "much", True, fl.Gaussian]
+    for noise in wrong:
         with pytest.raises(InvalidInputError, match="noise must be"):
-            audit("nothing.csv", SETTINGS, noise=wrong)  # type: ignore[arg-type]
+            audit("nothing.csv", SETTINGS, noise=noise)
 
 
 def test_draws_of_a_seed_are_as_they_were() -> None:
@@ -144,9 +145,10 @@ def _forge(path: Path, theta: Any) -> None:
 
 def test_a_release_has_a_limit_or_a_noise(table: Any, tmp_path: Path) -> None:
     raw, path = from_frame(table), tmp_path / "model.skops"
-    for options in ({}, {"eta": 1.0, "noise": 1.0}):
+    both: dict[str, float] = {"eta": 1.0, "noise": 1.0}
+    for options in ({}, both):
         with pytest.raises(InvalidInputError, match="either `eta` or `noise`"):
-            save_model(raw, SETTINGS, path, **options)  # type: ignore[arg-type]
+            save_model(raw, SETTINGS, path, **options)
     with pytest.raises(InvalidInputError, match="`attribute` is the column that the limit"):
         save_model(raw, SETTINGS, path, noise=1.0, attribute="age")
     assert not list(tmp_path.iterdir())

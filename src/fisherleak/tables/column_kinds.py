@@ -14,9 +14,9 @@ from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_call
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "Kind", "decide"]
+__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide"]
 
-Kind = Literal["number", "category", "target", "id", "group", "ignored"]
+ColumnKind = Literal["number", "category", "target", "id", "group", "ignored"]
 MOST_LEVELS = 50
 """A text column with more different values is not taken as a category unless the user says so."""
 MOST_GROUPS = 50
@@ -27,7 +27,7 @@ class Column:
     """One column of the table and what it is taken for."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     assumed: bool
     note: str
     levels: int | None = None
@@ -40,7 +40,7 @@ def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> 
 
 def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -> Column:
     if profile is None or name in choices.drop:
-        kind: Kind = "group" if name == choices.group else "ignored"
+        kind: ColumnKind = "group" if name == choices.group else "ignored"
         return Column(name, kind, False, "left out as asked" if kind == "ignored" else "forms the groups; no feature")
     if name == choices.id:
         return _identifier(name, dtype, profile)
