@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import fisherleak as fl
+from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings
 from fisherleak.audit.run import Plan
 from fisherleak.cli._options import OPTIONS, in_options, told
@@ -48,18 +49,24 @@ def test_arguments_become_options(sentence: str, told: str) -> None:
     assert in_options(sentence) == told
 
 
+def test_the_help_names_every_kind_of_model(fisherleak: Command) -> None:
+    assert f"auto (default), {', '.join(kind.name for kind in KINDS[:-1])} or {KINDS[-1].name}." in " ".join(
+        fisherleak("audit", "--help").out.split()
+    )
+
+
 def test_only_sentences_are_reworded() -> None:
     """Names and values are the user's own, whatever they look like."""
     summary = {
         "assumptions": ["give `noise`"],
         "data": {"columns": [{"name": "`drop`", "note": "`categories` keeps it"}]},
-        "rows": [{"id": "`id`", "values": {"note": 3, "`l2`": "`l2`"}}],
+        "rows": [{"id": "`id`", "values": {"note": "`l2`", "`l2`": "`l2`"}}],
         "diagnostics": {"warnings": ["a larger `l2`"], "seconds": {"fit": 1.0}},
     }
     assert told(summary) == {
         "assumptions": ["give --noise"],
         "data": {"columns": [{"name": "`drop`", "note": "--category keeps it"}]},
-        "rows": [{"id": "`id`", "values": {"note": 3, "`l2`": "`l2`"}}],
+        "rows": [{"id": "`id`", "values": {"note": "`l2`", "`l2`": "`l2`"}}],
         "diagnostics": {"warnings": ["a larger --l2"], "seconds": {"fit": 1.0}},
     }
 

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak._support.progress import hidden
-from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import DEFAULT_L2, Settings
 from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
@@ -56,8 +55,7 @@ Table = Annotated[
 ]
 Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column that the model predicts.")]
 Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="KIND", help=f"auto (default), {', '.join(kind.name for kind in KINDS)}."),
+    str | None, typer.Option("--model", metavar="KIND", help="auto (default), linear, logistic, poisson or gamma.")
 ]
 L2 = Annotated[
     float | None,

@@ -25,8 +25,8 @@ OPTIONS = {
     "data_home": "--data-dir",
 }
 """From arguments to options."""
-SENTENCES = {"assumptions", "limit_on", "note", "notes", "reason", "warnings"}
-"""Keys of summaries and cards under which sentences lie; all else may be the user's own words."""
+SENTENCES, OWN = {"assumptions", "note", "notes", "warnings"}, {"values"}
+"""Keys of summaries and cards under which sentences lie, and raw values of rows."""
 VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^`'"])*"""
 ARGUMENT = re.compile(rf"`(\w+)(?:=({VALUE}))?`|\b(data_home)(?:=(\w+))?")
 
@@ -43,9 +43,10 @@ def in_options(sentence: str) -> str:
 
 
 def told(value: Any) -> Any:
-    """A summary or card with all its sentences in these terms."""
+    """A summary or card with all its sentences in these terms; names and values are the user's own and stay."""
     if isinstance(value, dict):
-        return {key: _worded(item) if key in SENTENCES else told(item) for key, item in value.items()}
+        words = {key: _worded if key in SENTENCES else told for key in value.keys() - OWN}
+        return {key: words[key](item) if key in words else item for key, item in value.items()}
     return [told(item) for item in value] if isinstance(value, list) else value
 
 
