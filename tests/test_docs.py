@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -22,3 +23,22 @@ def test_the_readme_and_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
         exec(code, names)  # noqa: S102 - our own pages
     assert names["leak"].per_example(["age"]).max() > 0
     assert "most exposed" in capsys.readouterr().out
+
+
+def test_how_to_add_a_kind_of_model() -> None:
+    pytest.importorskip("pyarrow")
+    import pandas
+
+    from fisherleak.audit.kinds import KINDS
+
+    rng = np.random.default_rng(0)
+    age = rng.normal(50, 10, 90)
+    table = pandas.DataFrame({"age": age, "height": rng.normal(170, 9, 90), "income": age + rng.normal(size=90)})
+    names: dict[str, Any] = {"table": table}
+    before = list(KINDS)
+    try:
+        for code in snippets("docs/add-a-kind-of-model.md"):
+            exec(code, names)  # noqa: S102 - our own pages
+    finally:
+        KINDS[:] = before
+    assert names["result"].trained.kind.words == "pseudo-Huber regression"

@@ -11,15 +11,21 @@ TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "fisherleak"
 # what a file tests that is wider than one module
 TOPICS = {
+    "attacks/test_any_noise.py": "noise that is not Gaussian",
+    "audit/test_records.py": "records that do not change, options that are known by name",
     "cli/test_bad_input.py": "refusals of every command",
     "cli/test_fuzz.py": "tables that nobody would write",
     "cli/test_memory.py": "how much memory a command takes",
+    "cli/test_start.py": "what a command loads before it runs; completion; tracebacks",
     "cli/test_scale.py": "tables that are not in memory, here and on clusters",
     "report/test_browser.py": "the page in a real browser",
     "reproduce/test_numbers.py": "all numbers beside the published ones",
+    "test_copies.py": "pickles, copies and other processes",
     "test_docs.py": "the code on pages of the documentation",
+    "test_extending.py": "a noise and an attacker from outside the package",
     "test_extending_losses_and_data.py": "a loss and a data set from outside the package",
     "test_house.py": "where tests lie",
+    "test_imports.py": "what is loaded, and when",
     "test_metadata.py": "lower bounds, files of a release, licences",
     "test_public.py": "public names",
 }

@@ -35,18 +35,18 @@ CASES = [("income", "linear", 1e-2), ("income", "linear", 0.0), ("sick", "logist
 def test_figures_are_those_of_the_pipeline_over_the_raw_table(frame: Any, target: str, model: str, l2: float) -> None:
     table = frame.drop(columns="person")
     settings = Settings(target, model, l2=l2)
-    result = audit(table, settings, noise=2.5, draws=4)
+    result = audit(table, settings, noise=2.5, draws=4, attacks=False)
     pipeline, raw, labels = pipeline_of(train(fl_raw(table), settings))
     leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5))
     cells = leak.per_cell()
     assert [c.feature.name for c in result.columns] == leak.attributes
-    figures = summarise(result, attacks=False)["attributes"]
+    figures = summarise(result)["attributes"]
     np.testing.assert_allclose([c["eta_max"] for c in figures], cells.max(axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_mean"] for c in figures], cells.mean(axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_median"] for c in figures], np.median(cells, axis=0), rtol=1e-8)
     np.testing.assert_allclose([c["eta_column"] for c in figures], leak.per_attribute(), rtol=1e-8)
     assert [c["worst_row"] for c in figures] == result.design.rows[cells.argmax(axis=0)].tolist()
-    label = [row["eta_label"] for row in summarise(result, attacks=False)["rows"]]
+    label = [row["eta_label"] for row in summarise(result)["rows"]]
     np.testing.assert_allclose(label, leak.per_label()[result.worst.rows], rtol=1e-8)
 
 
@@ -58,20 +58,20 @@ def fl_raw(table: Any) -> Any:
 def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
     table = frame.drop(columns="person")
     other = table.assign(age=table.age * 100, income=table.income / 1000)  # scales are rounded to two digits
-    one = audit(table, Settings("income"), eta=0.5, draws=4)
-    two = audit(other, Settings("income"), eta=0.5, draws=4)
+    one = audit(table, Settings("income"), eta=0.5, draws=4, attacks=False)
+    two = audit(other, Settings("income"), eta=0.5, draws=4, attacks=False)
     np.testing.assert_allclose(one.eta, two.eta, rtol=1e-7)
     assert one.noise.scale == pytest.approx(1000 * two.noise.scale)
-    largest = [summarise(each, attacks=False)["attributes"][0]["eta_max"] for each in (one, two)]
+    largest = [summarise(each)["attributes"][0]["eta_max"] for each in (one, two)]
     assert largest[0] == pytest.approx(100 * largest[1])
 
 
 def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:
     settings = Settings("sick")
-    assert audit(frame, settings, draws=4).eta.max() == pytest.approx(1.0)
-    assert audit(frame, settings, eta=0.25, draws=4).eta.max() == pytest.approx(0.25)
-    assert audit(frame, settings, max_eta=0.25, draws=4).eta.max() <= 0.25
-    given = audit(frame, settings, noise=0.3, draws=4)
+    assert audit(frame, settings, draws=4, attacks=False).eta.max() == pytest.approx(1.0)
+    assert audit(frame, settings, eta=0.25, draws=4, attacks=False).eta.max() == pytest.approx(0.25)
+    assert audit(frame, settings, max_eta=0.25, draws=4, attacks=False).eta.max() <= 0.25
+    given = audit(frame, settings, noise=0.3, draws=4, attacks=False)
     assert given.noise.scale == 0.3
     assert given.noise.chosen == "given"
 
@@ -80,11 +80,11 @@ def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:
     "settings", [Settings("ill", id="person", group="city"), Settings("cost", categories=("code",))]
 )
 def test_figures_are_the_same_wherever_the_rows_are(folder: Path, tmp_path: Path, settings: Settings) -> None:
-    here = audit(folder, settings, noise=2.0, max_eta=0.05, draws=4)
-    away = audit(str(folder / "*.parquet"), settings, LITTLE, noise=2.0, max_eta=0.05, draws=4)
+    here = audit(folder, settings, noise=2.0, max_eta=0.05, draws=4, attacks=False)
+    away = audit(str(folder / "*.parquet"), settings, LITTLE, noise=2.0, max_eta=0.05, draws=4, attacks=False)
     assert is_lazy(away.design.X)
     assert not is_lazy(here.design.X)
-    one, other = (summarise(each, attacks=False, show_values=True) for each in (here, away))
+    one, other = (summarise(each, show_values=True) for each in (here, away))
     check_summary(other)
     one["data"]["source"] = other["data"]["source"]
     one["title"] = other["title"]
@@ -107,8 +107,8 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
     table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
     table.to_csv(tmp_path / "t.csv", index=False)
     settings = Settings("ill", id="person")
-    results = [audit(tmp_path / "t.csv", settings, draws=4)]
-    results += [audit(tmp_path / name, settings, LITTLE, draws=4) for name in ("t.parquet", "t.csv")]
+    results = [audit(tmp_path / "t.csv", settings, draws=4, attacks=False)]
+    results += [audit(tmp_path / name, settings, LITTLE, draws=4, attacks=False) for name in ("t.parquet", "t.csv")]
     for result in results[1:]:
         assert result.design.X.numblocks[0] > 1 or result.design.source == "t.csv"
         np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
@@ -138,7 +138,7 @@ def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
     missing = plain.slice(0, 3).set_column(3, "e", pa.nulls(3))
     pq.write_table(missing, tmp_path / "many" / "3.parquet")
     settings = Settings("y", categories=("k",), group="k")
-    results = [audit(tmp_path / "many", settings, room, draws=4) for room in (None, LITTLE)]
+    results = [audit(tmp_path / "many", settings, room, draws=4, attacks=False) for room in (None, LITTLE)]
     for result in results:
         assert result.design.target.classes == (0.0, 1.0)
         assert [group.name for group in result.groups] == ["0", "1", "2", "3"]
@@ -156,12 +156,12 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
         {"x": x, "k": k, "patient_id": np.arange(1_600) % 400, "y": x + k + rng.normal(size=1_600)}
     )
     table.to_parquet(tmp_path / "one.parquet")
-    whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4)
+    whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4, attacks=False)
     assert [f.name for f in whole.design.features] == ["x", "k", "patient_id"]
     for files in (4, 37):
         write(table, tmp_path / str(files), files)
         for room in (None, LITTLE):
-            result = audit(tmp_path / str(files), Settings("y", held_out=0.0), room, draws=4)
+            result = audit(tmp_path / str(files), Settings("y", held_out=0.0), room, draws=4, attacks=False)
             assert [(f.name, f.scale) for f in result.design.features] == [
                 (f.name, f.scale) for f in whole.design.features
             ]
@@ -169,7 +169,7 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
     other = table.assign(patient_id=rng.permutation(1_600))
     write(other, tmp_path / "ids")
     for room in (None, LITTLE):
-        result = audit(tmp_path / "ids", Settings("y"), room, draws=4)
+        result = audit(tmp_path / "ids", Settings("y"), room, draws=4, attacks=False)
         assert [f.name for f in result.design.features] == ["x", "k"]
 
 
@@ -178,10 +178,10 @@ def test_files_at_an_address(folder: Path) -> None:
     store = fsspec.filesystem("memory")
     for path in folder.iterdir():
         store.pipe(f"/visits/{path.name}", path.read_bytes())
-    here = audit(folder, Settings("ill"), draws=4)
+    here = audit(folder, Settings("ill"), draws=4, attacks=False)
     for pattern in ("memory://visits", "memory://visits/*.parquet"):
         for room in (None, LITTLE):
-            away = audit(pattern, Settings("ill"), room, draws=4)
+            away = audit(pattern, Settings("ill"), room, draws=4, attacks=False)
             assert away.design.sha256 == here.design.sha256
             assert away.rows.digest.high == pytest.approx(here.rows.digest.high, rel=1e-12)
     with pytest.raises(DataError, match="nothing cannot be opened"):
@@ -191,25 +191,25 @@ def test_files_at_an_address(folder: Path) -> None:
 
 
 def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
-    result = audit(folder, Settings("ill"), draws=4)
+    result = audit(folder, Settings("ill"), draws=4, attacks=False)
     files = [f"part-{k}.parquet" for k in range(11)]
     lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
     once = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert result.design.sha256 == once
-    assert audit(folder, Settings("ill"), LITTLE, draws=4).design.sha256 == once
+    assert audit(folder, Settings("ill"), LITTLE, draws=4, attacks=False).design.sha256 == once
 
 
 def test_identifiers_that_repeat_are_refused(tmp_path: Path) -> None:
     table = people(400)
     write(table.assign(person=[f"p{k % 390}" for k in range(400)]), tmp_path / "across", files=4)
     with pytest.raises(InvalidInputError, match="repeats 10 of its 400 values"):
-        audit(tmp_path / "across", Settings("ill", id="person"), draws=4)
+        audit(tmp_path / "across", Settings("ill", id="person"), draws=4, attacks=False)
     with pytest.raises(InvalidInputError, match="'person' repeats values"):
-        audit(tmp_path / "across", Settings("ill", id="person"), LITTLE, draws=4)
+        audit(tmp_path / "across", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     write(table.assign(person=[np.nan, *np.arange(399.0)]), tmp_path / "missing", files=4)
     for room in (None, LITTLE):
         with pytest.raises(InvalidInputError, match="'person' has 1 missing value"):
-            audit(tmp_path / "missing", Settings("ill", id="person"), room, draws=4)
+            audit(tmp_path / "missing", Settings("ill", id="person"), room, draws=4, attacks=False)
     write(table, tmp_path / "good", files=4)
-    result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4)
+    result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     assert any("a sample was looked at" in note for note in result.design.notes)

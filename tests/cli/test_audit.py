@@ -134,7 +134,7 @@ def test_every_form_gives_the_same_figures(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     done = fisherleak("audit", name, "--target", "income", "--drop", "person", "--json", *extra, *FAST)
     assert (done.status, done.err) == (0, "")
-    expected = summarise(audit(frame, Settings("income", drop=("person",)), draws=4), attacks=False)
+    expected = summarise(audit(frame, Settings("income", drop=("person",)), draws=4, attacks=False))
     assert json.loads(done.out)["eta"]["dataset"] == pytest.approx(expected["eta"]["dataset"])
 
 

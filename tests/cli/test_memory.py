@@ -43,8 +43,8 @@ def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Pa
     tracemalloc.start()
     try:
         with threadpool_limits(1):
-            result = audit(tmp_path / "t.parquet", Settings("sick"), draws=5)
-            summary = summarise(result, attacks=False)
+            result = audit(tmp_path / "t.parquet", Settings("sick"), draws=5, attacks=False)
+            summary = summarise(result)
             write_outputs(result, summary, tmp_path / "out")
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -20,7 +20,7 @@ import skops.io as skops_io
 from sklearn.pipeline import Pipeline
 
 from fisherleak.audit.model import own_parameters
-from fisherleak.audit.released_files import TRUSTED, load_model, retrain
+from fisherleak.audit.released_files import load_model, retrain, trusted_types
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.tables import read_table
@@ -32,7 +32,7 @@ FAST = ("--draws", "4", "--no-attacks")
 
 def load(path: Path) -> Any:
     untrusted = skops_io.get_untrusted_types(file=path)
-    assert set(untrusted) <= TRUSTED
+    assert set(untrusted) <= trusted_types()
     return skops_io.load(path, trusted=untrusted)
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pandas
 import pytest
 
+from fisherleak.audit.kinds import KINDS
 from fisherleak.cli import COMMANDS, app, main
 from fisherleak.cli._complete import MODELS
 from fisherleak.reproduce import ITEMS, NAMES
-from fisherleak.tables import target
 from fisherleak.tables.header import header_of
 
 Command = Callable[..., Any]
@@ -81,7 +81,7 @@ def test_the_entry_point_loads_not_even_the_parser() -> None:
 
 
 def test_lists_that_are_shown_are_those_that_are_used() -> None:
-    assert MODELS == target.MODELS
+    assert ("auto", *(kind.name for kind in KINDS)) == MODELS
     assert {name: item.name for name, item in ITEMS.items()} == {name: name for name in NAMES}
 
 

@@ -17,33 +17,33 @@ __all__ = ["check_file_place", "check_folder_place", "written_whole"]
 def check_folder_place(folder: Path, overwrite: bool) -> None:
     """Refuse, before any work, a folder that could not be written."""
     if not folder.parent.is_dir():
-        raise InvalidInputError(f"The folder '{folder.parent}' does not exist: make it first, or choose another --out.")
+        raise InvalidInputError(f"The folder '{folder.parent}' does not exist: make it first, or choose another place.")
     if not folder.exists():
         _check_writable(folder.parent)
         return
     if not folder.is_dir():
-        raise InvalidInputError(f"'{folder}' is a file, not a folder: choose another --out.")
+        raise InvalidInputError(f"'{folder}' is a file, not a folder: choose another place.")
     _check_writable(folder)
     if any(folder.iterdir()) and not overwrite:
         raise InvalidInputError(
-            f"The folder '{folder}' is not empty: choose another --out, or allow it with --overwrite."
+            f"The folder '{folder}' is not empty: choose another one, or allow it with `overwrite=True`."
         )
 
 
 def check_file_place(path: Path, overwrite: bool) -> None:
     """Refuse, before any work, a file that could not be written."""
     if not path.parent.is_dir():
-        raise InvalidInputError(f"The folder '{path.parent}' does not exist: make it first, or choose another --out.")
+        raise InvalidInputError(f"The folder '{path.parent}' does not exist: make it first, or choose another place.")
     if path.is_dir():
-        raise InvalidInputError(f"'{path}' is a folder: --out must name a file.")
+        raise InvalidInputError(f"'{path}' is a folder: name a file.")
     _check_writable(path.parent)
     if path.exists() and not overwrite:
-        raise InvalidInputError(f"'{path}' exists: choose another --out, or allow it with --overwrite.")
+        raise InvalidInputError(f"'{path}' exists: choose another file, or allow it with `overwrite=True`.")
 
 
 def _check_writable(folder: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise DataError(f"The folder '{folder}' cannot be written to: choose another --out.")
+        raise DataError(f"The folder '{folder}' cannot be written to: choose another place.")
 
 
 @contextmanager

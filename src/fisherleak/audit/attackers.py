@@ -12,7 +12,8 @@ from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
 from fisherleak.attacks.candidates import MOST_NUMBERS
 from fisherleak.audit.model import Trained, pipeline_of
-from fisherleak.engine.noise import Gaussian
+from fisherleak.audit.noises import as_noise
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
@@ -32,7 +33,7 @@ ATTACKERS = {
     "prior": "guesses the most common value and sees no model",
 }
 """Every attacker by name, with what it knows."""
-STRONGEST = "white-box with prior"
+STRONGEST, WITHOUT_PRIOR = "white-box with prior", "white-box"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Attacked:
 def attack_all(
     trained: Trained,
     attributes: Sequence[str],
-    scale: float,
+    noise: float | Noise,
     grid: Sequence[float] = (),
     released: Any = None,
     seed: int = 0,
@@ -58,59 +59,82 @@ def attack_all(
     ----------
     trained : Trained
     attributes : names
-    scale : float
-        Of the noise on the model's own coefficients.
+    noise : float or Noise
+        On the model's own coefficients; a number is the scale of Gaussian noise.
     grid : scales
         At which the strongest attacker's expected accuracy is wanted.
     released : released model, optional
-        Attacked in place of the average over releases with noise of that scale.
+        Attacked in place of the average over releases with that noise.
     seed : int
         Of the rows that are drawn and of simulations.
     """
     if not attributes:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
-    rows = some_rows(trained.design.n, MOST_ROWS, seed)
-    features = {feature.name: feature for feature in trained.design.features}
-    outcomes: list[tuple[Outcome, str]] = []
-    curves: list[list[dict[str, Any]]] = [[] for _ in grid]
-    notes: list[str] = []
-    for name in track(attributes, len(attributes), "Attacking"):
-        values, note = _candidates(trained.design, features[name])
-        options = {"values": values, "sample_weight": trained.weights, "rows": rows}
-        white_box: WhiteBox | None = None
+    attacks = _Attacks(trained, model, frame, labels, as_noise(noise), tuple(grid), released, seed)
+    found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
+    curves = zip(*(curve for _, curve, _ in found), strict=True)
+    return Attacked(
+        tuple(outcome for outcomes, _, _ in found for outcome in outcomes),
+        tuple(tuple(point for point in points if point is not None) for points in curves),
+        tuple(note for _, _, notes in found for note in notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Attacks:
+    """Attacks on the columns of one model."""
+
+    trained: Trained
+    model: Any
+    frame: Any
+    labels: Any
+    noise: Noise
+    grid: tuple[float, ...]
+    released: Any
+    seed: int
+
+    def on(self, name: str) -> tuple[list[tuple[Outcome, str]], list[dict[str, Any] | None], list[str]]:
+        """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, and what was not run."""
+        design = self.trained.design
+        values, note = _candidates(design, next(feature for feature in design.features if feature.name == name))
+        rows = some_rows(design.n, MOST_ROWS, self.seed)
+        options = {"values": values, "sample_weight": self.trained.weights, "rows": rows}
+        outcomes: list[tuple[Outcome, str]] = []
+        curve: list[dict[str, Any] | None] = [None] * len(self.grid)
+        notes: list[str] = []
+        strongest: WhiteBox | None = None
         for attacker, knows in ATTACKERS.items():
             try:
-                if attacker == "white-box" and white_box is not None:
-                    attack: Attacker = white_box.with_prior(False)
-                else:
-                    attack = _made(attacker, model, frame, labels, name, options)
-                outcomes.append((_outcome(attack, scale, released, seed), knows + note))
+                attack = self._made(attacker, name, options, strongest)
+                outcomes.append((self._outcome(attack), knows + note))
                 if attacker == STRONGEST:
                     assert isinstance(attack, WhiteBox)
-                    white_box = attack
-                    for k, other in enumerate(grid):
-                        accuracy = attack.accuracy(Gaussian(float(other)), draws=DRAWS, random_state=seed)
-                        curves[k].append({"attribute": name, "accuracy": float(accuracy.mean())})
+                    strongest = attack
+                    curve = [self._at(attack, name, scale) for scale in self.grid]
             except FisherleakError as error:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
-    return Attacked(tuple(outcomes), tuple(tuple(curve) for curve in curves), tuple(notes))
+        return outcomes, curve, notes
 
+    def _made(self, attacker: str, name: str, options: dict[str, Any], strongest: WhiteBox | None) -> Attacker:
+        if attacker in (WITHOUT_PRIOR, STRONGEST):
+            if strongest is not None:
+                return strongest.with_prior(False)
+            prior = attacker == STRONGEST
+            return WhiteBox(self.model, self.frame, self.labels, name, use_prior=prior, **options)
+        kinds: dict[str, type[Attacker]] = {"black-box": BlackBox, "ideal": Ideal, "prior": Prior}
+        return kinds[attacker](self.model, self.frame, self.labels, name, **options)
 
-def _made(attacker: str, model: Any, frame: Any, labels: Any, name: str, options: dict[str, Any]) -> Attacker:
-    if attacker in ("white-box", STRONGEST):
-        return WhiteBox(model, frame, labels, name, use_prior=attacker == STRONGEST, **options)
-    kinds: dict[str, type[Attacker]] = {"black-box": BlackBox, "ideal": Ideal, "prior": Prior}
-    return kinds[attacker](model, frame, labels, name, **options)
+    def _outcome(self, attack: Any) -> Outcome:
+        options: dict[str, Any] = {"draws": DRAWS, "random_state": self.seed}
+        if self.released is not None and isinstance(attack, WhiteBox):
+            options["noise"] = self.noise
+        found: Outcome = attack.against(self.noise if self.released is None else self.released, **options)
+        return found
 
-
-def _outcome(attack: Any, scale: float, released: Any, seed: int) -> Outcome:
-    noise = Gaussian(scale)
-    options: dict[str, Any] = {"draws": DRAWS, "random_state": seed}
-    if released is not None and isinstance(attack, WhiteBox):
-        options["noise"] = noise
-    found: Outcome = attack.against(noise if released is None else released, **options)
-    return found
+    def _at(self, attack: WhiteBox, name: str, scale: float) -> dict[str, Any]:
+        accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=DRAWS, random_state=self.seed)
+        return {"attribute": name, "accuracy": float(accuracy.mean())}
 
 
 def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, str]:

@@ -6,8 +6,8 @@ sample of rows where there are many. Everything here is at noise of scale 1 in s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
-from fisherleak.audit.model import Block, Trained
+from fisherleak._support.progress import track
+from fisherleak.audit.model import MeasuredRows, Trained
 from fisherleak.errors import NotConvergedError
-from fisherleak.rows import gather, map_rows, positions, sum_rows
+from fisherleak.rows import blocks_of, each_block, gather, map_rows, positions, sum_rows
 from fisherleak.rows.selection import some_rows
 from fisherleak.rows.summary import Digest, digest
 from fisherleak.tables import Design, Feature, Moments
@@ -25,15 +26,19 @@ from fisherleak.tables import Design, Feature, Moments
 __all__ = [
     "MOST_LISTED",
     "ColumnFigures",
+    "Exposure",
     "Gate",
     "GroupFigures",
+    "LeakageRows",
     "RowFigures",
     "Spread",
     "Worst",
     "column_figures",
     "edges_of",
+    "exposure_of",
     "gate_of",
     "group_figures",
+    "leakage_rows",
     "names_of",
     "own_units",
     "row_figures",
@@ -42,6 +47,7 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
+Timed = Callable[[str, Callable[[], Any]], Any]
 MEDIAN_ROWS = 100_000
 """Rows from which medians and quantiles are taken at most."""
 MEDIAN_VALUES = 2**24
@@ -82,7 +88,7 @@ class Sample:
     """Some rows in memory: all of them where they are few."""
 
     rows: NDArray[np.int64] = field(repr=False)
-    block: Block = field(repr=False)
+    block: MeasuredRows = field(repr=False)
 
     @cached_property
     def eta(self) -> Vector:
@@ -147,6 +153,21 @@ class Worst:
 
 
 @dataclass(frozen=True)
+class LeakageRows:
+    """Some training rows in their order: numbers in the table, identifiers, and etas at some noise.
+
+    ``cells`` has a column for each feature, in the column's own unit; none where rows are not in memory, for it is as large as
+    the table.
+    """
+
+    numbers: NDArray[np.int64]
+    ids: NDArray[Any] | None
+    eta: Vector
+    cells: Vector | None
+    eta_label: Vector
+
+
+@dataclass(frozen=True)
 class Gate:
     """A limit on the eta of every row, and how many are above it."""
 
@@ -154,12 +175,39 @@ class Gate:
     count: int
 
 
+@dataclass(frozen=True)
+class Exposure:
+    """Who and what is exposed, at noise of scale 1."""
+
+    rows: RowFigures
+    spread: Spread | None
+    """Of all rows, where there are no groups."""
+    edges: Vector
+    columns: tuple[ColumnFigures, ...]
+    groups: tuple[GroupFigures, ...]
+    worst: Worst
+
+    def named(self, listed: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All rows that are named, with those that are listed."""
+        return np.unique([*listed.tolist(), *self.worst.rows.tolist(), *(figure.worst for figure in self.columns)])
+
+
+def exposure_of(trained: Trained, seed: int, timed: Timed) -> Exposure:
+    """All figures; ``timed(name, step)`` runs a step and counts its seconds."""
+    rows = timed("rows", lambda: row_figures(trained, seed))
+    edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
+    groups = timed("groups", lambda: group_figures(trained, rows.eta, edges))
+    (spread,) = (None,) if groups else timed("rows", lambda: spreads_of(rows.eta, edges))
+    columns = timed("columns", lambda: column_figures(trained, rows.sample))
+    return Exposure(rows, spread, edges, columns, groups, timed("rows", lambda: worst_rows(trained, rows)))
+
+
 def row_figures(trained: Trained, seed: int) -> RowFigures:
     """Eta of every row, in two passes: over all rows, and for a sample of them."""
     eta = trained.leak.per_example()
     found = digest(eta, MOST_LISTED)
     if not np.isfinite([found.mean, found.high]).all():
-        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger --l2.")
+        raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger `l2`.")
     n = trained.design.n
     rows = some_rows(n, min(MEDIAN_ROWS, max(1, MEDIAN_VALUES // int(trained.design.X.shape[1]))), seed)
     sample = Sample(rows, trained.take(None if rows.size == n and not trained.design.lazy else rows))
@@ -219,12 +267,12 @@ def _whole(y: Any) -> Any:
 
 def column_figures(trained: Trained, sample: Sample) -> tuple[ColumnFigures, ...]:
     """Figures of every column: one pass over the cells of all rows, and two for all rows jointly."""
-    design, model = trained.design, trained.model
+    design, model, noise = trained.design, trained.model, trained.leak.noise
     scales = np.array([feature.scale for feature in design.features])
     joint = np.asarray(trained.leak.per_attribute()) / scales
 
     def block(X: Any, y: Any, weights: Any, rows: Any) -> tuple[Any, ...]:
-        cells = Block(model, X, y, weights).cells()
+        cells = MeasuredRows(model, noise, X, y, weights).cells()
         top = cells.argmax(axis=0)
         return cells[top, np.arange(scales.size)], rows[top], cells.sum(axis=0)
 
@@ -253,7 +301,7 @@ def _medians(sample: Sample, most: int) -> Vector:
     some = sample.block
 
     def cells(X: Any, y: Any, weights: Any) -> Any:
-        return Block(some.model, X, y, weights).cells()
+        return replace(some, X=X, y=y, weights=weights).cells()
 
     return np.asarray(np.median(map_rows(cells, some.X, some.y, some.weights, most=most), axis=0))
 
@@ -273,6 +321,16 @@ def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
         cells=own_units(trained.design.features, block.cells()),
         X=block.X,
     )
+
+
+def leakage_rows(trained: Trained, eta: Any, scale: float) -> Iterator[LeakageRows]:
+    """All training rows, some at a time, from their etas at scale 1 to those at a scale in standard units."""
+    design, label = trained.design, trained.leak.per_label()
+    arrays = (design.rows, design.ids, eta, label, *(() if design.lazy else trained.arrays))
+    blocks = each_block(arrays, trained.block)
+    for _, (numbers, ids, own, of_label, *data) in track(blocks, blocks_of(eta, trained.block), "Writing"):
+        cells = own_units(design.features, trained.measured(*data).cells()) / scale if data else None
+        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit)
 
 
 def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:

@@ -9,7 +9,6 @@ kilograms or years. With J the Jacobian in standard units and :math:`s_y` the st
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,19 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.checks import check_positive
 from fisherleak.audit.defaults import DEFAULT_L2
+from fisherleak.audit.kinds import Kind, kind_of, label_rules
+from fisherleak.audit.noises import PLAIN
 from fisherleak.engine.erm import Fit, minimise
 from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.errors import InvalidInputError, NotConvergedError
+from fisherleak.errors import InvalidInputError, NotConvergedError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.models import as_table
@@ -42,7 +42,7 @@ from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
 __all__ = [
     "DEFAULT_L2",
-    "Block",
+    "MeasuredRows",
     "Settings",
     "Trained",
     "calibrated_scale",
@@ -55,7 +55,6 @@ __all__ = [
 
 LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
-LOSS = {"linear": "squared", "logistic": "logistic", "poisson": "poisson"}
 BLOCK_VALUES = 2_000_000
 """Cells whose eta is held in memory at a time."""
 Vector = NDArray[np.float64]
@@ -85,6 +84,7 @@ class Settings:
 class Trained:
     """A fitted model and what it reveals, with noise of scale 1 in standard units."""
 
+    kind: Kind
     design: Design
     l2: float
     fit: Fit = field(repr=False)
@@ -109,10 +109,19 @@ class Trained:
         """Rows whose cells are held at a time."""
         return max(1, BLOCK_VALUES // int(self.design.X.shape[1]))
 
-    def take(self, rows: Any) -> Block:
+    def take(self, rows: Any) -> MeasuredRows:
         """Some rows, in memory."""
         found: list[Any] = gather(self.arrays, rows)
-        return Block(self.model, *found)
+        return self.measured(*found)
+
+    def measured(self, X: Any, y: Any, weights: Any = None) -> MeasuredRows:
+        """Rows of features, labels and weights, with what the model reveals about them."""
+        return MeasuredRows(self.model, self.leak.noise, X, y, weights)
+
+    def with_noise(self, noise: Noise) -> Trained:
+        """The same model, measured with another noise at scale 1."""
+        unit = noise.rescaled(1.0)
+        return self if unit == self.leak.noise else replace(self, leak=self.leak.with_noise(unit))
 
     @property
     def model(self) -> Jacobian:
@@ -123,10 +132,11 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Block:
+class MeasuredRows:
     """Some training rows in memory, and what the model reveals about them with noise of scale 1, in standard units."""
 
     model: Jacobian = field(repr=False)
+    noise: Noise
     X: Vector
     y: Vector
     weights: Vector | None = None
@@ -135,7 +145,7 @@ class Block:
     def leak(self) -> Leakage:
         fit = replace(self.model.fit, sample_weight=self.weights)
         jacobian = replace(self.model, fit=fit, X=self.X, y=self.y)
-        return Leakage(information_of(jacobian), Gaussian(1.0), as_table(self.X))
+        return Leakage(information_of(jacobian), self.noise, as_table(self.X))
 
     def cells(self) -> Vector:
         """Eta of every column of every row."""
@@ -147,26 +157,26 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
     l2 = check_positive(settings.l2, "l2", zero=True)
     if isinstance(settings.seed, bool) or not isinstance(settings.seed, int) or settings.seed < 0:
         raise InvalidInputError(f"seed must be a whole number, zero or more; got {settings.seed!r}.")
-    design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room)
-    return _trained(design, l2, None)
+    rules = label_rules()
+    design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
+    return _trained(kind_of(design.target.kind), design, l2, None)
 
 
-def _trained(design: Design, l2: float, weights: Vector | None) -> Trained:
-    fit = minimise(design.X, design.y, LOSS[design.target.kind], l2, sample_weight=weights, intercept=True)
-    leak = measure(fit, design.X, design.y, Gaussian(1.0), attributes=_attributes(design))
+def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Trained:
+    fit = minimise(design.X, design.y, kind.loss, l2, sample_weight=weights, intercept=True)
+    leak = measure(fit, design.X, design.y, PLAIN, attributes=_attributes(design))
     if not np.isfinite(np.asarray(fit.theta)).all():
-        raise NotConvergedError("The fit overflows: use a larger --l2, or bring the columns to ordinary units.")
-    return Trained(design, l2, fit, leak)
+        raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
+    return Trained(kind, design, l2, fit, leak)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
     """The same model with the weights of IRFIL, which reveals as much about every row."""
-    design = trained.design
-    estimator = estimator_for(design, trained.l2)
+    design, estimator = trained.design, estimator_for(trained)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model is fitted to its minimum below
         balanced = IRFIL(estimator, n_iter=n_iter).fit(design.X, design.y)
-    return _trained(design, trained.l2, np.asarray(balanced.weights_))
+    return _trained(trained.kind, design, trained.l2, np.asarray(balanced.weights_)).with_noise(trained.leak.noise)
 
 
 def calibrated_scale(
@@ -193,42 +203,45 @@ def _attributes(design: Design) -> list[Attribute]:
     return [Attribute(feature.name, feature.columns) for feature in design.features]
 
 
-def estimator_for(design: Design, l2: float) -> Any:
+def estimator_for(trained: Trained) -> Any:
     """The scikit-learn model whose minimum is that of ``minimise`` with this l2."""
-    kind, n = design.target.kind, design.n
-    if kind == "logistic":
-        C = math.inf if l2 == 0 else 1.0 / (n * l2)
-        return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-    if kind == "poisson":
-        return PoissonRegressor(alpha=l2, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-    return LinearRegression() if l2 == 0 else Ridge(alpha=n * l2)
+    kind = trained.kind
+    if kind.estimator is None:
+        raise UnsupportedModelError(
+            f"No model of scikit-learn has the minimum of a {kind.words}: attacks, balancing and releases need one."
+        )
+    return kind.estimator(trained.design.n, trained.l2)
 
 
 def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     """The same model as a scikit-learn pipeline over the raw columns, with the frame and labels it was fitted on."""
     design = trained.design
     frame, labels = design.frame(), design.labels()
+    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(trained))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
+        fit_weighted(model, frame, labels, trained.weights)
+    numbers = [feature for feature in design.features if feature.kind == "number"]
+    if numbers:
+        scaler = model[0].named_transformers_["numbers"]
+        scaler.mean_ = np.array([feature.centre for feature in numbers])
+        scaler.scale_ = np.array([feature.scale for feature in numbers])
+        scaler.var_ = scaler.scale_**2
+    set_parameters(model[-1], own_parameters(trained))
+    return model, frame, labels
+
+
+def _preprocessing(design: Design) -> ColumnTransformer:
     numbers = [feature.name for feature in design.features if feature.kind == "number"]
     categories = [feature for feature in design.features if feature.kind == "category"]
-    levels = [_as_objects(feature.levels) for feature in categories]
     steps: list[tuple[str, Any, list[str]]] = []
     if numbers:
         steps.append(("numbers", StandardScaler(), numbers))
     if categories:
+        levels = [_as_objects(feature.levels) for feature in categories]
         encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False)
         steps.append(("categories", encoder, [feature.name for feature in categories]))
-    model = Pipeline([("columns", ColumnTransformer(steps)), ("model", estimator_for(design, trained.l2))])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
-        fit_weighted(model, frame, labels, trained.weights)
-    if numbers:
-        features = {feature.name: feature for feature in design.features}
-        scaler = model[0].named_transformers_["numbers"]
-        scaler.mean_ = np.array([features[name].centre for name in numbers])
-        scaler.scale_ = np.array([features[name].scale for name in numbers])
-        scaler.var_ = scaler.scale_**2
-    set_parameters(model[-1], own_parameters(trained))
-    return model, frame, labels
+    return ColumnTransformer(steps)
 
 
 def own_parameters(trained: Trained) -> Vector:

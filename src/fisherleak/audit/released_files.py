@@ -16,36 +16,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.stats
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.json import plain, versions
+from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
+from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
 from fisherleak.audit.utility import Tradeoff, tradeoff
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.protection.release import release
 from fisherleak.tables import RawTable, Room
 
-__all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model"]
+__all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model", "trusted_types"]
 
 CARD = "fisherleak.card/1"
-MODELS = (LinearRegression, LogisticRegression, PoissonRegressor, Ridge)
-TRUSTED = {
-    "sklearn._loss.link.Interval",
-    "sklearn._loss.link.LogLink",
-    "sklearn._loss.loss.HalfPoissonLoss",
-    "sklearn.compose._column_transformer._RemainderColsList",
-}
-"""Types of scikit-learn that a released model holds and that older versions of skops do not know."""
+TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
+"""Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
-UNLIKELY = 1e-6
-"""Probability below which a model's distance from its refit is taken as no accident."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,11 @@ class SavedModel:
     path: Path
     model: Pipeline
     card: dict[str, Any]
+
+    @property
+    def noise(self) -> Noise:
+        """On the model's own coefficients."""
+        return from_card(self.card["noise"])
 
     @property
     def scale(self) -> float:
@@ -73,12 +70,18 @@ def card_path(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
+def trusted_types() -> set[str]:
+    """Types that a released model of any kind may hold beside those that skops knows."""
+    return TRUSTED.union(*(kind.holds for kind in KINDS))
+
+
 def save_model(
     raw: RawTable,
     settings: Settings,
     path: Path,
     *,
-    eta: float,
+    eta: float | None = None,
+    noise: float | Noise | None = None,
     attribute: str | None = None,
     balance: bool = False,
     overwrite: bool = False,
@@ -92,48 +95,62 @@ def save_model(
         The table, and what decides the model.
     path : Path
         The model's file; its card is ``path`` + ".json". The model before the noise is never written.
-    eta : float
-        The limit: on every row in standard units, or on every value of ``attribute`` in its own unit.
+    eta : float, optional
+        The limit: on every row in standard units, or on every value of ``attribute`` in its own unit. The least Gaussian noise
+        that keeps it is added.
+    noise : float or Noise, optional
+        The noise to add in place of a limit; a number is the scale of Gaussian noise.
     attribute : str, optional
+        The column that the limit is on.
     balance : bool
         Reweight with IRFIL before.
     overwrite : bool
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
     """
-    limit = check_positive(eta, "eta")
+    if (eta is None) == (noise is None):
+        raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
+    if noise is not None and attribute is not None:
+        raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
+    limit = None if eta is None else check_positive(eta, "eta")
+    given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
     io = _skops()
     trained = train(raw, settings)
+    trained = trained if given is None else trained.with_noise(given)
     before = np.asarray(trained.leak.per_example())
     if balance:
         trained = reweighted(trained)
-    scale = _rounded_up(calibrated_scale(trained, limit, attribute))
+    chosen = _calibrated(trained, limit, attribute) if given is None else given
     model, _, _ = pipeline_of(trained)
-    released = release(model, Gaussian(scale), random_state)
+    released = release(model, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
-        card = _card(trained, settings, scale, limit, attribute, before, _sha256(folder / path.name))
+        card = _card(trained, settings, chosen, limit, attribute, before, _sha256(folder / path.name))
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
-    return card, tradeoff(trained, np.array([scale]), DRAWS, settings.seed)
+    return card, tradeoff(trained, [chosen.scale], DRAWS, settings.seed)
+
+
+def _calibrated(trained: Trained, limit: float | None, attribute: str | None) -> Noise:
+    assert limit is not None
+    return trained.leak.noise.rescaled(_rounded_up(calibrated_scale(trained, limit, attribute)))
 
 
 def _card(
     trained: Trained,
     settings: Settings,
-    scale: float,
-    limit: float,
+    noise: Noise,
+    limit: float | None,
     attribute: str | None,
     before: np.ndarray,
     digest: str,
 ) -> dict[str, Any]:
     design = trained.design
-    eta = np.asarray(trained.leak.per_example()) / (scale / trained.unit)
-    before = before / (scale / trained.unit)
+    scale = noise.scale / trained.unit
     what = "every row, in standard units" if attribute is None else f"every value of '{attribute}', in its own unit"
     card = {
         "schema": CARD,
@@ -142,15 +159,15 @@ def _card(
         "balanced": trained.weights is not None,
         "columns": [{"name": f.name, "kind": f.kind} for f in design.features],
         "data": {"source": design.source, "rows": design.n},
-        "noise": {"kind": "Gaussian", "scale": scale},
+        "noise": noise.record(),
         "eta": {
             "limit": limit,
             "limit_on": what,
             "before_noise": None,
-            "before_balancing": _coarse(before) if trained.weights is not None else None,
-            "after": _coarse(eta),
+            "before_balancing": _coarse(before / scale) if trained.weights is not None else None,
+            "after": _coarse(np.asarray(trained.leak.per_example()) / scale),
         },
-        "assumptions": _assumptions(trained, scale, what),
+        "assumptions": _assumptions(trained, noise, None if limit is None else what),
         "versions": versions(),
     }
     done: dict[str, Any] = plain(card)
@@ -169,12 +186,13 @@ def _coarse(eta: np.ndarray) -> dict[str, float]:
     return {"mean": float(f"{eta.mean():.1e}"), "max": float(f"{eta.max():.1e}")}
 
 
-def _assumptions(trained: Trained, scale: float, what: str) -> list[str]:
+def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[str]:
     design = trained.design
+    limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"Gaussian noise of standard deviation {scale:.6g} was added to every coefficient and the intercept.",
-        f"The limit is on {what}. Standard units count every number in standard deviations of its column.",
+        f"{noise_words(noise, 6)} was added to every coefficient and the intercept.",
+        f"{limit}. Standard units count every number in standard deviations of its column.",
         "What preprocessing learned is in the model and taken as public: centres and scales of numbers, rounded so that they "
         "give no single value away, and the categories that occur.",
         "This is not differential privacy, does not bound membership inference, and is not anonymity.",
@@ -203,26 +221,28 @@ def load_model(path: Path) -> SavedModel:
         )
     _check_types(io, path)
     try:
-        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in TRUSTED])
+        known = trusted_types()
+        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
     except Exception as error:  # skops passes on whatever a damaged file leads to
         raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
-    if not isinstance(model, Pipeline) or not isinstance(model[-1], MODELS) or not hasattr(model[-1], "coef_"):
+    ends = tuple(end for kind in KINDS for end in kind.estimators)
+    if not isinstance(model, Pipeline) or not isinstance(model[-1], ends) or not hasattr(model[-1], "coef_"):
         raise InvalidInputError(f"'{path}' holds a {type(model).__name__} that this command did not release.")
     return SavedModel(path, model, card)
 
 
 def _check_readable(path: Path) -> None:
     if path.is_dir():
-        raise InvalidInputError(f"'{path}' is a folder: --released must name a model's file.")
+        raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
     if not path.exists():
-        raise DataError(f"'{path}' does not exist: --released must name a model written by 'fisherleak release'.")
+        raise DataError(f"'{path}' does not exist: name the file of a released model.")
     try:
         whole = zipfile.is_zipfile(path)
     except OSError as error:
         raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
     if not whole:
         raise DataError(
-            f"'{path}' is damaged or no skops file: --released takes models written by 'fisherleak release', never pickles."
+            f"'{path}' is damaged or no skops file: only models that were released with a card are loaded, never pickles."
         )
 
 
@@ -232,7 +252,7 @@ def _check_types(io: Any, path: Path) -> None:
         found: Sequence[str] = io.get_untrusted_types(file=path)
     except Exception as error:
         raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
-    foreign = sorted(name for name in found if name not in TRUSTED)
+    foreign = sorted(set(found) - trusted_types())
     if foreign:
         raise InvalidInputError(
             f"'{path}' holds {foreign[0]}, neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."
@@ -251,7 +271,7 @@ def _read_card(path: Path) -> dict[str, Any]:
     if not isinstance(card, dict) or card.get("schema") != CARD:
         raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
     try:
-        check_positive(card["noise"]["scale"], "scale")
+        from_card(card["noise"])
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})
         check_positive(settings.held_out, "held_out", zero=True)
         check_positive(settings.l2, "l2", zero=True)
@@ -264,11 +284,11 @@ def _read_card(path: Path) -> dict[str, Any]:
 
 
 def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:
-    r"""Fit the model again from the table it was released from, and check that the release belongs to it.
+    """Fit the model again from the table it was released from, and check that the release belongs to it.
 
-    The released parameters must lie from the refit as far as their noise goes: :math:`|\theta' - \theta|^2 / \sigma^2`
-    follows a chi-squared distribution. Too near means that there is no noise, too far that the model or the table is another.
-    A table that differs by less than the noise hides passes: a checksum of it would give every single value away.
+    The released parameters must lie from the refit as far as their noise goes. Too near means that there is no noise, too far
+    that the model or the table is another. A table that differs by less than the noise hides passes: a checksum of it would
+    give every single value away.
     """
     trained = train(raw, saved.settings, room)
     if trained.design.n != saved.card["data"].get("rows"):
@@ -282,22 +302,25 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
                 f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
             )
         trained = reweighted(trained)
+    _check_distance(saved, own_parameters(trained), raw.source)
+    return trained
+
+
+def _check_distance(saved: SavedModel, refit: np.ndarray, source: str) -> None:
     theta = parameters(saved.model[-1])
-    if theta.shape != own_parameters(trained).shape:
+    if theta.shape != refit.shape:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    away = float(np.sum((theta - own_parameters(trained)) ** 2)) / saved.scale**2
-    law = scipy.stats.chi2(theta.size)
-    if law.cdf(away) < UNLIKELY:
+    found = by_its_noise(saved.noise, theta - refit)
+    if found == "too near":
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
         )
-    if law.sf(away) < UNLIKELY:
+    if found == "too far":
         raise InvalidInputError(
-            f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {raw.source}."
+            f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {source}."
         )
-    return trained
 
 
 def _sha256(path: Path) -> str:

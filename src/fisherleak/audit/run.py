@@ -8,35 +8,39 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.progress import doing
+from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
     ColumnFigures,
     Gate,
     GroupFigures,
+    LeakageRows,
     RowFigures,
     Spread,
     Worst,
-    column_figures,
     edges_of,
+    exposure_of,
     gate_of,
-    group_figures,
+    leakage_rows,
     names_of,
     row_figures,
     spreads_of,
-    worst_rows,
 )
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
+from fisherleak.audit.noises import as_noise
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 
@@ -44,17 +48,21 @@ __all__ = [
     "Audit",
     "Balanced",
     "NoiseChoice",
+    "Plan",
     "Settings",
     "as_raw",
     "attacked_columns",
     "audit",
     "audit_trained",
+    "check_options",
     "choose_noise",
 ]
 
 Vector = NDArray[np.float64]
 GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
+ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
+"""Values in the features, and rows, past which attacks run only where they are asked for."""
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -64,17 +72,56 @@ DOING = {
     "utility": "Adding noise",
     "balance": "Balancing",
     "refits": "Refitting",
+    "attacks": "Attacking",
 }
 """What each step is called while it runs."""
 
 
 @dataclass(frozen=True)
-class NoiseChoice:
-    """The scale of the noise on the model's own coefficients, and how it came about."""
+class Plan:
+    """What an audit is to do with a model.
 
-    scale: float
+    Parameters
+    ----------
+    noise : float or Noise, optional
+        On every coefficient and the intercept; a number is the scale of Gaussian noise.
+    eta : float, optional
+        Choose the least Gaussian noise with which no row's eta is above this.
+    max_eta : float, optional
+        The gate: rows above it are listed. Without ``noise`` and ``eta`` it chooses the noise too.
+    attributes : names, optional
+        Columns to attack; at most two with few values by default.
+    attacks : bool
+        Whether to run the attackers.
+    balance : bool
+        Also reweight with IRFIL and compare.
+    draws : int
+        Noisy copies behind each point of utility.
+    noise_note : str
+        Where a given noise comes from, in a sentence.
+    """
+
+    noise: float | Noise | None = None
+    eta: float | None = None
+    max_eta: float | None = None
+    attributes: Sequence[str] | None = None
+    attacks: bool = True
+    balance: bool = False
+    draws: int = DRAWS
+    noise_note: str = "The scale was given."
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """The noise on the model's own coefficients, and how it came about."""
+
+    noise: Noise
     chosen: Literal["given", "calibrated", "default"]
     note: str
+
+    @property
+    def scale(self) -> float:
+        return float(self.noise.scale)
 
 
 @dataclass(frozen=True)
@@ -109,6 +156,7 @@ class Audit:
     tradeoff: Tradeoff = field(repr=False)
     attributes: tuple[str, ...]
     attributes_asked: bool
+    attacked: Attacked = field(repr=False)
     spot: SpotCheck | None
     balance: Balanced | None
     gate: Gate | None
@@ -130,15 +178,32 @@ class Audit:
         """Eta of every training row at the audit's noise, (n,); lazy where the rows are."""
         return self.rows.eta / self.unit_scale
 
+    def leakage_rows(self) -> Iterator[LeakageRows]:
+        """Every training row with its etas at the audit's noise, some rows at a time."""
+        return leakage_rows(self.trained, self.rows.eta, self.unit_scale)
+
 
 def as_raw(table: Any) -> RawTable:
-    """A path, a frame, or a table that was read already."""
+    """A path, a frame, or a table that was read already: that one stays, the others are for one use."""
     if isinstance(table, RawTable):
         return table
-    return read_table(table) if isinstance(table, (str, os.PathLike)) else from_frame(table)
+    return (read_table(table) if isinstance(table, (str, os.PathLike)) else from_frame(table)).once()
 
 
-def audit(table: Any, settings: Settings, room: Room | None = None, **options: Any) -> Audit:
+def audit(
+    table: Any,
+    settings: Settings,
+    room: Room | None = None,
+    *,
+    noise: float | Noise | None = None,
+    eta: float | None = None,
+    max_eta: float | None = None,
+    attributes: Sequence[str] | None = None,
+    attacks: bool = True,
+    balance: bool = False,
+    draws: int = DRAWS,
+    **unknown: Never,
+) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
 
     Parameters
@@ -149,31 +214,31 @@ def audit(table: Any, settings: Settings, room: Room | None = None, **options: A
     room : Room, optional
         Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
         free by default.
-    **options
-        As in :func:`audit_trained`.
+    noise, eta, max_eta, attributes, attacks, balance, draws
+        As in :class:`Plan`.
     """
-    check_options(**options)
-    room = Room.here() if room is None else room
+    for name in unknown:
+        known = [item.name for item in fields(Plan) if item.name != "noise_note"]
+        raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
+    check_options(noise, eta, max_eta, draws)
+    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws)
     clock = _Clock()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        trained = clock("fit", lambda: train(as_raw(table), settings, room))
-    return audit_trained(trained, settings, seconds=clock.seconds, said=_sentences(caught), **options)
+    with _recorded() as caught:
+        trained = clock("fit", lambda: train(as_raw(table), settings, Room.here() if room is None else room))
+    return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught))
 
 
 def check_options(
-    noise: float | None = None,
-    eta: float | None = None,
-    max_eta: float | None = None,
-    draws: int = DRAWS,
-    **others: Any,
+    noise: float | Noise | None = None, eta: float | None = None, max_eta: float | None = None, draws: int = DRAWS
 ) -> None:
     """Refuse numbers that break a rule before anything long is begun."""
-    for name, value in (("noise", noise), ("eta", eta), ("max_eta", max_eta)):
+    if noise is not None:
+        as_noise(noise)
+    for name, value in (("eta", eta), ("max_eta", max_eta)):
         if value is not None:
             check_positive(value, name)
     if noise is not None and eta is not None:
-        raise InvalidInputError("noise and eta cannot both be given: either decides the other.")
+        raise InvalidInputError("`noise` and `eta` cannot both be given: either decides the other.")
     if not 2 <= draws <= 100_000:
         raise InvalidInputError(f"draws must be between 2 and 100000; got {draws}.")
 
@@ -181,111 +246,104 @@ def check_options(
 def audit_trained(
     trained: Trained,
     settings: Settings,
-    *,
-    noise: float | None = None,
-    eta: float | None = None,
-    max_eta: float | None = None,
-    attributes: Sequence[str] | None = None,
-    balance: bool = False,
-    draws: int = DRAWS,
-    noise_note: str = "The scale was given.",
-    seconds: dict[str, float] | None = None,
+    plan: Plan,
+    seconds: Mapping[str, float] | None = None,
     said: Sequence[str] = (),
 ) -> Audit:
-    """Measure a fitted model.
-
-    Parameters
-    ----------
-    trained : Trained
-    settings : Settings
-    noise : float, optional
-        Scale of the noise on every coefficient and the intercept.
-    eta : float, optional
-        Choose the least noise with which no row's eta is above this.
-    max_eta : float, optional
-        The gate: rows above it are listed. Without ``noise`` and ``eta`` it chooses the noise too.
-    attributes : names, optional
-        Columns to attack; at most two with few values by default.
-    balance : bool
-        Also reweight with IRFIL and compare.
-    draws : int
-        Noisy copies behind each point of utility.
-    noise_note : str
-        Where a given noise comes from, in a sentence.
-    """
-    check_options(noise, eta, max_eta, draws)
-    chosen, asked = attacked_columns(trained.design, attributes)
-    _check_in_memory(trained.design, asked, balance)
-    clock = _Clock(seconds)
-    seed = settings.seed
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        rows = clock("rows", lambda: row_figures(trained, seed))
-        choice = choose_noise(trained, noise, eta, max_eta, noise_note, rows.digest.high)
-        scale = choice.scale / trained.unit
-        edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
-        groups = clock("groups", lambda: group_figures(trained, rows.eta, edges))
-        (spread,) = (None,) if groups else clock("rows", lambda: spreads_of(rows.eta, edges))
-        figures = clock("columns", lambda: column_figures(trained, rows.sample))
-        worst = clock("rows", lambda: worst_rows(trained, rows))
-        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, draws, seed))
-        even = clock("balance", lambda: _balance(trained, rows, choice, draws, seed)) if balance else None
-        spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(rows.eta)))
-        gate = None if max_eta is None else gate_of(rows, scale, max_eta)
-        listed = rows.top if gate is not None and gate.count else worst.rows
-        named = np.unique([*listed.tolist(), *worst.rows.tolist(), *(figure.worst for figure in figures)])
+    """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it."""
+    check_options(plan.noise, plan.eta, plan.max_eta, plan.draws)
+    chosen, asked = attacked_columns(trained.design, plan.attributes)
+    _check_possible(trained, asked, plan.balance)
+    if plan.noise is not None:
+        trained = trained.with_noise(as_noise(plan.noise))
+    clock, seed = _Clock(seconds), settings.seed
+    with _recorded() as caught:
+        found = exposure_of(trained, seed, clock)
+        choice = choose_noise(trained, plan, found.rows.digest.high)
+        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
+        even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
+        spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(found.rows.eta)))
+        gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
+    listed = found.rows.top if gate is not None and gate.count else found.worst.rows
+    attacked = clock("attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed))
     return Audit(
         settings=settings,
         trained=trained,
         noise=choice,
-        rows=rows,
-        spread=spread,
-        edges=edges,
+        rows=found.rows,
+        spread=found.spread,
+        edges=found.edges,
         dataset=clock("dataset", trained.leak.dataset),
-        columns=figures,
-        groups=groups,
-        worst=worst,
-        names=clock("rows", lambda: names_of(trained.design, named)),
+        columns=found.columns,
+        groups=found.groups,
+        worst=found.worst,
+        names=clock("rows", lambda: names_of(trained.design, found.named(listed))),
         tradeoff=cost,
         attributes=chosen,
         attributes_asked=asked,
+        attacked=attacked,
         spot=spot,
         balance=even,
         gate=gate,
-        draws=draws,
+        draws=plan.draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
     )
 
 
-def _check_in_memory(design: Design, attributes: bool, balance: bool) -> None:
-    for asked, name in ((attributes, "--attribute"), (balance, "--balance")):
+def _attacked(
+    trained: Trained,
+    plan: Plan,
+    columns: Sequence[str],
+    asked: bool,
+    choice: NoiseChoice,
+    cost: Tradeoff,
+    seed: int,
+) -> Attacked:
+    """What attackers get, or why they were not run."""
+    grid = [point.scale for point in cost.points]
+    nothing = Attacked(curves=((),) * len(grid))
+    if not plan.attacks or trained.design.lazy:
+        return nothing
+    if trained.kind.estimator is None:
+        note = f"No attack was run: no model of scikit-learn has the minimum of a {trained.kind.words}."
+        return replace(nothing, notes=(note,))
+    large = trained.design.X.size > ATTACKED_VALUES or trained.design.n > ATTACKED_ROWS
+    if large and not asked:
+        note = "The table is large, so no attack was run; name a column with `attributes` to have one."
+        return replace(nothing, notes=(note,))
+    return attack_all(trained, columns, choice.noise, grid, seed=seed)
+
+
+def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
+    design = trained.design
+    for asked, name in ((attributes, "attributes"), (balance, "balance")):
         if asked and design.lazy:
             raise InvalidInputError(
-                f"{name} needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by part: "
-                "leave it out, or take fewer rows, without --cluster and with enough --memory."
+                f"`{name}` needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by "
+                "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
             )
+    if attributes or balance:
+        estimator_for(trained)  # refuses a kind without one
 
 
-def choose_noise(
-    trained: Trained, noise: float | None, eta: float | None, max_eta: float | None, note: str, largest: float
-) -> NoiseChoice:
+def choose_noise(trained: Trained, plan: Plan, largest: float) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1.
 
     ``largest`` is the largest eta of a row at noise of scale 1.
     """
-    if noise is not None:
-        return NoiseChoice(float(noise), "given", note)
-    limit = eta if eta is not None else max_eta
+    if plan.noise is not None:
+        return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
+    limit = plan.eta if plan.eta is not None else plan.max_eta
     target = 1.0 if limit is None else limit
-    scale = calibrated_scale(trained, target, largest=largest)
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, largest=largest))
     if limit is not None:
         note = f"The least scale at which no row's eta is above {target:g}."
-        if eta is None:
-            note += " The gate is met by construction; give the noise you plan to use with --noise to test it."
-        return NoiseChoice(scale, "calibrated", note)
+        if plan.eta is None:
+            note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
+        return NoiseChoice(noise, "calibrated", note)
     note = "Nothing was asked for, so the scale is that at which the most exposed row has an eta of 1. It is no advice."
-    return NoiseChoice(scale, "default", note)
+    return NoiseChoice(noise, "default", note)
 
 
 def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
@@ -295,7 +353,7 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
         for name in asked:
             if name not in names:
                 raise InvalidInputError(
-                    f"--attribute names '{name}', which the model does not use. {nearest(name, names)}"
+                    f"`attributes` names '{name}', which the model does not use. {nearest(name, names)}"
                 )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]
@@ -303,7 +361,7 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
     return tuple(sorted(few, key=order.index)[:2]), False
 
 
-def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, draws: int, seed: int) -> Balanced:
+def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan, seed: int) -> Balanced:
     even = reweighted(trained)
     after = row_figures(even, seed)
     low, high = min(rows.digest.low, after.digest.low), max(rows.digest.high, after.digest.high)
@@ -316,8 +374,8 @@ def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, draws: int
         before=one,
         after=two,
         edges=edges,
-        utility_before=utility_at(trained, choice.scale, draws, seed),
-        utility_after=utility_at(even, choice.scale, draws, seed),
+        utility_before=utility_at(trained, choice.scale, plan.draws, seed),
+        utility_after=utility_at(even, choice.scale, plan.draws, seed),
     )
 
 
@@ -343,10 +401,18 @@ def _sentences(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(" ".join(str(item.message).split()) for item in caught))
 
 
+@contextmanager
+def _recorded() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings of a block, which go into the audit and not to the screen."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
 class _Clock:
     """Seconds that each step took, by name."""
 
-    def __init__(self, known: dict[str, float] | None = None) -> None:
+    def __init__(self, known: Mapping[str, float] | None = None) -> None:
         self.seconds = dict(known or {})
 
     def __call__(self, name: str, step: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ For row i the direction v that moves the model most is the first right singular 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +62,36 @@ def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
 
 
 def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The parameters with one row moved; the row is put back, so that the features need no copy."""
+    """The parameters with one row moved, whitened by the noise."""
     design = trained.design
-    before = design.X[row].copy()
-    try:
-        design.X[row] += change
-        risk = Risk(design.X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True)
-        fit = fit_at(risk, trained.fit.theta, polish=True)
-    finally:
-        design.X[row] = before
-    return np.asarray(fit.theta)
+    X = _OneRowMoved.of(design.X, row, change)
+    risk = Risk(X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True)
+    theta = np.asarray(fit_at(risk, trained.fit.theta, polish=True).theta)
+    root = trained.leak.noise.unit_information_root(theta.size)
+    return theta if root is None else np.asarray(root @ theta)
+
+
+class _OneRowMoved(np.ndarray[Any, np.dtype[np.float64]]):
+    """Features with one row moved, for passes over slices of them.
+
+    The features themselves are neither written nor copied: only the slice that holds the row is a copy.
+    """
+
+    row: int
+    change: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64], row: int, change: NDArray[np.float64]) -> Self:
+        moved = X.view(cls)
+        moved.row, moved.change = row, change
+        return moved
+
+    def __getitem__(self, key: Any) -> Any:
+        """A slice of rows."""
+        rows = key[0] if isinstance(key, tuple) else key
+        start, stop, _ = rows.indices(self.shape[0])
+        block = self.view(np.ndarray)[start:stop]
+        if start <= self.row < stop:
+            block = block.copy()
+            block[self.row - start] += self.change
+        return block

@@ -26,6 +26,7 @@ from fisherleak._support.progress import hidden
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import INTERRUPTED
 from fisherleak.cli._complete import columns, models
+from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ Table = Annotated[
 Target = Annotated[str | None, column("--target", help="The column that the model predicts.")]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="KIND", autocompletion=models, help="auto (default), linear, logistic or poisson."),
+    typer.Option(
+        "--model", metavar="KIND", autocompletion=models, help="auto (default), linear, logistic, poisson or gamma."
+    ),
 ]
 L2 = Annotated[
     float | None,
@@ -140,11 +143,11 @@ def decided_by_card(**given: Any) -> None:
 
 
 def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
-    """The table that was named, or the one that scikit-learn carries; read in parts where it does not fit the room."""
+    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room."""
     from fisherleak.tables import example_table, read_table
 
     memory = None if room is None or room.cluster else room.memory
-    return example_table() if path is None else read_table(path, delimiter, encoding, memory)
+    return (example_table() if path is None else read_table(path, delimiter, encoding, memory)).once()
 
 
 @contextlib.contextmanager
@@ -246,7 +249,7 @@ def status_of(run: Callable[[], Any], debug: bool = False) -> int:
     except BrokenPipeError:
         return 0
     except FisherleakError as error:
-        return _say(str(error))
+        return _say(in_options(str(error)))
     except MemoryError:
         return _say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
     except OSError as error:

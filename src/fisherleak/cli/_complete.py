@@ -16,8 +16,8 @@ from fisherleak.reproduce import NAMES
 
 __all__ = ["MODELS", "columns", "items", "models"]
 
-MODELS = ("auto", "linear", "logistic", "poisson")
-"""Those of ``tables.target``, which loads NumPy."""
+MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
+"""Those of ``audit.kinds``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")

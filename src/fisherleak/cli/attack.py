@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._options import in_options, told
 from fisherleak.cli._show import show_attacks
 from fisherleak.errors import InvalidInputError
 
@@ -56,20 +57,21 @@ def attack(
 
     given = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     against: Any = None
+    added: Any = noise
     with common.quietly(quiet, json):
         if released is not None:
             common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
             saved = load_model(released)
-            against, noise, settings = saved.model, saved.scale, saved.settings
+            against, added, noise, settings = saved.model, saved.noise, saved.scale, saved.settings
             trained = retrain(saved, common.source_table(table, delimiter, encoding))
         else:
             if noise is None:
                 raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
-            noise = check_positive(noise, "noise")
+            added = noise = check_positive(noise, "noise")
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
             trained = train(common.source_table(table, delimiter, encoding), settings)
         columns, _ = attacked_columns(trained.design, attribute)
-        attacked = attack_all(trained, columns, noise, released=against, seed=settings.seed)
+        attacked = attack_all(trained, columns, added, released=against, seed=settings.seed)
     outcomes = outcomes_of(attacked)
     if json:
         document = {
@@ -79,11 +81,11 @@ def attack(
             "notes": list(attacked.notes),
             "versions": versions(),
         }
-        common.emit_json(plain(document))
+        common.emit_json(told(plain(document)))
     elif not quiet:
         show_attacks(outcomes)
         if against is not None:
             common.emit(ONE_RELEASE)
         for note in attacked.notes:
-            common.emit(common.printable(note))
+            common.emit(common.printable(in_options(note)))
     return 0

@@ -10,6 +10,7 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
+from fisherleak.cli._options import told
 from fisherleak.cli._show import show_audit, show_gate
 from fisherleak.errors import InvalidInputError
 
@@ -96,7 +97,7 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
-    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance}
+    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance, "attacks": not no_attacks}
     decided: dict[str, Any] = {
         "target": target,
         "model": model,
@@ -113,9 +114,7 @@ def audit(
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, delimiter, encoding, room), settings, room, **options)
-        summary = summarise(
-            result, attacks=not no_attacks, show_values=show_values, command=common.command_line(context)
-        )
+        summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
         if out is not None:
             write_outputs(result, summary, out)
     if json:
@@ -134,10 +133,11 @@ def _again(
 ) -> Audit:
     """Audit a released model: fitted again from its table, with the noise of its card."""
     from fisherleak.audit.released_files import load_model, retrain
-    from fisherleak.audit.run import audit_trained
+    from fisherleak.audit.run import Plan, audit_trained
 
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, delimiter, encoding, room), room)
-    return audit_trained(trained, saved.settings, **{**options, "noise": saved.scale, "noise_note": CARD_NOTE})
+    plan = Plan(**{**options, "noise": saved.noise, "noise_note": CARD_NOTE})
+    return audit_trained(trained, saved.settings, plan)

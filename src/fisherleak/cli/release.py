@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._options import told
 from fisherleak.cli._show import show_release
 from fisherleak.errors import InvalidInputError
 
@@ -69,5 +70,5 @@ def release(
     if json:
         common.emit_json(card)
     elif not quiet:
-        show_release(card, cost, str(out))
+        show_release(told(card), cost, str(out))
     return 0

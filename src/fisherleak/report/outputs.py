@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.atomic import written_whole
-from fisherleak._support.progress import track
-from fisherleak.audit.exposure import own_units
-from fisherleak.audit.model import Block
 from fisherleak.audit.run import Audit
 from fisherleak.report.render import render
-from fisherleak.rows import blocks_of, in_order
 from fisherleak.tables.opening import arrow
 
 __all__ = ["FILES", "write_outputs"]
@@ -40,20 +36,15 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    design, trained, scale = audit.design, audit.trained, audit.unit_scale
+    design = audit.design
     names = [] if design.lazy else [f"eta[{feature.name}]" for feature in design.features]
     kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
     kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label")]
     schema = pa.schema(kinds)
-    label = trained.leak.per_label()
-    arrays = (design.rows, design.ids, audit.rows.eta, label, *(() if design.lazy else trained.arrays))
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        count = blocks_of(audit.rows.eta, trained.block)
-        for _, (rows, ids, eta, own, *data) in track(in_order(arrays, trained.block), count, "Writing"):
-            columns: list[Any] = [rows, *([] if ids is None else [[str(value) for value in ids]]), eta / scale]
-            if data:
-                cells = own_units(design.features, Block(trained.model, *data).cells())
-                columns += [*np.asfortranarray(cells / scale).T]
-            columns.append(own / scale / trained.unit)
+        for block in audit.leakage_rows():
+            ids = [] if block.ids is None else [[str(value) for value in block.ids]]
+            cells = [] if block.cells is None else [*np.asfortranarray(block.cells).T]
+            columns: list[Any] = [block.numbers, *ids, block.eta, *cells, block.eta_label]
             values = [pa.array(column, kind) for column, (_, kind) in zip(columns, kinds, strict=True)]
             writer.write_table(pa.Table.from_arrays(values, schema=schema))

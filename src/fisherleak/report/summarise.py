@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fisherleak._support.json import plain, versions
 from fisherleak.attacks import Outcome
-from fisherleak.audit.attackers import Attacked, attack_all
+from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
+from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.run import Audit
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
 SCHEMA = "fisherleak.summary/1"
-ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
-"""Values in the features, and rows, past which attacks run only where they are asked for."""
-WHAT = {"linear": "linear regression", "logistic": "logistic regression", "poisson": "Poisson regression"}
 
 
-def summarise(
-    audit: Audit, *, attacks: bool = True, show_values: bool = False, command: str | None = None
-) -> dict[str, Any]:
+def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> dict[str, Any]:
     """The dictionary that is written as ``summary.json`` and shown in the report.
 
     Parameters
     ----------
     audit : Audit
-    attacks : bool
-        Whether to run the attackers.
     show_values : bool
         Whether the most exposed rows come with their raw values.
     command : str, optional
         The command line, for the record.
     """
-    attacked = _attacked(audit, attacks)
     design = audit.design
     kind, scale = design.target.kind, audit.unit_scale
     summary = {
@@ -45,10 +37,15 @@ def summarise(
         "command": command,
         "seed": audit.settings.seed,
         "versions": versions(),
-        "assumptions": [*_assumptions(audit), *attacked.notes],
+        "assumptions": [*_assumptions(audit), *audit.attacked.notes],
         "data": _data(audit),
         "model": _model(audit),
-        "noise": {"scale": audit.noise.scale, "chosen": audit.noise.chosen, "note": audit.noise.note},
+        "noise": {
+            "kind": name_of(audit.noise.noise),
+            "scale": audit.noise.scale,
+            "chosen": audit.noise.chosen,
+            "note": audit.noise.note,
+        },
         "eta": _eta(audit),
         "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
         "attributes": [_attribute(audit, figures) for figures in audit.columns],
@@ -57,8 +54,8 @@ def summarise(
             | _moments(group.spread, scale)
             for group in audit.groups
         ],
-        "tradeoff": _tradeoff(audit, attacked.curves),
-        "attacks": outcomes_of(attacked),
+        "tradeoff": _tradeoff(audit),
+        "attacks": outcomes_of(audit.attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
         "diagnostics": _diagnostics(audit),
@@ -67,22 +64,8 @@ def summarise(
     return done
 
 
-def _attacked(audit: Audit, wanted: bool) -> Attacked:
-    grid = [point.scale for point in audit.tradeoff.points]
-    nothing = Attacked(curves=((),) * len(grid))
-    if not wanted:
-        return nothing
-    if audit.design.lazy:
-        return nothing
-    large = audit.design.X.size > ATTACKED_VALUES or audit.design.n > ATTACKED_ROWS
-    if large and not audit.attributes_asked:
-        note = "The table is large, so no attack was run; name a column with --attribute to have one."
-        return Attacked(curves=nothing.curves, notes=(note,))
-    return attack_all(audit.trained, audit.attributes, audit.noise.scale, grid, seed=audit.settings.seed)
-
-
 def outcomes_of(attacked: Attacked) -> list[dict[str, Any]]:
-    """Each outcome as the summary and ``fisherleak attack --json`` have it."""
+    """Each outcome as the summary and the command ``attack`` have it."""
     return [_outcome(outcome, note) for outcome, note in attacked.outcomes]
 
 
@@ -100,15 +83,14 @@ def _outcome(outcome: Outcome, note: str) -> dict[str, Any]:
 
 
 def _assumptions(audit: Audit) -> list[str]:
-    design, model = audit.design, audit.design.target.kind
-    label = (
-        "the label counts in standard deviations too" if model == "linear" else "the label counts as the model sees it"
-    )
+    design = audit.design
+    own = "in standard deviations too" if design.target.standardised else "as the model sees it"
     sentences = [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
-        f"column, every category by its indicators, and {label}. Etas of single columns are in the column's own unit.",
-        f"Noise of standard deviation {audit.noise.scale:.4g} is added to every coefficient, as they are behind the "
+        f"column, every category by its indicators, and the label counts {own}. Etas of single columns are in "
+        "the column's own unit.",
+        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient, as they are behind the "
         f"preprocessing, and to the intercept. {audit.noise.note}",
         "What preprocessing learned is public: centres and scales of numbers, rounded so that they give no single value away, "
         "and the categories that occur. So are l2 and the scale of the noise.",
@@ -153,7 +135,7 @@ def _model(audit: Audit) -> dict[str, Any]:
     return {
         "kind": target.kind,
         "assumed": target.assumed,
-        "description": f"{WHAT[target.kind]} on standardised numbers and indicators of categories, {penalty}{weights}",
+        "description": f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
         "l2": trained.l2,
         "parameters": int(trained.fit.coef.shape[0]) + 1,
         "intercept": True,
@@ -219,8 +201,8 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> dict[str, Any]:
     }
 
 
-def _tradeoff(audit: Audit, curves: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
-    cost = audit.tradeoff
+def _tradeoff(audit: Audit) -> dict[str, Any]:
+    cost, curves = audit.tradeoff, audit.attacked.curves
     where = "held-out rows" if cost.held_out else "the training rows"
     return {
         "metric": cost.metric.name,

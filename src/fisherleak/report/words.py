@@ -115,9 +115,9 @@ WORDS: dict[str, Word] = {
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The standard deviation of the Gaussian noise that is added to each released parameter, in the units that the "
-        "parameters have after preprocessing. Every η is proportional to 1/σ: twice the noise, half the η, twice the least "
-        "error. That is exact.",
+        "The size of the noise that is added to each released parameter, in the units that the parameters have after "
+        "preprocessing: its standard deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
+        "twice the least error. That is exact.",
     ),
     "utility": Word(
         "utility",
@@ -247,9 +247,10 @@ def chosen_how(chosen: str) -> str:
 def measured_sentence(summary: Mapping[str, Any]) -> str:
     """One sentence on what was fitted to what."""
     data, model = summary["data"], summary["model"]
+    noise = summary["noise"].get("kind", "Gaussian")  # summaries of earlier versions say no kind
     return (
         f"A {model['kind']} model of “{data['target']}” was fitted on {number(data['train_rows'])} rows and "
-        f"{number(len(summary['attributes']))} columns of {data['source']}. Before it is released, Gaussian noise of scale "
+        f"{number(len(summary['attributes']))} columns of {data['source']}. Before it is released, {noise} noise of scale "
         f"σ = {number(summary['noise']['scale'])} is added to each of its {number(model['parameters'])} parameters. This "
         "page says how much the released parameters then reveal about the rows it was fitted on."
     )

@@ -40,9 +40,9 @@ __all__ = [
     "block_elements",
     "blocks_of",
     "connected",
+    "each_block",
     "first_rows",
     "gather",
-    "in_order",
     "in_task",
     "items",
     "kept",
@@ -148,11 +148,11 @@ def gather(arrays: Sequence[Array | None], rows: Array | None) -> list[Array | N
 
 
 def blocks_of(x: Array, most: int) -> int:
-    """How many blocks ``in_order`` gives."""
+    """How many blocks ``each_block`` gives."""
     return int(x.numblocks[0]) if is_lazy(x) else -(-x.shape[0] // most)
 
 
-def in_order(arrays: Sequence[Array | None], most: int, at_once: int = 8) -> Iterator[tuple[slice, list[Any]]]:
+def each_block(arrays: Sequence[Array | None], most: int, at_once: int = 8) -> Iterator[tuple[slice, list[Any]]]:
     """Blocks of at most ``most`` rows of rows in memory; whole blocks of lazy rows, ``at_once`` of them computed at a time."""
     lead = next(x for x in arrays if x is not None)
     if not is_lazy(lead):

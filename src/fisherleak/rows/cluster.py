@@ -44,21 +44,21 @@ def connected(address: str, memory: int | None = None) -> Iterator[Any]:
             workers = int(asked[1]) if asked[1] else os.cpu_count() or 1
             if workers < 1:
                 raise InvalidInputError(
-                    f"--cluster local:N needs at least one worker, such as local:2; got {address!r}."
+                    f"`address='local:N'` needs at least one worker, such as local:2; got {address!r}."
                 )
             place: Any = stack.enter_context(local_cluster(workers, None if memory is None else memory // workers))
         elif "://" in address:
             place = address
         else:
             raise InvalidInputError(
-                f"--cluster must be the address of a scheduler, such as tcp://10.0.0.1:8786, local or local:4; got {address!r}."
+                f"`address` must be the address of a scheduler, such as tcp://10.0.0.1:8786, local or local:4; got {address!r}."
             )
         try:
             client = stack.enter_context(distributed.Client(place, timeout=TO_CONNECT, set_as_default=True))
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(
                 f"No scheduler answers at '{address}' within {TO_CONNECT} s ({_short(error)}): start it first, or use "
-                "--cluster local."
+                "`address='local'`."
             ) from None
         try:
             client.wait_for_workers(1, timeout=TO_WORK)

@@ -46,7 +46,7 @@ def module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise FisherleakError(
-            "Rows that are not in memory need Dask: pip install 'fisherleak[cluster]', or allow more --memory if there is."
+            "Rows that are not in memory need Dask: pip install 'fisherleak[cluster]', or keep them in memory (`room`)."
         ) from None
 
 

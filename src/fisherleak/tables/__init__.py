@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fisherleak.tables.opening import read_table as read_table
     from fisherleak.tables.parts import RawTable as RawTable
     from fisherleak.tables.parts import Room as Room
+    from fisherleak.tables.target import LabelRule as LabelRule
     from fisherleak.tables.target import Target as Target
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Column",
     "Design",
     "Feature",
+    "LabelRule",
     "Moments",
     "RawTable",
     "Room",
@@ -46,6 +48,6 @@ __getattr__, __dir__ = lazily(
         "fisherleak.tables.features": ("Feature",),
         "fisherleak.tables.opening": ("example_table", "from_frame", "read_table"),
         "fisherleak.tables.parts": ("RawTable", "Room"),
-        "fisherleak.tables.target": ("Target",),
+        "fisherleak.tables.target": ("LabelRule", "Target"),
     },
 )

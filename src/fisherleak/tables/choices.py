@@ -30,26 +30,24 @@ class Choices:
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
     """Columns that exist, and one role for each."""
-    said: list[tuple[str, str | None]] = [("--target", choices.target)]
-    said += [("--number", name) for name in choices.numbers] + [("--category", name) for name in choices.categories]
-    said += [("--drop", name) for name in choices.drop]
-    said += [("--id", choices.id)] * (choices.id is not None) + [("--group", choices.group)] * (
-        choices.group is not None
-    )
-    for option, name in said:
+    said: list[tuple[str, str | None]] = [("target", choices.target)]
+    said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
+    said += [("drop", name) for name in choices.drop]
+    said += [("id", choices.id)] * (choices.id is not None) + [("group", choices.group)] * (choices.group is not None)
+    for role, name in said:
         if name not in names:
             raise InvalidInputError(
-                f"{option} names the column '{name}', which is not there. {nearest(str(name), names)}"
+                f"`{role}` names the column '{name}', which is not there. {nearest(str(name), names)}"
             )
     roles: dict[str, str] = {}
-    for option, name in said:
-        if option == "--group" and name != choices.target and name != choices.id:
+    for role, name in said:
+        if role == "group" and name != choices.target and name != choices.id:
             continue  # groups may be formed by a column that has another role
-        if name in roles and roles[name] != option:
+        if name in roles and roles[name] != role:
             raise InvalidInputError(
-                f"Column '{name}' is named by {roles[name]} and by {option}: it can have one role only."
+                f"Column '{name}' is named by `{roles[name]}` and by `{role}`: it can have one role only."
             )
-        roles[str(name)] = option
+        roles[str(name)] = role
 
 
 def looks_called_id(name: str) -> bool:

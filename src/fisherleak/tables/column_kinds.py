@@ -14,9 +14,9 @@ from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_call
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "Kind", "decide"]
+__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide"]
 
-Kind = Literal["number", "category", "target", "id", "group", "ignored"]
+ColumnKind = Literal["number", "category", "target", "id", "group", "ignored"]
 MOST_LEVELS = 50
 """A text column with more different values is not taken as a category unless the user says so."""
 MOST_GROUPS = 50
@@ -27,7 +27,7 @@ class Column:
     """One column of the table and what it is taken for."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     assumed: bool
     note: str
     levels: int | None = None
@@ -40,12 +40,12 @@ def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> 
 
 def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -> Column:
     if profile is None or name in choices.drop:
-        kind: Kind = "group" if name == choices.group else "ignored"
+        kind: ColumnKind = "group" if name == choices.group else "ignored"
         return Column(name, kind, False, "left out as asked" if kind == "ignored" else "forms the groups; no feature")
     if name == choices.id:
         return _identifier(name, dtype, profile)
     if profile.nulls == profile.rows:
-        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with --drop '{name}'.")
+        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with `drop={[name]!r}`.")
     if name == choices.target:
         return Column(name, "target", False, "what the model predicts")
     column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile)
@@ -69,15 +69,15 @@ def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column |
     """The kind that the user gave."""
     if name in choices.numbers:
         if sort_of(dtype) not in ("number", "text", "bool"):
-            raise InvalidInputError(f"--number names '{name}', which holds {dtype}: make it a number first.")
+            raise InvalidInputError(f"`numbers` names '{name}', which holds {dtype}: make it a number first.")
         return Column(name, "number", False, "")
     if name in choices.categories:
         if not is_plain(dtype):
-            raise InvalidInputError(f"--category names '{name}', which holds {dtype}: make it text first.")
+            raise InvalidInputError(f"`categories` names '{name}', which holds {dtype}: make it text first.")
         count = _count(profile)
         if profile.levels is None or len(profile.levels) > MOST_FORCED:
             raise InvalidInputError(
-                f"--category names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
+                f"`categories` names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
             )
         return Column(name, "category", False, _rare(profile.levels), len(profile.levels))
     return None
@@ -97,9 +97,8 @@ def _guessed(name: str, dtype: Any, profile: Profile) -> Column:
     if levels is not None and len(levels) == 1:
         return Column(name, "ignored", True, "has one value only", 1)
     if levels is None or len(levels) > MOST_LEVELS or (len(levels) > 2 and 2 * len(levels) > present):
-        note = (
-            f"has {_count(profile)} different texts in {present} rows, as names and identifiers do; --category keeps it"
-        )
+        texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
+        note = f"{texts}; `categories` keeps it"
         return Column(name, "ignored", True, note, None if levels is None else len(levels))
     note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
     return Column(name, "category", True, note, len(levels))

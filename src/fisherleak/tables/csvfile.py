@@ -178,7 +178,7 @@ def encoding_of(file: IO[bytes], source: str, given: str | None) -> str:
     head = file.read(4096)
     file.seek(0)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidInputError(f"{source} is encoded in UTF-16: read it with --encoding utf-16.")
+        raise InvalidInputError(f"{source} is encoded in UTF-16: read it with `encoding='utf-16'`.")
     if b"\x00" in head:
         raise InvalidInputError(
             f"{source} holds binary data, which is neither CSV nor Parquet: save it as one of these."
@@ -212,13 +212,13 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
             raise InvalidInputError(f"delimiter must be one character, such as ';' or tab; got {given!r}.")
         if given not in line and counts[best] > 0:
             raise InvalidInputError(
-                f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use --delimiter {best!r}."
+                f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use `delimiter={best!r}`."
             )
         return given, ()
     if counts[best] == 0:
         raise InvalidInputError(
             f"{source} has one column only, or an unusual delimiter: a table needs a target and another column, "
-            "and --delimiter names the delimiter."
+            "and `delimiter` names the delimiter."
         )
     return best, () if best == "," else (f"Fields are taken to be separated by {DELIMITERS[best]}s.",)
 
@@ -231,7 +231,7 @@ def _refusal(error: Exception, source: str, delimiter: str, encoding: str) -> In
         where = "a row" if line is None else f"line {line}"
         return InvalidInputError(
             f"{source} has {actual} field{'s' * (actual != '1')} in {where} where its header has {expected}: mend that row, "
-            f"or name the delimiter with --delimiter (taken: {delimiter!r})."
+            f"or name the delimiter with `delimiter` (taken: {delimiter!r})."
         )
     if "UTF8" in text or "utf-8" in text:
         return InvalidInputError(_badly_encoded(source, encoding, None))
@@ -245,4 +245,4 @@ def _refusal(error: Exception, source: str, delimiter: str, encoding: str) -> In
 
 def _badly_encoded(source: str, encoding: str, column: str | None) -> str:
     where = "" if column is None else f" in column '{column[:80]}'"
-    return f"{source} is not encoded in {encoding}{where}: name its encoding, such as --encoding latin-1."
+    return f"{source} is not encoded in {encoding}{where}: name its encoding, such as `encoding='latin-1'`."

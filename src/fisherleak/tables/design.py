@@ -7,6 +7,7 @@ level but the first. Only the features are kept in float64, once, column by colu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,12 +20,13 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.choices import Choices, check_choices
 from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import Feature, facts_of, features_of
-from fisherleak.tables.filling import Recipe, lazy_rows, rows_in_memory
-from fisherleak.tables.parts import RawTable, Room, checksum_of, refine
-from fisherleak.tables.profile import profiles_of
+from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
+from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
+from fisherleak.tables.profile import Profile, profiles_of
 from fisherleak.tables.split import (
     FEWEST_ROWS,
     Complete,
+    Groups,
     check_ids,
     check_used,
     count_rows,
@@ -32,7 +34,7 @@ from fisherleak.tables.split import (
     groups_of,
     split_rows,
 )
-from fisherleak.tables.target import MODELS, Target, scaled, target_of
+from fisherleak.tables.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
 
 __all__ = ["Design", "design_of"]
 
@@ -118,53 +120,36 @@ class Design:
 def design_of(
     raw: RawTable,
     choices: Choices,
-    model: str = "auto",
+    model: str = AUTO,
     held_out: float = 0.25,
     seed: int = 0,
     room: Room | None = None,
+    rules: Mapping[str, LabelRule] = RULES,
 ) -> Design:
     """Choose rows, split them, and make features: three passes over the parts of the table, and one more that keeps them.
 
-    The raw table is used up: its parts are let go one by one, so that memory never holds them twice. Where ``room`` is given
-    and the features do not fit, or where it is a cluster, they stay lazy.
+    Where ``room`` is given and the features do not fit, or where it is a cluster, they stay lazy. ``rules`` are those of the
+    kinds of model that there are, by name.
     """
-    _check_settings(model, held_out)
+    check_model(model, rules)
+    _check_table(raw, held_out, room)
     check_choices(raw.names, choices)
-    if raw.rows < FEWEST_ROWS:
-        raise InvalidInputError(
-            f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
-        )
-    lazily = room is not None and not room.holds(raw.rows, len(raw.names))
-    if room is not None and room.cluster and raw.here:
-        raise InvalidInputError(
-            f"--cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
-        )
-    profiles = profiles_of(raw, choices, lazily)
-    columns = decide(raw, profiles, choices)
-    target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model)
-    used = tuple(column for column in columns if column.kind in ("number", "category"))
-    check_used(used, profiles)
-    width = sum(1 if column.kind == "number" else (column.levels or 2) - 1 for column in used)
-    lazily = room is not None and not room.holds(int((1 - held_out) * raw.rows), max(1, width))
-    if lazily:
-        refine(raw, max(1, width))
-    unsure = "" if choices.id is None else check_ids(raw, choices.id, profiles[choices.id], lazily)
-    groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
-    complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
+    found = _looked_at(raw, choices, model, held_out, room, rules)
+    raw, complete, groups, lazily = found.raw, found.complete, found.groups, found.lazily
+    unsure = "" if choices.id is None else check_ids(raw, choices.id, found.profiles[choices.id], lazily)
     counted = count_rows(raw, complete, groups, lazily)
-    split, note = split_rows(counted, target, held_out, seed, raw.rows)
+    split, note = split_rows(counted, complete.target, held_out, seed, raw.rows)
     facts = facts_of(raw, complete, split, lazily)
     if not facts.label.count:
         raise InvalidInputError(
-            f"None of the {counted.kept} complete rows of {raw.source} is left for training: use a smaller --held-out."
+            f"None of the {counted.complete} complete rows of {raw.source} is left for training: use a smaller `held_out`."
         )
-    target = scaled(target, facts.label)
-    features, refused = features_of(used, facts, profiles, target.name)
-    columns = [replace(c, kind="ignored", note=refused[c.name]) if c.name in refused else c for c in columns]
-    recipe = Recipe(replace(complete, target=target), split, features, choices.id, groups)
+    target = standardised(complete.target, facts.label)
+    features, refused = features_of(complete.used, facts, found.profiles, target.name)
+    maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
     sha256 = checksum_of(raw, lazily)
-    rows = lazy_rows(raw, recipe, facts, sample, room) if lazily else rows_in_memory(raw, recipe, facts, sample)
+    rows = lazy_rows(raw, maker, facts, sample, room) if lazily else rows_in_memory(raw, maker, facts, sample)
     new = f"{rows.unseen} held-out rows have categories that no training row has and are left out."
     notes = [*raw.notes, target.note, note, unsure, new if rows.unseen else "", STREAMED if lazily else ""]
     return Design(
@@ -180,7 +165,7 @@ def design_of(
         rows=rows.rows,
         features=features,
         target=target,
-        columns=tuple(columns),
+        columns=tuple(_with_refusal(column, refused) for column in found.columns),
         dropped=tuple(dropped_of(complete, counted)),
         ids=rows.ids,
         groups=rows.groups,
@@ -189,11 +174,50 @@ def design_of(
     )
 
 
-def _check_settings(model: str, held_out: float) -> None:
-    if model not in MODELS:
-        raise InvalidInputError(f"model must be one of {', '.join(MODELS)}; got {model!r}.")
+@dataclass(frozen=True)
+class _Looked:
+    """What the first pass tells: the table in parts that suit its features, what its columns are, which rows are complete."""
+
+    raw: RawTable
+    profiles: Mapping[str, Profile]
+    columns: list[Column]
+    complete: Complete
+    groups: Groups | None
+    lazily: bool
+
+
+def _looked_at(
+    raw: RawTable, choices: Choices, model: str, held_out: float, room: Room | None, rules: Mapping[str, LabelRule]
+) -> _Looked:
+    profiles = profiles_of(raw, choices, room is not None and not room.holds(raw.rows, len(raw.names)))
+    columns = decide(raw, profiles, choices)
+    target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
+    used = tuple(column for column in columns if column.kind in ("number", "category"))
+    check_used(used, profiles)
+    width = max(1, sum(1 if column.kind == "number" else (column.levels or 2) - 1 for column in used))
+    lazily = room is not None and not room.holds(int((1 - held_out) * raw.rows), width)
+    groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
+    complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
+    return _Looked(refined(raw, width) if lazily else raw, profiles, columns, complete, groups, lazily)
+
+
+def _with_refusal(column: Column, refused: Mapping[str, str]) -> Column:
+    return replace(column, kind="ignored", note=refused[column.name]) if column.name in refused else column
+
+
+def _check_table(raw: RawTable, held_out: float, room: Room | None) -> None:
     if not 0 <= held_out <= 0.9:
         raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
+    if not raw.parts:
+        raise InvalidInputError(f"{raw.source} was opened for one use, and that was made of it: open it again.")
+    if raw.rows < FEWEST_ROWS:
+        raise InvalidInputError(
+            f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
+        )
+    if room is not None and room.cluster and raw.here:
+        raise InvalidInputError(
+            f"A cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
+        )
 
 
 def _tidied(values: Vector) -> Vector:

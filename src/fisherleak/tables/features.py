@@ -59,9 +59,9 @@ def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> F
 
     def of_part(part: Part) -> Facts:
         table = complete.read(part)
-        labels, kept, _ = complete.kept(table)
-        held = split.held(part.start + kept)
-        train = kept[~held]
+        labels, whole, _ = complete.rows(table)
+        held = split.held(part.start + whole)
+        train = whole[~held]
         columns = tuple(_fact(column, table.column(column.name), train) for column in complete.used)
         return Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),))
 
@@ -117,12 +117,14 @@ def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:
     """Numbers first, then categories, each with its place among the features."""
     features = [f for f in features if f.kind == "number"] + [f for f in features if f.kind == "category"]
     if not features:
-        raise InvalidInputError(f"No column is left to predict '{target}' from: --number and --category keep columns.")
+        raise InvalidInputError(
+            f"No column is left to predict '{target}' from: `numbers` and `categories` keep columns."
+        )
     placed, at = [], 0
     for feature in features:
         width = 1 if feature.kind == "number" else len(feature.levels) - 1
         placed.append(replace(feature, columns=tuple(range(at, at + width))))
         at += width
     if at > MOST_FEATURES:
-        raise InvalidInputError(f"The table has {at} features: at most {MOST_FEATURES} are possible. Use --drop.")
+        raise InvalidInputError(f"The table has {at} features: at most {MOST_FEATURES} are possible. Use `drop`.")
     return tuple(placed)

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from fisherleak.rows import kept, rows_of
 from fisherleak.tables.arrow_columns import as_numbers, as_text, places
 from fisherleak.tables.features import Facts, Feature
-from fisherleak.tables.parts import Part, RawTable, Room, over_parts, used_up
+from fisherleak.tables.parts import Part, RawTable, Room, each_part, over_parts
 from fisherleak.tables.split import Complete, Groups, Split
 
-__all__ = ["Recipe", "Rows", "lazy_rows", "rows_in_memory"]
+__all__ = ["FeatureMaker", "FilledRows", "lazy_rows", "rows_in_memory"]
 
-KEPT = 2.5
+ROOM_THERE = 2.5
 """Times the features' size that the memory of a cluster must have for them to stay there."""
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FeatureMaker:
     """From a part of the table to its rows of features. Small, so that it can travel to where the parts are."""
 
     complete: Complete
@@ -38,8 +38,8 @@ class Recipe:
 
     def training(self, part: Part, table: Any, X: Vector) -> tuple[Any, ...]:
         """y, row numbers from 1, identifiers and groups of a part's training rows; their features go into X."""
-        labels, kept, held = self._rows(part, table)
-        train = kept[~held]
+        labels, whole, held = self._rows(part, table)
+        train = whole[~held]
         ids = None if self.id is None else as_text(table.column(self.id).take(train))
         groups = None if self.groups is None else self.groups.of(table.column(self.groups.name))[train]
         self._fill(table, train, X)
@@ -47,8 +47,8 @@ class Recipe:
 
     def tested(self, part: Part, table: Any, chosen: NDArray[np.int64]) -> tuple[Vector, Vector, int]:
         """Features and labels of some of a part's held-out rows, and how many of all have a category that is new."""
-        labels, kept, held = self._rows(part, table)
-        test = kept[held]
+        labels, whole, held = self._rows(part, table)
+        test = whole[held]
         unseen = np.zeros(test.size, dtype=bool)
         for feature in self.features:
             if feature.kind == "category":
@@ -59,8 +59,8 @@ class Recipe:
         return X, self._standard(labels[test]), int(unseen.sum())
 
     def _rows(self, part: Part, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.bool_]]:
-        labels, kept, _ = self.complete.kept(table)
-        return labels, kept, self.split.held(part.start + kept)
+        labels, whole, _ = self.complete.rows(table)
+        return labels, whole, self.split.held(part.start + whole)
 
     def _standard(self, labels: Vector) -> Vector:
         target = self.complete.target
@@ -78,7 +78,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Rows:
+class FilledRows:
     """Training rows, here or lazy, and held-out rows."""
 
     X: Any
@@ -98,25 +98,25 @@ def _chosen(facts: Facts, sample: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [sample[cuts[k] : cuts[k + 1]] - edges[k] for k in range(len(facts.tested))]
 
 
-def rows_in_memory(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64]) -> Rows:
+def rows_in_memory(raw: RawTable, maker: FeatureMaker, facts: Facts, sample: NDArray[np.int64]) -> FilledRows:
     """All rows in memory, part by part."""
     n = facts.label.count
-    X, y, rows = np.empty((n, recipe.width)), np.empty(n), np.empty(n, dtype=np.int64)
-    ids = None if recipe.id is None else np.empty(n, dtype=object)
-    groups = None if recipe.groups is None else np.empty(n, dtype=np.int32)
+    X, y, rows = np.empty((n, maker.width)), np.empty(n), np.empty(n, dtype=np.int64)
+    ids = None if maker.id is None else np.empty(n, dtype=object)
+    groups = None if maker.groups is None else np.empty(n, dtype=np.int32)
     test: list[tuple[Vector, Vector, int]] = []
     at = 0
     plan = list(zip(facts.sizes, _chosen(facts, sample), strict=True))
-    for part, (size, chosen) in zip(used_up(raw, "Making features"), plan, strict=True):
-        table = recipe.complete.read(part)
+    for part, (size, chosen) in zip(each_part(raw, "Making features"), plan, strict=True):
+        table = maker.complete.read(part)
         here = slice(at, at + size)
-        blocks = recipe.training(part, table, X[here])
+        blocks = maker.training(part, table, X[here])
         for whole, block in zip((y, rows, ids, groups), blocks, strict=True):
             if whole is not None:
                 whole[here] = block
-        test.append(recipe.tested(part, table, chosen))
+        test.append(maker.tested(part, table, chosen))
         at = here.stop
-    return Rows(X, y, rows, ids, groups, *_joined(test))
+    return FilledRows(X, y, rows, ids, groups, *_joined(test))
 
 
 def _joined(test: Sequence[tuple[Vector, Vector, int]]) -> tuple[Vector, Vector, int]:
@@ -127,25 +127,27 @@ def _joined(test: Sequence[tuple[Vector, Vector, int]]) -> tuple[Vector, Vector,
     )
 
 
-def lazy_rows(raw: RawTable, recipe: Recipe, facts: Facts, sample: NDArray[np.int64], room: Room | None) -> Rows:
+def lazy_rows(
+    raw: RawTable, maker: FeatureMaker, facts: Facts, sample: NDArray[np.int64], room: Room | None
+) -> FilledRows:
     """Training rows as lazy arrays with a block for each part; the sample of held-out rows in memory."""
     pairs = list(zip(raw.parts, _chosen(facts, sample), strict=True))
-    read = recipe.complete.read
-    test = over_parts(lambda pair: [recipe.tested(pair[0], read(pair[0]), pair[1])], pairs, lambda a, b: a + b, True)
+    read = maker.complete.read
+    test = over_parts(lambda pair: [maker.tested(pair[0], read(pair[0]), pair[1])], pairs, lambda a, b: a + b, True)
     some = [(part, size) for part, size in zip(raw.parts, facts.sizes, strict=True) if size]
-    kinds = [np.empty((0, recipe.width)), np.empty(0), np.empty(0, dtype=np.int64)]
-    with_id, with_groups = recipe.id is not None, recipe.groups is not None
+    kinds = [np.empty((0, maker.width)), np.empty(0), np.empty(0, dtype=np.int64)]
+    with_id, with_groups = maker.id is not None, maker.groups is not None
     kinds += [np.empty(0, dtype=object)] * with_id + [np.empty(0, dtype=np.int32)] * with_groups
 
     def make(pair: tuple[Part, int]) -> tuple[Any, ...]:
         part, size = pair
-        X = np.empty((size, recipe.width))
-        return tuple(block for block in (X, *recipe.training(part, read(part), X)) if block is not None)
+        X = np.empty((size, maker.width))
+        return tuple(block for block in (X, *maker.training(part, read(part), X)) if block is not None)
 
     arrays = rows_of(make, some, [size for _, size in some], kinds)
-    if room is not None and room.cluster and KEPT * 8 * facts.label.count * recipe.width < room.there:
+    if room is not None and room.cluster and ROOM_THERE * 8 * facts.label.count * maker.width < room.there:
         arrays = kept(*arrays)
     X, y, rows, *others = arrays
     ids = others[0] if with_id else None
     groups = others[-1] if with_groups else None
-    return Rows(X, y, rows, ids, groups, *_joined(test))
+    return FilledRows(X, y, rows, ids, groups, *_joined(test))

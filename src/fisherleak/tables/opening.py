@@ -126,7 +126,7 @@ def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None,
     rows = sum(part.rows for part in found)
     if not rows:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-    parts: list[Part] = [FilePart(**vars(part), keep=folder) for part in found]
+    parts: tuple[Part, ...] = tuple(FilePart(**vars(part), keep=folder) for part in found)
     return RawTable(source, digest, tuple(schema.names), tuple(schema.types), rows, notes, parts, here=True)
 
 
@@ -176,7 +176,7 @@ def _folder(path: str) -> RawTable:
         raise InvalidInputError(f"{urls[0]} has a column without a name: name it, for columns are read by name.")
     if not found:
         raise InvalidInputError(f"The files of {path} have no rows: there is nothing to learn from.")
-    parts: list[Part] = [FilePart(**vars(part), several=len(urls) > 1) for part in found]
+    parts: tuple[Part, ...] = tuple(FilePart(**vars(part), several=len(urls) > 1) for part in found)
     count = (
         f"{len(urls)} files are read as one table, in the order of their names, and rows are counted over all of them."
     )
@@ -292,7 +292,7 @@ def _parquet(file: IO[bytes], path: Path, source: str, digest: str) -> RawTable:
     if names == tuple(own) and path.is_file() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
         with _arrow_refusals(source, "Parquet file"):
             schema, found = parquet_parts([str(path.absolute())])
-        parts: list[Part] = [FilePart(**vars(part)) for part in found]
+        parts: tuple[Part, ...] = tuple(FilePart(**vars(part)) for part in found)
         return RawTable(source, digest, names, tuple(schema.types), rows, notes, parts)
     with _arrow_refusals(source, "Parquet file"):  # unpacked, or with columns that cannot be asked for by name
         return _held(opened.read().rename_columns(list(names)), source, digest, notes)

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
@@ -21,10 +21,10 @@ __all__ = [
     "RawTable",
     "Room",
     "checksum_of",
+    "each_part",
     "over_parts",
-    "refine",
+    "refined",
     "table_parts",
-    "used_up",
 ]
 
 PART_VALUES = 2**23
@@ -111,7 +111,8 @@ class RawTable:
     rows : int
     notes : tuple of str
         What was assumed in reading it, in sentences.
-    parts : list of Part
+    parts : tuple of Part
+        A list in a table for one use, which :meth:`once` gives.
     files : tuple of str
         Those of a folder.
     here : bool
@@ -124,12 +125,19 @@ class RawTable:
     kinds: tuple[Any, ...]
     rows: int
     notes: tuple[str, ...]
-    parts: list[Part] = field(repr=False)
+    parts: Sequence[Part] = field(repr=False)
     files: tuple[str, ...] = ()
     here: bool = False
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]
+
+    def once(self) -> RawTable:
+        """The same table for one use: its parts are let go while features are made, so that memory never holds both.
+
+        Nothing else may hold this table, or its parts stay.
+        """
+        return replace(self, parts=list(self.parts))
 
 
 @dataclass(frozen=True)
@@ -170,15 +178,16 @@ def free_memory() -> int:
     return min(found, default=4 * 2**30)
 
 
-def table_parts(table: Any) -> list[Part]:
+def table_parts(table: Any) -> tuple[Part, ...]:
     """An Arrow table, cut by rows where it is large."""
-    return list(MemoryPart(table).finer(max(1, PART_VALUES // max(1, table.num_columns))))
+    return tuple(MemoryPart(table).finer(max(1, PART_VALUES // max(1, table.num_columns))))
 
 
-def refine(raw: RawTable, width: int) -> None:
-    """Cut parts whose features, ``width`` of them, would be too large."""
+def refined(raw: RawTable, width: int) -> RawTable:
+    """The same table with parts cut whose features, ``width`` of them, would be too large."""
     most = max(1, BLOCK_BYTES // (8 * width))
-    raw.parts[:] = [piece for part in raw.parts for piece in (part.finer(most) if part.rows > most else [part])]
+    pieces = (piece for part in raw.parts for piece in (part.finer(most) if part.rows > most else [part]))
+    return replace(raw, parts=tuple(pieces))
 
 
 def over_parts(function: Callable[[Any], T], parts: Sequence[Any], merge: Callable[[T, T], T], lazily: bool) -> T:
@@ -192,16 +201,15 @@ def over_parts(function: Callable[[Any], T], parts: Sequence[Any], merge: Callab
     return merged
 
 
-def used_up(raw: RawTable, description: str) -> Iterator[Part]:
-    """The parts in order, each let go when the next is asked for, so that memory never holds all of them twice."""
-    count = len(raw.parts)
+def each_part(raw: RawTable, description: str) -> Iterator[Part]:
+    """The parts in order; those of a table for one use are each let go when the next is asked for."""
+    yield from track(_let_go(raw.parts) if isinstance(raw.parts, list) else raw.parts, len(raw.parts), description)
 
-    def one_by_one() -> Iterator[Part]:
-        raw.parts.reverse()
-        while raw.parts:
-            yield raw.parts.pop()
 
-    yield from track(one_by_one(), count, description)
+def _let_go(parts: list[Part]) -> Iterator[Part]:
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def checksum_of(raw: RawTable, lazily: bool) -> str:

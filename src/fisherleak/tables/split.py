@@ -72,26 +72,26 @@ class Complete:
         names = dict.fromkeys([self.target.name, *(column.name for column in self.used), *self.others])
         return part.read(tuple(names))
 
-    def kept(self, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
+    def rows(self, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
         """All labels, the places of complete rows, and how many rows each column loses (the target's first)."""
         labels = labels_of(self.target, table.column(self.target.name))
         lost = np.zeros(1 + len(self.used), dtype=np.int64)
-        kept = np.flatnonzero(~np.isnan(labels))
-        lost[0] = labels.size - kept.size
+        whole = np.flatnonzero(~np.isnan(labels))
+        lost[0] = labels.size - whole.size
         for k, column in enumerate(self.used, start=1):
             values = table.column(column.name)
             missing = np.isnan(as_numbers(values)) if column.kind == "number" else missing_in(values)
-            gone = missing[kept]
+            gone = missing[whole]
             lost[k] = gone.sum()
-            kept = kept[~gone] if lost[k] else kept
-        return labels, kept, lost
+            whole = whole[~gone] if lost[k] else whole
+        return labels, whole, lost
 
 
 @dataclass(frozen=True)
 class Counted:
     """How many rows are complete and why others are not; for a small table also which, and their labels."""
 
-    kept: int
+    complete: int
     lost: NDArray[np.int64]
     groups: frozenset[int]
     rows: NDArray[np.int64] = field(repr=False)
@@ -122,7 +122,7 @@ def check_used(used: Sequence[Column], profiles: Mapping[str, Profile]) -> None:
         check_finite(numbers, column.name)
         if not numbers.count:
             raise InvalidInputError(
-                f"Column '{column.name}' has no numbers: leave it out with --drop '{column.name}', or use --category."
+                f"Column '{column.name}' has no numbers: leave it out with `drop={[column.name]!r}`, or use `categories`."
             )
 
 
@@ -147,7 +147,7 @@ def check_ids(raw: RawTable, name: str, profile: Profile, lazily: bool) -> str:
 def groups_of(raw: RawTable, name: str, profile: Profile) -> Groups:
     """The groups that a column forms."""
     if not is_plain(raw.kind(name)):
-        raise InvalidInputError(f"--group names '{name}', which holds {raw.kind(name)}, not text or numbers.")
+        raise InvalidInputError(f"`group` names '{name}', which holds {raw.kind(name)}, not text or numbers.")
     if profile.levels is None:
         raise InvalidInputError(_too_many(name, f"more than {profile.most}"))
     levels = tuple(sorted(profile.levels))
@@ -160,7 +160,7 @@ def _shown(level: Any) -> str:
 
 def _too_many(name: str, count: str) -> str:
     return (
-        f"--group names '{name}', which has {count} different values: at most {MOST_GROUPS} groups are possible. Make ranges "
+        f"`group` names '{name}', which has {count} different values: at most {MOST_GROUPS} groups are possible. Make ranges "
         "of it first."
     )
 
@@ -171,16 +171,16 @@ def count_rows(raw: RawTable, complete: Complete, groups: Groups | None, lazily:
 
     def of_part(part: Part) -> Counted:
         table = complete.read(part)
-        labels, kept, lost = complete.kept(table)
-        found = (
-            frozenset() if groups is None else frozenset(np.unique(groups.of(table.column(groups.name))[kept]).tolist())
-        )
-        rows = part.start + kept if few else NO_ROWS
-        return Counted(kept.size, lost, found, rows, labels[kept] if few else np.empty(0))
+        labels, whole, lost = complete.rows(table)
+        found: frozenset[int] = frozenset()
+        if groups is not None:
+            found = frozenset(np.unique(groups.of(table.column(groups.name))[whole]).tolist())
+        rows = part.start + whole if few else NO_ROWS
+        return Counted(whole.size, lost, found, rows, labels[whole] if few else np.empty(0))
 
     def merge(a: Counted, b: Counted) -> Counted:
         rows, labels = np.concatenate([a.rows, b.rows]), np.concatenate([a.labels, b.labels])
-        return Counted(a.kept + b.kept, a.lost + b.lost, a.groups | b.groups, rows, labels)
+        return Counted(a.complete + b.complete, a.lost + b.lost, a.groups | b.groups, rows, labels)
 
     counted = over_parts(of_part, raw.parts, merge, lazily)
     _check_enough(raw, counted, dropped_of(complete, counted))
@@ -196,13 +196,13 @@ def dropped_of(complete: Complete, counted: Counted) -> list[tuple[str, int]]:
 
 
 def _check_enough(raw: RawTable, counted: Counted, dropped: list[tuple[str, int]]) -> None:
-    if counted.kept >= FEWEST_ROWS:
+    if counted.complete >= FEWEST_ROWS:
         return
     worst = max(dropped, key=lambda item: item[1], default=None)
     why = "" if worst is None else f": in {worst[1]} of {raw.rows} {worst[0]}"
     raise InvalidInputError(
-        f"{raw.source} has {counted.kept} complete row{'s' * (counted.kept != 1)}{why}. At least {FEWEST_ROWS} are needed; "
-        "--drop leaves a column out."
+        f"{raw.source} has {counted.complete} complete row{'s' * (counted.complete != 1)}{why}. At least {FEWEST_ROWS} "
+        "are needed; `drop` leaves a column out."
     )
 
 
@@ -211,14 +211,14 @@ def split_rows(counted: Counted, target: Target, held_out: float, seed: int, row
     nothing = Split(0.0, seed, NO_ROWS)
     if held_out == 0:
         return nothing, ""
-    if counted.kept < SMALL:
-        note = f"There are only {counted.kept} rows, so none are held out and utility is that on the training rows."
+    if counted.complete < SMALL:
+        note = f"There are only {counted.complete} rows, so none are held out and utility is that on the training rows."
         return nothing, note
     if rows > EXACT:
         return Split(held_out, seed), ""
     rng = np.random.default_rng(seed)
-    parts = [np.arange(counted.kept)]
-    if target.kind == "logistic":  # classes are split alike
+    parts = [np.arange(counted.complete)]
+    if target.classes:  # split alike
         parts = [np.flatnonzero(counted.labels == k) for k in (0, 1)]
     test = np.concatenate([rng.permutation(part)[: round(held_out * part.size)] for part in parts])
     return Split(held_out, seed, np.sort(counted.rows[test])), ""

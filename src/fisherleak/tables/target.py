@@ -1,11 +1,14 @@
-"""The target of a model: which kind of model it asks for, and its labels."""
+"""The target of a model: which kind of model it asks for, and its labels.
+
+Kinds of model are the caller's: each comes by its name with a rule that says which labels it takes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +19,61 @@ from fisherleak.tables.arrow_columns import as_numbers, places
 from fisherleak.tables.choices import sort_of
 from fisherleak.tables.profile import Numbers, Profile
 
-__all__ = ["MODELS", "ModelKind", "Target", "check_finite", "labels_of", "scaled", "target_of"]
+__all__ = [
+    "AUTO",
+    "RULES",
+    "LabelRule",
+    "Target",
+    "check_finite",
+    "check_model",
+    "labels_of",
+    "standardised",
+    "target_of",
+]
 
-ModelKind = Literal["linear", "logistic", "poisson"]
-MODELS = ("auto", "linear", "logistic", "poisson")
+AUTO = "auto"
+"""The kind of model follows from the labels."""
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 Vector = NDArray[np.float64]
+
+
+def _nothing(numbers: Numbers) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """Which labels a kind of model takes, and how.
+
+    Parameters
+    ----------
+    classes : bool
+        Whether it takes two values of any sort, as 0 and 1; else it takes numbers, and true and false as 1 and 0.
+    standardised : bool
+        Whether the model is fitted on numbers less their mean, in standard deviations.
+    assumed : bool
+        Whether it is taken where no kind is named: the first such rule for two values, or for more.
+    refuses : callable
+        Numbers -> why they are refused, as the rest of a sentence ("has values below zero: …"), or nothing.
+    suits : callable
+        Numbers -> what they are where another kind is assumed and this one may be meant ("whole numbers"), or nothing.
+    meant_for : str
+        What it is for, in the hint that ``suits`` leads to: "counts".
+    """
+
+    classes: bool = False
+    standardised: bool = False
+    assumed: bool = False
+    refuses: Callable[[Numbers], str] = _nothing
+    suits: Callable[[Numbers], str] = _nothing
+    meant_for: str = ""
+
+
+RULES: Mapping[str, LabelRule] = {
+    "linear": LabelRule(standardised=True, assumed=True),
+    "logistic": LabelRule(classes=True, assumed=True),
+}
+"""Those of the two kinds that every table of numbers or classes has one of."""
 
 
 @dataclass(frozen=True)
@@ -29,41 +81,95 @@ class Target:
     """What is predicted. The model is fitted on (value - centre) / scale, or on 0 and 1 for the two classes."""
 
     name: str
-    kind: ModelKind
+    kind: str
     assumed: bool
     note: str
     classes: tuple[Any, ...] = ()
+    standardised: bool = False
     centre: float = 0.0
     scale: float = 1.0
 
 
-def target_of(name: str, dtype: Any, profile: Profile, model: str) -> Target:
+def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
+    """A kind of model by its name."""
+    if model != AUTO and model not in rules:
+        raise InvalidInputError(f"model must be one of {', '.join((AUTO, *rules))}; got {model!r}.")
+
+
+def target_of(name: str, dtype: Any, profile: Profile, model: str, rules: Mapping[str, LabelRule] = RULES) -> Target:
     """The target's kind, by what the model and its values ask for."""
     sort = sort_of(dtype)
     if sort not in ("number", "text", "bool"):
         raise InvalidInputError(f"The target '{name}' holds {dtype}: it must be numbers, or text with two values.")
-    numbers, levels = profile.numbers, profile.levels
-    if sort == "number" and model in ("linear", "poisson", "auto"):
-        assert numbers is not None
-        check_finite(numbers, name)
-        if numbers.few is not None and len(numbers.few) == 1:
-            raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
-        if model != "auto" or numbers.few is None or len(numbers.few) > 2:
-            return _number_target(name, numbers, model)
-    if model in ("linear", "poisson") and sort == "text":
-        raise InvalidInputError(f"The target '{name}' holds text: --model {model} needs numbers. Use --model logistic.")
-    if levels is not None and len(levels) < 2:
+    if sort == "number":
+        assert profile.numbers is not None
+        check_finite(profile.numbers, name)
+    count = _count(sort, profile)
+    if count is not None and count < 2:
         raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
-    if model in ("linear", "poisson"):  # true and false
-        return Target(name, "linear" if model == "linear" else "poisson", False, "")
+    kind = _assumed(sort, profile, rules) if model == AUTO else model
+    if rules[kind].classes:
+        return _class_target(name, sort, profile, kind, model == AUTO, rules)
+    return _number_target(name, sort, profile, kind, model == AUTO, rules)
+
+
+def _count(sort: str, profile: Profile) -> int | None:
+    """How many different values there are, None for many."""
+    if sort == "number":
+        return None if profile.numbers is None or profile.numbers.few is None else len(profile.numbers.few)
+    return None if profile.levels is None else len(profile.levels)
+
+
+def _assumed(sort: str, profile: Profile, rules: Mapping[str, LabelRule]) -> str:
+    classes = sort != "number" or _count(sort, profile) == 2
+    return _first(rules, classes)
+
+
+def _first(rules: Mapping[str, LabelRule], classes: bool) -> str:
+    """The kind that is taken for classes, or for numbers, where none is named."""
+    return next(name for name, rule in rules.items() if rule.assumed and rule.classes == classes)
+
+
+def _class_target(
+    name: str, sort: str, profile: Profile, kind: str, assumed: bool, rules: Mapping[str, LabelRule]
+) -> Target:
+    levels = profile.levels
     if levels is None or len(levels) > 2:
         count = f"more than {profile.most}" if levels is None else str(len(levels))
         raise InvalidInputError(
-            f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}: a logistic "
-            f"model needs two. {_remedy(sort, levels or {})}"
+            f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}: a {kind} "
+            f"model needs two. {_remedy(sort, levels or {}, rules)}"
         )
-    note = f"'{name}' has two values, so the model is logistic." if model == "auto" else ""
-    return Target(name, "logistic", model == "auto", note, tuple(sorted(levels)))
+    note = f"'{name}' has two values, so the model is {kind}." if assumed else ""
+    return Target(name, kind, assumed, note, tuple(sorted(levels)))
+
+
+def _remedy(sort: str, levels: Collection[Any], rules: Mapping[str, LabelRule]) -> str:
+    if sort == "number":
+        return f"Make it one against the rest, or use `model='{_first(rules, classes=False)}'`."
+    if levels and all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels):
+        return "They look like numbers with a decimal comma: write them with a point."
+    return "Make it one against the rest."
+
+
+def _number_target(
+    name: str, sort: str, profile: Profile, kind: str, assumed: bool, rules: Mapping[str, LabelRule]
+) -> Target:
+    if sort == "text":
+        raise InvalidInputError(
+            f"The target '{name}' holds text: `model='{kind}'` needs numbers. Use `model='{_first(rules, classes=True)}'`."
+        )
+    assert profile.numbers is not None
+    wrong = rules[kind].refuses(profile.numbers)
+    if wrong:
+        raise InvalidInputError(f"The target '{name}' {wrong}")
+    note = f"'{name}' holds numbers, so the model is {kind}."
+    for other, rule in rules.items():
+        what = "" if other == kind else rule.suits(profile.numbers)
+        if what:
+            note = f"'{name}' holds {what}, and the model is {kind} all the same; `model='{other}'` is for {rule.meant_for}."
+            break
+    return Target(name, kind, assumed, note if assumed else "", standardised=rules[kind].standardised)
 
 
 def labels_of(target: Target, values: Any) -> Vector:
@@ -80,41 +186,18 @@ def check_finite(numbers: Numbers, name: str) -> None:
         raise InvalidInputError(
             f"Column '{name}' is infinite, or too large for a number, in {numbers.where} "
             f"({numbers.infinite} such row{'s' * (numbers.infinite > 1)}): mend the value, or leave the column out with "
-            f"--drop '{name}'."
+            f"`drop={[name]!r}`."
         )
 
 
-def _remedy(sort: str, levels: Collection[Any]) -> str:
-    if sort == "number":
-        return "Make it one against the rest, or use --model linear."
-    if levels and all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels):
-        return "They look like numbers with a decimal comma: write them with a point."
-    return "Make it one against the rest."
-
-
-def _number_target(name: str, numbers: Numbers, model: str) -> Target:
-    if model == "poisson":
-        if numbers.low < 0:
-            raise InvalidInputError(f"The target '{name}' has values below zero: --model poisson needs counts.")
-        if numbers.high > 1e9:
-            raise InvalidInputError(
-                f"The target '{name}' has counts above 1e9: a Poisson model would overflow. Rescale it."
-            )
-        return Target(name, "poisson", False, "")
-    note = f"'{name}' holds numbers, so the model is linear."
-    if numbers.whole and numbers.low >= 0:
-        note = f"'{name}' holds whole numbers, and the model is linear all the same; --model poisson is for counts."
-    return Target(name, "linear", model == "auto", note if model == "auto" else "")
-
-
-def scaled(target: Target, moments: Moments) -> Target:
-    """A linear model's labels are taken in standard deviations; classes and counts as they are."""
+def standardised(target: Target, moments: Moments) -> Target:
+    """The target with the centre and scale of its labels where its kind of model wants them standardised."""
     if moments.low == moments.high:
         raise InvalidInputError(
             f"The target '{target.name}' has one value only in the {moments.count} training rows that are complete: there is "
             "nothing to predict."
         )
-    if target.kind != "linear":
+    if not target.standardised:
         return target
     centre, scale = moments.checked(f"The target '{target.name}'")
     if scale == 0:

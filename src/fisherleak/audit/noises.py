@@ -1,0 +1,100 @@
+r"""What an audit asks of a noise: its words, draws that many scales share, and whether a distance can be its work.
+
+A released model lies from its refit by its noise b. For normal noise :math:`|W b|^2 / s^2` follows a chi-squared distribution,
+with :math:`W^T W` the information of b at scale 1; for any other noise, |b| is held against draws.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from fisherleak._support.checks import check_positive
+from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_record
+
+__all__ = ["PLAIN", "as_noise", "by_its_noise", "from_card", "name_of", "noise_words", "unit_draws"]
+
+PLAIN = Gaussian(1.0)
+"""The noise that etas are measured with where no other is asked for."""
+UNLIKELY = 1e-6
+"""Probability below which a distance is taken as no accident."""
+SIMULATED, TAIL = 10_000, 1e-3
+"""Draws behind the law of |b| where there is no closed form, and the part of them in either tail."""
+AT_ONCE = 2**22
+"""Values drawn at a time."""
+Vector = NDArray[np.float64]
+
+
+def as_noise(noise: Any, name: str = "noise") -> Noise:
+    """A noise: the record itself, or Gaussian noise of a scale."""
+    if isinstance(noise, Noise) and not isinstance(noise, type):
+        return noise
+    if hasattr(noise, "unit_information_root"):
+        check_noise(noise)
+    return Gaussian(check_positive(noise, name))
+
+
+def from_card(record: dict[str, Any]) -> Noise:
+    """The noise that a card tells of; one without a kind is Gaussian."""
+    check_positive(record["scale"], "scale")
+    return noise_from_record({"kind": name_of(PLAIN), **record})
+
+
+def name_of(noise: Noise) -> str:
+    """Its kind: "Gaussian"."""
+    return str(noise.record()["kind"])
+
+
+def noise_words(noise: Noise, digits: int) -> str:
+    """What is added, at the beginning of a sentence."""
+    record = noise.record()
+    size = f"{noise.scale:.{digits}g}"
+    if record.keys() > {"kind", "scale"}:
+        return f"{name_of(noise)} noise of scale {size}, with a shape of its own,"
+    if noise.normal:
+        return f"{name_of(noise)} noise of standard deviation {size}"
+    return f"{name_of(noise)} noise of scale {size}"
+
+
+def unit_draws(noise: Noise, size: int, copies: int, seed: int) -> Vector:
+    """Draws at scale 1 for ``size`` parameters, (size, copies)."""
+    unit, rng = noise.rescaled(1.0), np.random.default_rng(seed)
+    if unit.normal and unit.unit_information_root(size) is None:
+        # all values are independent and alike: drawn parameter by parameter, as seeds have always had them
+        return unit.draws(size, copies, rng)
+    return unit.draws(copies, size, rng).T
+
+
+def by_its_noise(noise: Noise, away: Vector) -> Literal["yes", "too near", "too far"]:
+    """Whether noise can have moved parameters this way."""
+    if noise.normal:
+        root = noise.unit_information_root(away.size)
+        white = away if root is None else root @ away
+        law = scipy.stats.chi2(away.size)
+        square = float(np.sum(white**2)) / noise.scale**2
+        return "too near" if law.cdf(square) < UNLIKELY else "too far" if law.sf(square) < UNLIKELY else "yes"
+    low, high = _limits(noise, away.size)
+    length = float(np.linalg.norm(away)) / noise.scale
+    return "too near" if length < low else "too far" if length > high else "yes"
+
+
+def _limits(noise: Noise, size: int) -> tuple[float, float]:
+    """Lengths of noise at scale 1 that are left with about the probability ``UNLIKELY``, on either side.
+
+    Draws tell the quantiles that are less extreme. From there on P(|b| < r) is taken to fall as r^size, the volume of a ball,
+    and P(|b| > r) as exp(-r), which is slow enough for any noise with an exponential tail.
+    """
+    unit, rng = noise.rescaled(1.0), np.random.default_rng(0)
+    most = max(1, AT_ONCE // size)
+    lengths = np.concatenate(
+        [
+            np.linalg.norm(unit.draws(min(most, SIMULATED - start), size, rng), axis=1)
+            for start in range(0, SIMULATED, most)
+        ]
+    )
+    low, high = np.quantile(lengths, [TAIL, 1.0 - TAIL])
+    return float(low * (UNLIKELY / TAIL) ** (1.0 / size)), float(high * math.log(UNLIKELY) / math.log(TAIL))

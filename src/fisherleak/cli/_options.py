@@ -1,0 +1,80 @@
+"""Sentences of the library in the terms of the command line.
+
+The library names arguments of Python in backticks; here, and only here, they become options:
+``leave it out with `drop=['age']` `` is ``leave it out with --drop age`` on a terminal.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from typing import Any
+
+__all__ = ["OPTIONS", "in_options", "told"]
+
+OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
+    **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
+    **{name: f"--{name}" for name in ("delimiter", "encoding", "overwrite", "attribute")},
+    "numbers": "--number",
+    "categories": "--category",
+    "attributes": "--attribute",
+    "room": "--memory",
+    "address": "--cluster",
+    "data_home": "--data-dir",
+}
+"""From arguments to options."""
+SENTENCES, OWN = {"assumptions", "note", "notes", "warnings"}, {"values"}
+"""Keys of summaries and cards under which sentences lie, and raw values of rows."""
+VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^`'"])*"""
+ARGUMENT = re.compile(rf"`(\w+)(?:=({VALUE}))?`|\b(data_home)(?:=(\w+))?")
+
+
+def in_options(sentence: str) -> str:
+    """The sentence with options in place of arguments.
+
+    Examples
+    --------
+    >>> in_options("leave it out with `drop=['shoe size']`, or use a larger `max_eta`")
+    "leave it out with --drop 'shoe size', or use a larger --max-eta"
+    """
+    return ARGUMENT.sub(_option, sentence)
+
+
+def told(value: Any) -> Any:
+    """A summary or card with all its sentences in these terms; names and values are the user's own and stay."""
+    if isinstance(value, dict):
+        words = {key: _worded if key in SENTENCES else told for key in value.keys() - OWN}
+        return {key: words[key](item) if key in words else item for key, item in value.items()}
+    return [told(item) for item in value] if isinstance(value, list) else value
+
+
+def _worded(value: Any) -> Any:
+    if isinstance(value, str):
+        return in_options(value)
+    return [_worded(item) for item in value] if isinstance(value, list) else told(value)
+
+
+def _option(found: re.Match[str]) -> str:
+    name, value = found[1] or found[3], found[2] or found[4]
+    if name not in OPTIONS:
+        return found[0]
+    return OPTIONS[name] if value is None else " ".join(_given(OPTIONS[name], value))
+
+
+def _given(option: str, value: str) -> list[str]:
+    """An option with its value, once for each item of a list."""
+    try:
+        known = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return [option, value]  # a word that stands for a value
+    if known is True:
+        return [option]
+    items = known if isinstance(known, (list, tuple)) else [known]
+    return [word for item in items for word in (option, _quoted(str(item)))]
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it; with escapes where it cannot be printed."""
+    return shlex.quote(text) if text.isprintable() else repr(text)
