@@ -36,7 +36,7 @@ class Problem:
 
 
 def solved(X: Vector, y: Vector) -> Vector:
-    return np.linalg.solve(X.T @ X + N * L2 * np.eye(P), X.T @ y)
+    return np.asarray(np.linalg.solve(X.T @ X + N * L2 * np.eye(P), X.T @ y), dtype=np.float64)
 
 
 def problem(values: int = 2) -> Problem:
@@ -55,13 +55,13 @@ def problem(values: int = 2) -> Problem:
 
 
 def laplace_log_density(b: Vector) -> Vector:
-    return -np.abs(b).sum(axis=-1) / SCALE - b.shape[-1] * np.log(2 * SCALE)
+    return np.asarray(-np.abs(b).sum(axis=-1) / SCALE - b.shape[-1] * np.log(2 * SCALE))
 
 
 def brute_force(case: Problem, released: Vector, prior: Vector) -> NDArray[np.int64]:
     """The most probable value of each row, given releases (T, n, p) that each row sees."""
     score = [laplace_log_density(released - refit) + np.log(p) for refit, p in zip(case.refits, prior, strict=True)]
-    return np.argmax(score, axis=0)
+    return np.asarray(np.argmax(score, axis=0))
 
 
 @pytest.mark.parametrize("use_prior", [False, True])
@@ -165,14 +165,15 @@ def test_memory_is_bounded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPa
 def test_every_attacker_takes_every_noise(attacker: type[fl.attacks.Attacker], kind: str) -> None:
     case = problem()
     attack = attacker(fl.minimise(case.X, case.y, l2=L2), case.X, case.y, 0)
-    noise = fl.NOISES[kind](SCALE)
+    noise = fl.NOISES[kind].from_record({"kind": kind, "scale": SCALE})
     accuracy = attack.accuracy(noise, draws=40)
     assert accuracy.shape == (N,)
     outcome = attack.against(noise, draws=40)
     assert outcome.low <= outcome.accuracy <= outcome.high
     releases = attack.target.given + noise.draws(3, P, np.random.default_rng(5))
     np.testing.assert_array_equal(attack._drawn(noise, 3, 5), releases)
-    for missing in (0.1, kind, object()):
+    wrong: list[Any] = [0.1, kind, object()]
+    for missing in wrong:
         with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
             attack.accuracy(missing)
 
@@ -215,7 +216,7 @@ def test_a_shell_brings_its_noise() -> None:
     from sklearn.linear_model import Ridge
 
     case = problem()
-    options = {"eta": 1.0, "noise": fl.Laplace(1.0), "keep_unperturbed": True, "random_state": 0}
+    options: dict[str, Any] = {"eta": 1.0, "noise": fl.Laplace(1.0), "keep_unperturbed": True, "random_state": 0}
     shell = fl.PrivateRelease(Ridge(alpha=N * L2, fit_intercept=False), **options).fit(case.X, case.y)
     attack = fl.attacks.WhiteBox(shell.unperturbed_, case.X, case.y, 0, use_prior=True)
     np.testing.assert_array_equal(attack.infer(shell), attack.infer(shell.estimator_, noise=shell.noise_))

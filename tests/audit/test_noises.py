@@ -145,8 +145,8 @@ def _forge(path: Path, theta: Any) -> None:
 
 def test_a_release_has_a_limit_or_a_noise(table: Any, tmp_path: Path) -> None:
     raw, path = from_frame(table), tmp_path / "model.skops"
-    both: dict[str, float] = {"eta": 1.0, "noise": 1.0}
-    for options in ({}, both):
+    both: list[dict[str, Any]] = [{}, {"eta": 1.0, "noise": 1.0}]
+    for options in both:
         with pytest.raises(InvalidInputError, match="either `eta` or `noise`"):
             save_model(raw, SETTINGS, path, **options)
     with pytest.raises(InvalidInputError, match="`attribute` is the column that the limit"):

@@ -93,8 +93,9 @@ def test_an_option_that_is_not_there_is_refused_before_anything_is_read(tmp_path
     options: dict[str, Any] = {"nosie": 3.0}
     with pytest.raises(InvalidInputError, match=r"^audit has no option 'nosie'\. Did you mean 'noise'\?$"):
         audit(tmp_path / "nothing.csv", Settings("y"), **options)
+    other: dict[str, Any] = {"colour": "red"}
     with pytest.raises(InvalidInputError, match=r"^audit has no option 'colour'\. There are: 'noise', 'eta'"):
-        audit(tmp_path / "nothing.csv", Settings("y"), **{"colour": "red"})
+        audit(tmp_path / "nothing.csv", Settings("y"), **other)
     with pytest.raises(InvalidInputError, match="`noise` and `eta` cannot both be given"):
         audit(tmp_path / "nothing.csv", Settings("y"), noise=fl.Laplace(1.0), eta=1.0)
 

@@ -129,4 +129,4 @@ def test_the_library_does_not_speak_command_line() -> None:
         if path.relative_to(ROOT).parts[0] in ("cli", "reproduce"):
             continue
         for node in texts(ast.parse(path.read_text(encoding="utf-8"))):
-            assert not re.search(r"(?<![\w-])--[a-z]", node.value), f"{path.relative_to(ROOT)}, line {node.lineno}"
+            assert not re.search(r"(?<![\w-])--[a-z]", str(node.value)), f"{path.relative_to(ROOT)}, line {node.lineno}"

@@ -182,7 +182,8 @@ def test_blanks_survive(table: Path, completed: Command) -> None:
 
 def test_every_kind_of_table(table: Path, completed: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(*words: str) -> list[str]:
-        return completed(zsh("audit", *words, "--target", ""))
+        names: list[str] = completed(zsh("audit", *words, "--target", ""))
+        return names
 
     frame = pandas.DataFrame({"body mass": [1.0], "größe": [2.0]})
     Path("latin").write_bytes("größe~a\n1~2\n".encode("latin-1"))

@@ -47,14 +47,14 @@ class Logistic:
         return replace(self, scale=scale)
 
     def draw(self, size: int, random_state: Any = None) -> Vector:
-        return self.draws(1, size, np.random.default_rng(random_state))[0]
+        return np.asarray(self.draws(1, size, np.random.default_rng(random_state))[0])
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         return rng.logistic(scale=self.scale, size=(count, size))
 
     def log_density(self, b: Vector) -> Vector:
         u = np.abs(b) / self.scale
-        return np.sum(-u - 2.0 * np.log1p(np.exp(-u)) - math.log(self.scale), axis=-1)
+        return np.asarray(np.sum(-u - 2.0 * np.log1p(np.exp(-u)) - math.log(self.scale), axis=-1))
 
     def record(self) -> dict[str, Any]:
         return {"kind": "Logistic", "scale": self.scale}
@@ -62,6 +62,10 @@ class Logistic:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Logistic:
         return cls(record["scale"])
+
+
+def made(kind: str, scale: float) -> fl.Noise:
+    return fl.NOISES[kind].from_record({"kind": kind, "scale": scale})
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def logistic() -> Iterator[type[Logistic]]:
     del fl.NOISES["Logistic"]
 
 
-CASES: dict[str, Any] = {name: kind(0.3) for name, kind in fl.NOISES.items()} | {
+CASES: dict[str, Any] = {name: made(name, 0.3) for name in fl.NOISES} | {
     "shaped Gaussian": fl.Gaussian(0.3, SHAPE),
     "one from outside": Logistic(0.3),
 }
@@ -263,8 +267,9 @@ def test_draws_of_another_shape_are_refused_by_name(logistic: type[Logistic]) ->
             return rng.logistic(size=size)
 
     case = make("squared")
+    wrong: Any = Wrong(1.0)
     with pytest.raises(fl.InvalidInputError, match=r"Wrong.draws\(1, 3, rng\) must give 1 x 3 finite numbers"):
-        fl.release(case.fit(), Wrong(1.0))
+        fl.release(case.fit(), wrong)
 
 
 # What is released
@@ -277,7 +282,7 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     X = np.column_stack([rng.normal(size=60), rng.integers(0, 2, size=60)])
     y = X @ [1.0, 0.5] + rng.normal(size=60)
     fit = fl.minimise(X, y, l2=1e-2, intercept=True)
-    unit = fl.NOISES[kind](1.0)
+    unit = made(kind, 1.0)
     leak = fl.measure(fit, X, y, unit)
     share = information(unit, 3)[0, 0]
     np.testing.assert_allclose(leak.per_example(), math.sqrt(share) * fl.measure(fit, X, y).per_example(), rtol=1e-12)
@@ -302,6 +307,7 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     )
     private = fl.PrivateRelease(_ridge(), eta=2.0, noise=unit).fit(X, y)
     assert type(private.noise_) is type(unit)
+    assert isinstance(private.leakage_, fl.ReleaseReport)
     assert private.leakage_.eta.max() <= 2.0
     assert fl.trim(_ridge(), X, y, max_eta=1e9, noise=noise).kept.all()
 
@@ -323,8 +329,9 @@ def test_weights_follow_the_shape_of_the_noise() -> None:
     assert model.history_["mean"][-1] == pytest.approx(eta.mean(), rel=1e-6)
     other = fl.measure(model.estimator_, X, y, sample_weight=model.weights_).per_example()
     assert other.std() > 1e-2 * other.mean()
+    number: Any = 0.1
     with pytest.raises(fl.InvalidInputError, match="noise must be a noise"):
-        fl.IRFIL(_ridge(), noise=0.1).fit(X, y)
+        fl.IRFIL(_ridge(), noise=number).fit(X, y)
 
 
 def distance(noise: fl.Gaussian, claimed: fl.Gaussian) -> float:

@@ -70,12 +70,12 @@ def test_maps_that_differ_from_row_to_row(loss: str, intercept: bool, width: int
     np.testing.assert_allclose(leak.per_example(label=False), norms(J[:, :, :-1]), rtol=CLOSE, atol=1e-300)
     assert leak.dataset() == pytest.approx(np.linalg.norm(flat(J), 2), rel=CLOSE)
     assert leak.of([3, 7]) == pytest.approx(np.linalg.norm(flat(J[[3, 7]]), 2), rel=CLOSE)
-    edges = np.cumsum([0, *leak.sizes])
+    edges = np.cumsum([0, *leak.sizes]).tolist()
     for k, (a, b) in enumerate(pairwise(edges)):
         np.testing.assert_allclose(leak.per_cell()[:, k], norms(J[:, :, a:b]), rtol=CLOSE, atol=1e-300)
         assert leak.per_attribute()[k] == pytest.approx(np.linalg.norm(flat(J[:, :, a:b]), 2), rel=CLOSE)
     F = flat(J[[2, 4]])
-    np.testing.assert_allclose(leak.fim([2, 4]), F.T @ F, rtol=1e-9, atol=1e-12 * np.linalg.norm(F, 2) ** 2)
+    np.testing.assert_allclose(leak.fim([2, 4]), F.T @ F, rtol=1e-9, atol=1e-12 * float(np.linalg.norm(F, 2)) ** 2)
 
 
 @pytest.mark.parametrize("intercepts", [(False, False), (True, False), (True, True)])
