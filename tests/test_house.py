@@ -60,3 +60,32 @@ def test_only_rows_load_dask() -> None:
                 library = str(node.args[0].value).partition(".")[0]
                 if called in {"import_module", "__import__", "module"} and library in {"dask", "distributed"}:
                     assert path.relative_to(SOURCE).parts[0] == "rows", f"{path}:{node.lineno} loads {library}"
+
+
+SHARED = {
+    # every item of the reproduction has these, and a command is called like the function it runs
+    *("compare", "compute", "draw"),
+    *("attack", "audit", "release", "reproduce"),
+}
+
+
+def test_a_name_has_one_meaning() -> None:
+    """No two modules, and no two public records or functions at the top of modules, are called the same."""
+    modules: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        if path.name != "__init__.py":
+            modules.setdefault(path.stem.lstrip("_"), []).append(place)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                names.setdefault(node.name, []).append(place)
+    for found in (modules, names):
+        assert not {name: places for name, places in found.items() if len(places) > 1 and name not in SHARED}
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(SOURCE.rglob("__init__.py"))], ids=lambda x: x.name)
+def test_every_folder_says_what_it_holds_and_what_it_may_import(folder: Path) -> None:
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert said
+    assert folder == SOURCE or "import" in said, f"{folder.name}/__init__.py does not say what it may import"

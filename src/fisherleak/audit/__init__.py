@@ -1,11 +1,9 @@
-"""An audit: everything that a report shows is run and timed here.
+"""Everything that a report shows, run and timed: may import every room above it; names no option and renders nothing.
 
-    from fisherleak.audit import Settings, audit
-    from fisherleak.report.summarise import summarise
+from fisherleak.audit import Settings, audit
+from fisherleak.report.summarise import summarise
 
-    summary = summarise(audit("people.csv", Settings(target="income"), max_eta=1.0))
-
-May import every room above; names no option of the command line and renders nothing.
+summary = summarise(audit("people.csv", Settings(target="income"), max_eta=1.0))
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli._options import in_options, told
-from fisherleak.cli._show import show_attacks
+from fisherleak.cli._print import show_attacks
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["attack"]

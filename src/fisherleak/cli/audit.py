@@ -11,7 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
 from fisherleak.cli._options import told
-from fisherleak.cli._show import show_audit, show_gate
+from fisherleak.cli._print import show_audit, show_gate
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli._options import told
-from fisherleak.cli._show import show_release
+from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["release"]

@@ -1,11 +1,11 @@
-"""The four data sets of the paper: MNIST, CIFAR-10, IWPC and UCI Adult, as their publishers give them.
+"""The four data sets of the paper as their publishers give them: may import ``_support`` and ``errors``; no mathematics.
 
 Files are looked for in ``data_home``, then in the folder that ``FISHERLEAK_DATA`` names, then in a cache that they are
 downloaded to. No pickle is ever loaded. Adding a data set is adding a file with its loader and a line to ``__all__``.
 """
 
-from fisherleak.datasets._files import Source, check_contents, locate, read
-from fisherleak.datasets._record import Dataset
+from fisherleak.datasets._dataset import Dataset
+from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
 from fisherleak.datasets.adult import load_adult
 from fisherleak.datasets.cifar10 import load_cifar10
 from fisherleak.datasets.iwpc import load_iwpc
@@ -20,5 +20,5 @@ __all__ = [
     "load_iwpc",
     "load_mnist",
     "locate",
-    "read",
+    "read_bytes",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fisherleak.errors import DataError
 
-__all__ = ["Source", "check_contents", "locate", "read"]
+__all__ = ["Source", "check_contents", "locate", "read_bytes"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _download(source: Source, file: str) -> Path:
     return folder / file
 
 
-def read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """The bytes of a file, or a refusal in one sentence."""
     try:
         return path.read_bytes()

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak.datasets._files import Source, check_contents, locate, read
-from fisherleak.datasets._record import Dataset
+from fisherleak.datasets._dataset import Dataset
+from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
 from fisherleak.datasets._tables import parse_csv
 from fisherleak.errors import DataError
 
@@ -58,7 +58,7 @@ def load_adult(as_published: bool = False, data_home: str | os.PathLike[str] | N
     paths = locate(SOURCE, list(CONTENTS), data_home)
     parts: list[Any] = []
     for file, path in paths.items():
-        contents = read(path)
+        contents = read_bytes(path)
         check_contents(contents, CONTENTS[file], path)
         parts += read_adult(contents, path, as_published)
     X, y, X_test, y_test = parts

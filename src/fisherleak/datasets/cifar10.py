@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.datasets._files import Source, locate, read
+from fisherleak.datasets._dataset import Dataset
+from fisherleak.datasets._files import Source, locate, read_bytes
 from fisherleak.datasets._images import image_pipeline
-from fisherleak.datasets._record import Dataset
 from fisherleak.datasets.mnist import two_classes
 from fisherleak.errors import DataError
 
@@ -49,7 +49,7 @@ def load_cifar10(classes: tuple[int, int] = (0, 1), data_home: str | os.PathLike
     paths = locate(SOURCE, TRAIN + TEST, data_home)
     parts: list[NDArray[np.generic]] = []
     for files in (TRAIN, TEST):
-        batches = [read_records(read(paths[file]), paths[file]) for file in files]
+        batches = [read_records(read_bytes(paths[file]), paths[file]) for file in files]
         images = np.concatenate([batch[0] for batch in batches])
         labels = np.concatenate([batch[1] for batch in batches])
         absent = [label for label in chosen if not (labels == label).any()]

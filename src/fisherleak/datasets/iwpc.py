@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
-from fisherleak.datasets._files import Source, check_contents, locate, read
-from fisherleak.datasets._record import Dataset
+from fisherleak.datasets._dataset import Dataset
+from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
 from fisherleak.datasets._tables import parse_csv
 
 __all__ = ["load_iwpc"]
@@ -43,7 +43,7 @@ def load_iwpc(random_state: int = 0, data_home: str | os.PathLike[str] | None = 
         Pandas tables of eight columns, and doses. Numbers are standardised in the published file.
     """
     path = locate(SOURCE, [FILE], data_home)[FILE]
-    contents = read(path)
+    contents = read_bytes(path)
     check_contents(contents, CONTENTS, path)
     table = parse_csv(io.BytesIO(contents), path, COLUMNS)
     table["cyp2c9"] = table["cyp2c9"].astype(str)

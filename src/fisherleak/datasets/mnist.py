@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.datasets._files import Source, check_contents, locate, read
+from fisherleak.datasets._dataset import Dataset
+from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
 from fisherleak.datasets._images import image_pipeline
-from fisherleak.datasets._record import Dataset
 from fisherleak.errors import DataError, InvalidInputError
 
 __all__ = ["load_mnist", "read_idx", "two_classes"]
@@ -80,7 +80,7 @@ def two_classes(classes: tuple[int, int], name: str) -> tuple[int, int]:
 
 def _unzipped(path: Path) -> bytes:
     try:
-        return gzip.decompress(read(path))
+        return gzip.decompress(read_bytes(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is no complete gzip file ({error}). Delete it and try again.") from None
 

@@ -1,4 +1,4 @@
-"""The mathematics: losses, risk, minimiser, Jacobian, noise and norms, on arrays.
+"""The mathematics, on arrays: may import ``_support`` and ``rows``; no scikit-learn, no files, no prose for people.
 
-May import ``_support`` and ``rows``; knows nothing of scikit-learn, files or prose for people.
+Losses, risk, minimiser, Jacobian, noise, norms, and what a release tells as a value (``information``).
 """

@@ -1,4 +1,1 @@
-"""What a release reveals: measured, kept, composed and shown.
-
-May import ``_support``, ``rows``, ``engine`` and ``models``; what lies below is opened through ``doors`` alone.
-"""
+"""What a release reveals, measured, kept, composed and shown: may import ``models`` and the rooms above it, nothing below."""

@@ -1,4 +1,4 @@
-"""From a limit to a release that keeps it: calibrated noise, perturbed models, weights that level leakage, rows left out.
+"""From a limit to a release that keeps it: may import ``leakage`` and the rooms above it; reads no files and writes none.
 
-May import ``leakage`` and what is above it; reads no files and writes none.
+Calibrated noise, perturbed models, weights that level leakage, rows left out.
 """

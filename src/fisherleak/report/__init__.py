@@ -1,4 +1,4 @@
-"""The report: a plain dictionary of what was measured, and the one HTML file made from it."""
+"""From a plain dictionary to one HTML file: may import ``audit`` and the rooms above it for their records; computes nothing."""
 
 from fisherleak.report.render import render
 

@@ -1,4 +1,4 @@
-"""The paper's tables, figures and statements from the library's public calls, side by side with the published numbers.
+"""The paper's items beside the published numbers: may import the library's public names; nobody but ``cli`` imports it.
 
 One file per item; adding one is adding a file and a line to ``NAMES``.
 """
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
+    from fisherleak.reproduce.comparison import Comparison as Comparison
+    from fisherleak.reproduce.comparison import Item as Item
     from fisherleak.reproduce.items import ITEMS as ITEMS
-    from fisherleak.reproduce.record import Comparison as Comparison
-    from fisherleak.reproduce.record import Item as Item
-    from fisherleak.reproduce.run import reproduce as reproduce
+    from fisherleak.reproduce.reproduction import reproduce as reproduce
 
 __all__ = ["ITEMS", "NAMES", "Comparison", "Item", "reproduce"]
 
@@ -28,7 +28,7 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "fisherleak.reproduce.items": ("ITEMS",),
-        "fisherleak.reproduce.record": ("Comparison", "Item"),
-        "fisherleak.reproduce.run": ("reproduce",),
+        "fisherleak.reproduce.comparison": ("Comparison", "Item"),
+        "fisherleak.reproduce.reproduction": ("reproduce",),
     },
 )

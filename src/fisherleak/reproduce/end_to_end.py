@@ -8,8 +8,8 @@ import numpy as np
 
 from fisherleak.engine.erm import minimise
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace, reweighted
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
+from fisherleak.reproduce.workspace import Workspace, next_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def _irfil(X: Any, y: Any) -> tuple[Any, Any]:
     fit = minimise(X, y, "squared", L2, weights)
     for _ in range(REWEIGHTINGS):
         eta = np.asarray(measure(fit, X, y, attributes=BLOCK).per_example("vkorc1"))
-        weights = reweighted(weights, eta)
+        weights = next_weights(weights, eta)
         fit = minimise(X, y, "squared", L2, weights)
     return fit, weights
 

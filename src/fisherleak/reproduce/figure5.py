@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import IMAGES, TITLES, Workspace, settings_of_images
 
 if TYPE_CHECKING:

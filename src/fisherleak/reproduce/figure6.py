@@ -9,7 +9,7 @@ import numpy as np
 from fisherleak.attacks import BlackBox, Ideal, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from fisherleak.attacks import BlackBox, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.record import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace, reweighted
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
+from fisherleak.reproduce.workspace import Workspace, next_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def _balanced(model: Any, X: Any, y: Any, attribute: str | int) -> Numbers:
         found["attack seconds"] += time.perf_counter() - start
         if iteration in SHOWN:
             found["deciles"].append(_by_decile(iteration, attack, expected, deciles, last))
-        weights = reweighted(weights, eta)
+        weights = next_weights(weights, eta)
     return found
 
 

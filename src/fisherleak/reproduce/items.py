@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from fisherleak.reproduce import NAMES
-from fisherleak.reproduce.record import Item
+from fisherleak.reproduce.comparison import Item
 
 __all__ = ["ITEMS"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import IMAGES, KINDS, TITLES, Workspace, settings_of_images
 
 COUNT = 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fisherleak.reproduce.comparison import Item
 from fisherleak.reproduce.items import ITEMS
-from fisherleak.reproduce.record import Item
 
-__all__ = ["page"]
+__all__ = ["results_page"]
 
 HEAD = """# The paper, reproduced
 
@@ -21,7 +21,7 @@ the files and on the random split.
 """
 
 
-def page(results: dict[str, dict[str, Any]]) -> str:
+def results_page(results: dict[str, dict[str, Any]]) -> str:
     """The page for the items that are finished."""
     parts = [HEAD]
     for beyond, title in ((False, ""), (True, "# Beyond the paper\n")):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fisherleak.engine.erm import minimise
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Workspace
 
 if TYPE_CHECKING:

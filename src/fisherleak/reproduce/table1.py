@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fisherleak.reproduce.record import Comparison, Item, Numbers
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import TITLES, Workspace, settings_of_images
 
 PAPER = {

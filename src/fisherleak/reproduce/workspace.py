@@ -17,7 +17,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.protection.irfil import IRFIL
 
-__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "reweighted", "settings_of_images"]
+__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "next_weights", "settings_of_images"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Images:
         return 2 * y - 1 if kind == "linear" else y
 
 
-def reweighted(weights: Vector, eta: Vector) -> Vector:
+def next_weights(weights: Vector, eta: Vector) -> Vector:
     """One step of the paper's algorithm 1: each weight divided by its eta, with the mean restored to one."""
     return np.asarray(weights.size * (weights / eta) / np.sum(weights / eta))
 

@@ -1,4 +1,4 @@
-"""Passes over row blocks: the only place that decides how rows are walked.
+"""How rows are walked, in memory or by Dask, whose only home this is: may import ``_support``, and neither losses nor scikit-learn.
 
 ``map_rows`` gives one value (or row of values) per example, ``sum_rows`` adds up small arrays. Both
 call their function on slices of at most ``rows_per_block`` rows, so that memory beyond the input and
@@ -23,12 +23,12 @@ from fisherleak.rows.dask_arrays import (
     at_most,
     computed,
     in_task,
-    items,
-    kept,
     map_lazily,
     module,
+    persisted,
     rows_of,
     sum_lazily,
+    task_items,
 )
 from fisherleak.rows.dask_tables import first_rows, lazy_frame, map_partitions, table_of_parts, with_known_rows
 from fisherleak.rows.memory import Join, add, block_elements, map_in_memory, rows_per_block, sum_in_memory
@@ -44,19 +44,19 @@ __all__ = [
     "first_rows",
     "gather",
     "in_task",
-    "items",
-    "kept",
     "lazy_frame",
     "local_cluster",
     "map_partitions",
     "map_rows",
     "memory_of",
+    "persisted",
     "positions",
     "rows_of",
     "rows_per_block",
     "sum_groups",
     "sum_rows",
     "table_of_parts",
+    "task_items",
     "with_known_rows",
 ]
 

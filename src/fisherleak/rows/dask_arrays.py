@@ -24,12 +24,12 @@ __all__ = [
     "aligned",
     "computed",
     "in_task",
-    "items",
-    "kept",
     "map_lazily",
     "module",
+    "persisted",
     "rows_of",
     "sum_lazily",
+    "task_items",
     "unknown",
 ]
 
@@ -250,7 +250,7 @@ def _blockwise(function: Callable[..., Any], arrays: Sequence[Array | None]) -> 
     return node, pairs, next(x for x in arrays if x is not None)
 
 
-def items(values: Sequence[Any], lazily: bool) -> Array:
+def task_items(values: Sequence[Any], lazily: bool) -> Array:
     """Anything as rows of an array of objects, lazy with one block each where asked for."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
@@ -267,7 +267,7 @@ def rows_of(
     da = module("dask.array")
     graphs = module("dask.highlevelgraph")
 
-    given = items(values, True)
+    given = task_items(values, True)
     name = f"fisherleak-rows-{uuid.uuid4().hex}"
     node = module("dask").delayed(make, name=f"{name}-make", traverse=False)
     made = {(name, i): (_made, node.key, (given.name, i)) for i in range(len(values))}
@@ -291,7 +291,7 @@ def _taken(part: _Part, k: int) -> Any:
     return part.values[k]
 
 
-def kept(*arrays: Array | None) -> tuple[Any, ...]:
+def persisted(*arrays: Array | None) -> tuple[Any, ...]:
     """The same arrays with their blocks kept where they are computed: passes over them read nothing again."""
     return tuple(module("dask").persist(*arrays))
 

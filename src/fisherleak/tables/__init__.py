@@ -1,4 +1,4 @@
-"""Tables in files: read, columns sorted into kinds, rows and features made ready for a linear model."""
+"""From files to columns made ready for a linear model: may import ``rows`` and ``_support``; never ``engine`` or ``models``."""
 
 from __future__ import annotations
 

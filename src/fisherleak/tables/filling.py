@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.rows import kept, rows_of
+from fisherleak.rows import persisted, rows_of
 from fisherleak.tables.arrow_columns import as_numbers, as_text, places
 from fisherleak.tables.features import Facts, Feature
 from fisherleak.tables.parts import Part, RawTable, Room, each_part, over_parts
@@ -146,7 +146,7 @@ def lazy_rows(
 
     arrays = rows_of(make, some, [size for _, size in some], kinds)
     if room is not None and room.cluster and ROOM_THERE * 8 * facts.label.count * maker.width < room.there:
-        arrays = kept(*arrays)
+        arrays = persisted(*arrays)
     X, y, rows, *others = arrays
     ids = others[0] if with_id else None
     groups = others[-1] if with_groups else None

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from fisherleak._support.progress import track
-from fisherleak.rows import items, sum_rows
+from fisherleak.rows import sum_rows, task_items
 from fisherleak.tables.parquet import ParquetPart, checksum
 
 __all__ = [
@@ -196,7 +196,7 @@ def over_parts(function: Callable[[Any], T], parts: Sequence[Any], merge: Callab
     def block(some: Any) -> tuple[T]:
         return (function(some[0]),)
 
-    (total,) = sum_rows(block, items(parts, lazily), most=1, join=lambda a, b: (merge(a[0], b[0]),))
+    (total,) = sum_rows(block, task_items(parts, lazily), most=1, join=lambda a, b: (merge(a[0], b[0]),))
     merged: T = total
     return merged
 

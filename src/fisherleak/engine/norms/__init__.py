@@ -1,6 +1,6 @@
-"""Largest singular values of parts of a Jacobian: where rows share an eigenbasis, and where they do not.
+"""Largest singular values of parts of a Jacobian: may import what ``engine`` may, and no other room.
 
-May import what ``engine`` may.
+There are two kinds: where rows share an eigenbasis, and where they do not.
 """
 
 from fisherleak.engine.information import Information

@@ -12,7 +12,7 @@ import pytest
 import fisherleak as fl
 from fisherleak.reproduce import ITEMS, Comparison, Item, reproduce
 from fisherleak.reproduce import page as page_module
-from fisherleak.reproduce import run as run_module
+from fisherleak.reproduce import reproduction as run_module
 
 
 def _draw(numbers: Any, work: Any) -> Any:

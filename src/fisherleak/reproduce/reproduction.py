@@ -14,9 +14,9 @@ from typing import Any
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.checks import nearest
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.reproduce.comparison import Item
 from fisherleak.reproduce.items import ITEMS
-from fisherleak.reproduce.page import page
-from fisherleak.reproduce.record import Item
+from fisherleak.reproduce.page import results_page
 from fisherleak.reproduce.workspace import Workspace
 
 __all__ = ["reproduce"]
@@ -78,7 +78,7 @@ def reproduce(
         if _finished(item, folder, data)
     }
     with written_whole(folder, ["RESULTS.md"]) as place:
-        (place / "RESULTS.md").write_text(page(results), encoding="utf-8")
+        (place / "RESULTS.md").write_text(results_page(results), encoding="utf-8")
     return folder / "RESULTS.md"
 
 
