@@ -1,4 +1,4 @@
-"""The only reader of fitted scikit-learn objects: may import ``engine`` and the rooms above it; measures nothing, reads no files.
+"""The only reader of fitted scikit-learn objects: may import ``engine`` and the rooms above; measures nothing, reads no files.
 
 Only public attributes of scikit-learn are used. ``estimators`` knows the linear models, ``transformers`` the transformers
 and ``flow`` what they do to columns, ``frames`` the tables; ``read`` puts them together.

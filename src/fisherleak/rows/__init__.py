@@ -1,4 +1,4 @@
-"""How rows are walked, in memory or by Dask, whose only home this is: may import ``_support``, and neither losses nor scikit-learn.
+"""How rows are walked, in memory or by Dask, whose only home this is: may import ``_support``; no losses, no scikit-learn.
 
 ``map_rows`` gives one value (or row of values) per example, ``sum_rows`` adds up small arrays. Both
 call their function on slices of at most ``rows_per_block`` rows, so that memory beyond the input and
