@@ -67,6 +67,8 @@ class BlockMap:
     size: int
     given: Sequence[Array]
     reference: Array
+    scale: Array | None = None
+    """(b, p): E_i is diag(scale_i) times what the places say."""
 
     @property
     def local(self) -> bool:
@@ -79,8 +81,10 @@ class BlockMap:
         for place, directions in self._directions(merged(self.places)):
             own = xp.take(B, self._columns(place), axis=1).T
             if directions is None:
-                parts.append(own[None, :, :])
+                scale = None if self.scale is None else xp.take(self.scale, self._columns(place), axis=1)
+                parts.append(own[None, :, :] if scale is None else scale[:, :, None] * own[None, :, :])
                 continue
+            directions = self._scaled(place, directions)
             flat = xp.matrix_transpose(directions)
             moved = xp.reshape(flat, (-1, flat.shape[-1])) @ own
             parts.append(xp.reshape(moved, (flat.shape[0], place.size, B.shape[0])))
@@ -89,6 +93,7 @@ class BlockMap:
     def pull(self, theta: Array) -> Array:
         """E_i^T theta_i, (b or 1, m), for theta of shape (b or 1, p)."""
         xp = namespace(theta)
+        theta = theta if self.scale is None else theta * self.scale
         parts = []
         for place, directions in self._directions(merged(self.places)):
             own = xp.take(theta, self._columns(place), axis=1)
@@ -108,7 +113,16 @@ class BlockMap:
             columns += place.columns
         # attributes may share columns, so their parts are added up by a product
         joined = _joined(parts) if parts else change
-        return joined @ like(np.eye(self.size)[columns], change, xp)
+        moved = self._placed(joined, columns)
+        return moved if self.scale is None else moved * self.scale
+
+    def _placed(self, values: Array, columns: Sequence[int]) -> Array:
+        """Values of some columns among all p: a product where columns repeat or are out of order."""
+        xp = namespace(values)
+        if list(columns) != list(range(len(columns))):
+            return values @ like(np.eye(self.size)[list(columns)], values, xp)
+        rest = xp.zeros((values.shape[0], self.size - len(columns)), dtype=values.dtype, device=device(values))
+        return xp.concat([values, rest], axis=1)
 
     def outer(self, other: BlockMap, weights: Array) -> Array:
         """sum_i weights_i E_i F_i^T over the block, (p, q), with F the map of another release of the same attributes."""
@@ -130,9 +144,15 @@ class BlockMap:
         xp = namespace(self.reference)
         if directions is None:
             directions = like(np.eye(len(place.columns)), self.reference, xp)[None, :, :]
+        directions = self._scaled(place, directions)
         if weights is not None:
             directions = directions * weights[:, None, None]
         return xp.reshape(xp.permute_dims(directions, (1, 0, 2)), (directions.shape[1], -1))
+
+    def _scaled(self, place: Place, directions: Array) -> Array:
+        if self.scale is None:
+            return directions
+        return directions * namespace(directions).take(self.scale, self._columns(place), axis=1)[:, :, None]
 
     def _columns(self, place: Place) -> Array:
         return like(np.asarray(place.columns, dtype=np.int64), self.reference, namespace(self.reference))

@@ -67,6 +67,8 @@ class Fit:
         ``factor`` is that of the Hessian for such rows.
     level : float or None
         The intercept for such rows.
+    scales : array of shape (d,) or None
+        What coefficients are multiplied by in the penalty: the scales of columns where scaling is folded in.
     """
 
     coef: Array
@@ -83,6 +85,7 @@ class Fit:
     intercept_l2: float = 0.0
     centre: Array | None = field(default=None, repr=False)
     level: float | None = field(default=None, repr=False)
+    scales: Array | None = field(default=None, repr=False)
 
     @property
     def condition(self) -> float:
@@ -185,7 +188,17 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
 def distance(fit: Fit, X: Array, y: Array) -> float:
     """Distance of a fit from the minimum on these data: see :class:`Fit`."""
     intercept = fit.intercept is not None
-    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, known_centre=fit.centre)
+    risk = Risk(
+        X,
+        y,
+        fit.sample_weight,
+        fit.loss,
+        fit.l2,
+        intercept,
+        fit.intercept_l2,
+        known_centre=fit.centre,
+        scales=fit.scales,
+    )
     return risk.at(fit.centred_theta, curvature=False).distance(fit.factor)
 
 
@@ -211,6 +224,7 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
         intercept_l2=risk.intercept_l2,
         centre=risk.centre,
         level=level,
+        scales=risk.scales,
     )
 
 

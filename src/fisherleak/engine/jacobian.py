@@ -20,6 +20,7 @@ from typing import Any
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
@@ -40,6 +41,14 @@ class Derivatives:
     """(b,) weighted second derivative, omega a."""
     c: Array
     """(b,) weighted derivative by the label, omega c."""
+    moves: Array | None = None
+    """(b, p) what a change of a feature does to the penalty, where its scale is folded in."""
+
+    def moved(self, E: BlockMap) -> BlockMap:
+        """(r I + diag(m)) E: the direct effect of a change on the gradient."""
+        xp = namespace(self.r)
+        r = xp.broadcast_to(self.r[:, None], self.x.shape)
+        return replace(E, scale=r if self.moves is None else r + self.moves)
 
 
 @dataclass(frozen=True)
@@ -50,13 +59,22 @@ class Model:
     loss: Loss
     intercept: bool
     centre: Array | None
+    folding: Folding | None = None
 
     def rows(self, X: Array, y: Array, weights: Array | None) -> Derivatives:
         """A block's features and weighted derivatives."""
         x = with_constant(X, self.intercept, self.centre)
         z = x @ self.theta
         r, a, c = self.loss.r(z, y), self.loss.a(z, y), self.loss.c(z, y)
-        return Derivatives(x, r, a, c) if weights is None else Derivatives(x, weights * r, weights * a, weights * c)
+        if weights is not None:
+            r, a, c = weights * r, weights * a, weights * c
+        if self.folding is None:
+            return Derivatives(x, r, a, c)
+        moves = self.folding.moves(X, weights)
+        if self.intercept:
+            xp = namespace(moves)
+            moves = xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1)
+        return Derivatives(x, r, a, c, moves)
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,7 @@ class Jacobian:
     B: Array
     theta: Array
     attributes: tuple[Attribute, ...]
+    folding: Folding | None = None
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
@@ -77,11 +96,15 @@ class Jacobian:
 
     @property
     def model(self) -> Model:
-        return Model(self.theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
+        return Model(self.theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre, self.folding)
 
     def map(self, attributes: Sequence[Attribute] | None = None) -> PerturbationMap:
         """E for some attributes, or for all."""
         return map_of(self.attributes if attributes is None else attributes, self.theta.shape[0], self.B)
+
+    def with_noise(self, noise: Noise) -> Jacobian:
+        """The same fit released with other noise."""
+        return jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
 
     def scaled(self, factor: float) -> Jacobian:
         return replace(self, B=self.B * factor)
@@ -109,7 +132,8 @@ class Jacobian:
             if places:
                 E = BlockMap(places, B.shape[1], local, B)
                 along = part.a[:, None] * E.pull(model.theta[None, :])
-                parts.append(along[:, :, None] * u[:, None, :] + part.r[:, None, None] * E.after(B))
+                direct = part.r[:, None, None] * E.after(B) if part.moves is None else part.moved(E).after(B)
+                parts.append(along[:, :, None] * u[:, None, :] + direct)
             if label:
                 parts.append((part.c[:, None] * u)[:, None, :])
             return -xp.matrix_transpose(parts[0] if len(parts) == 1 else xp.concat(parts, axis=1))
@@ -117,10 +141,18 @@ class Jacobian:
         return block
 
 
-def jacobian_of(fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]) -> Jacobian:
-    """The Jacobian of a fit, whitened by the noise at scale 1."""
+def jacobian_of(
+    fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...], folding: Folding | None = None
+) -> Jacobian:
+    """The Jacobian of a fit, whitened by the noise at scale 1.
+
+    With preprocessing folded in, noise without a shape acts in the frame of the columns' public scales and centres; a shape is
+    over raw coefficients, then the raw intercept.
+    """
     B: Any = fit.uncentred(fit.factor.inverse())
+    if folding is not None and getattr(noise, "shape", None) is None:
+        B = folding.frame @ B
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
-    return Jacobian(fit, X, y, B, fit.centred_theta, attributes)
+    return Jacobian(fit, X, y, B, fit.centred_theta, attributes, folding)

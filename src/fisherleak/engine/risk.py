@@ -68,6 +68,8 @@ class Risk:
     intercept_l2: float = 0.0
     names: tuple[str, ...] = ()
     known_centre: Array | None = None
+    scales: Array | None = None
+    """(d,): l2 is on each coefficient times its scale, for preprocessing that is folded in."""
 
     @cached_property
     def centre(self) -> Array | None:
@@ -93,7 +95,8 @@ class Risk:
     def penalty(self) -> Array:
         """Diagonal of the penalty's Hessian, (p,)."""
         n, d = self.X.shape
-        values = [n * self.l2] * d + [n * self.intercept_l2] * int(self.intercept)
+        squares = [1.0] * d if self.scales is None else host(self.scales**2).tolist()
+        values = [n * self.l2 * square for square in squares] + [n * self.intercept_l2] * int(self.intercept)
         return like(values, self.X, namespace(self.X))
 
     def centred(self, theta: Array) -> Array:

@@ -21,7 +21,6 @@ from fisherleak._support.arrays import Array, is_lazy, namespace
 from fisherleak._support.checks import nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
@@ -86,8 +85,7 @@ class Leakage:
         if self._noise is None:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
         check_noise(noise)
-        X, y = self._information.rows
-        jacobian = jacobian_of(self.fits[0], X, y, noise, self._information.attributes)
+        jacobian = self._information.jacobians[0].with_noise(noise)
         return replace(self, _information=information_of(jacobian), _noise=noise)
 
     # one number per example, cell, attribute, group

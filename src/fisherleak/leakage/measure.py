@@ -16,13 +16,14 @@ from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.models import Reading, Table, as_table, read
+from fisherleak.models import Reading, Table, as_table, read, read_folded
 from fisherleak.models.read import LOOSE
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
 
 __all__ = ["measure", "measure_own"]
 
+PUBLIC = ("preprocessing", "nothing")
 SAME_DATA = 1e-6
 """Distance from the minimum above which the data are not those of an exact fit."""
 
@@ -35,6 +36,7 @@ def measure(
     sample_weight: Any = None,
     attributes: Any = None,
     polish: bool = False,
+    public: str = "preprocessing",
 ) -> Leakage:
     """Measure what a model, released with noise on its parameters, reveals about its training data.
 
@@ -59,6 +61,14 @@ def measure(
         Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
         ``leak.fits[0].distance``.
 
+    public : {"preprocessing", "nothing"}
+        What the attacker is taken to know of what a pipeline learned beside the model's parameters. "preprocessing": all that
+        the steps before the model learned, the paper's assumption. "nothing": end to end; scalers are folded into the model,
+        whose coefficients are then in raw units, and what a value does to the scale of its column is counted. Levels of
+        encoders are public all the same; other steps that learned something are refused. Noise without a shape then acts on
+        (coefficients times their columns' scales, level at their centres), scales and centres on a public grid; a shape is
+        over raw coefficients, then the raw intercept.
+
     Returns
     -------
     Leakage
@@ -81,6 +91,8 @@ def measure(
     """
     noise = Gaussian(1.0) if noise is None else noise
     check_noise(noise)
+    if public not in PUBLIC:
+        raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None
@@ -88,7 +100,8 @@ def measure(
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
         return Leakage(information_of(jacobian_of(model, X, y, noise, records)), noise, table)
-    return _measured(read(model, table, y, sample_weight, polish), model, table, noise, attributes)
+    reader = read_folded if public == "nothing" else read
+    return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
 
 def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: Any, polish: bool) -> Leakage:
@@ -114,7 +127,7 @@ def _measured(
             LooseFitWarning,
             stacklevel=3,
         )
-    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records)
+    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records, reading.folding)
     return Leakage(information_of(jacobian), noise, table)
 
 

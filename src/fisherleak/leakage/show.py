@@ -68,10 +68,17 @@ def summary(leakage: Any, table: Table) -> str:
         for fit in leakage.fits
     ]
     lines += [
-        "Holds for unbiased attackers who know all other data, with weights, l2 and preprocessing public and fixed.",
+        f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
         "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _assumed(leakage: Any) -> str:
+    """What was taken as public."""
+    if any(jacobian.folding is not None for jacobian in leakage._information.jacobians):
+        return "end to end: scalers counted, levels of encoders public"
+    return "preprocessing public and fixed"
 
 
 def _units(leakage: Any, table: Table) -> NDArray[np.float64]:

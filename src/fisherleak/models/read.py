@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
@@ -21,12 +22,13 @@ from fisherleak.engine.training_rows import check_training, check_weights
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
 from fisherleak.models.flow import attributes_of, start
+from fisherleak.models.folding import complete, folding_of, in_raw_units, neutral
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
 
-__all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
+__all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "read_folded", "risk_of"]
 
 LOOSE = 1e-3
 """Distance from the minimum past which a fit is called loose: about the relative error of eta."""
@@ -53,6 +55,7 @@ class Reading:
     features: Array
     y: Array
     attributes: tuple[Attribute, ...]
+    folding: Folding | None = None
 
 
 def final_estimator(model: Any) -> Any:
@@ -145,6 +148,22 @@ def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own
     if polish:
         fit = fit_at(risk, theta, polish=True)
     return Reading(fit, risk.X, risk.y, prepared.attributes)
+
+
+def read_folded(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool) -> Reading:
+    """The same with scalers folded in: a fit in raw units, whose scales are counted."""
+    if table.lazy:
+        raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
+    plain, scales = neutral(checked_model(model))
+    if scales is None:
+        return read(model, table, y, sample_weight, polish)
+    read(model, table, y, sample_weight, polish=False)  # refuses what is not at its minimum, in its own terms
+    prepared = prepare(plain, table)
+    risk, theta = risk_of(prepared, y, sample_weight)
+    known = complete(scales, risk.X.shape[1])
+    risk, theta = in_raw_units(risk, theta, known)
+    fit = fit_at(risk, theta, polish=polish)
+    return Reading(fit, risk.X, risk.y, prepared.attributes, folding_of(risk, fit.coef, known))
 
 
 def _limit(estimator: Any) -> float:

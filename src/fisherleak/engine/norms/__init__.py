@@ -13,6 +13,7 @@ __all__ = ["information_of"]
 
 def information_of(*jacobians: Jacobian) -> Information:
     """The information of one release, or of several about the same data, as the kind that its structure allows."""
-    if len(jacobians) == 1 and not any(attribute.local for attribute in jacobians[0].attributes):
-        return SharedBasis(jacobians[0])
-    return MatrixFree(jacobians)
+    (first, *others) = jacobians
+    if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
+        return MatrixFree(jacobians)
+    return SharedBasis(first)

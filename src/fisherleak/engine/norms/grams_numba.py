@@ -5,12 +5,10 @@ Loaded only where numba is installed and the work is large; the tests hold it ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.block_maps import Place
+from fisherleak.engine.block_maps import BlockMap
 from fisherleak.engine.norms.compiled import compiled, in_threads
 
 __all__ = ["add_grams"]
@@ -24,8 +22,7 @@ def add_grams(
     u: Vector,
     w: Vector,
     derivatives: tuple[Vector, Vector, Vector],
-    places: Sequence[Place],
-    given: Sequence[Vector],
+    E: BlockMap,
     label: bool,
     alone: bool,
 ) -> None:
@@ -40,28 +37,31 @@ def add_grams(
     w : array of shape (b or 1, m)
         E^T theta.
     derivatives : r, a, c, of shape (b,) each
-    places, given
-        The map, as a :class:`fisherleak.engine.block_maps.BlockMap` has it.
+    E : BlockMap
     label : bool
     alone : bool
         Start no threads.
     """
-    A = _moved(B, places, given)
+    A = _moved(B, E)
     r, a, c = (np.ascontiguousarray(x) for x in derivatives)
     w = np.broadcast_to(w, (u.shape[0], w.shape[1]))
     in_threads(_kernel, u.shape[0], (G, np.ascontiguousarray(u), w, r, a, c, A, bool(label)), alone)
 
 
-def _moved(B: Vector, places: Sequence[Place], given: Sequence[Vector]) -> Vector:
+def _moved(B: Vector, E: BlockMap) -> Vector:
     """B E_i by direction: (m, b, p), or (m, 1, p) where all rows share the map. Products of BLAS, one for each direction."""
-    local = iter(given)
-    rows = max((D.shape[0] for D in given), default=1)
-    A = np.empty((sum(place.size for place in places), rows, B.shape[0]))
+    local = iter(E.given)
+    scale = E.scale
+    rows = max((D.shape[0] for D in E.given), default=1) if scale is None else scale.shape[0]
+    A = np.empty((sum(place.size for place in E.places), rows, B.shape[0]))
     start = 0
-    for place in places:
-        fixed = np.eye(len(place.columns)) if place.directions is None else place.directions
-        D = next(local) if place.local else fixed[None, :, :]
-        own = np.ascontiguousarray(B[:, list(place.columns)].T)
+    for place in E.places:
+        columns = list(place.columns)
+        fixed = np.eye(len(columns)) if place.directions is None else place.directions
+        D = np.asarray(next(local)) if place.local else fixed[None, :, :]
+        if scale is not None:
+            D = D * scale[:, columns, None]
+        own = np.ascontiguousarray(B[:, columns].T)
         for k in range(place.size):
             if D.shape[0] == rows:
                 np.matmul(np.ascontiguousarray(D[:, :, k]), own, out=A[start])

@@ -85,7 +85,7 @@ class MatrixFree:
         return map_rows(block, *releases.arrays, most=self._most(width if small else 8))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        local = {attribute.name for J in self.jacobians for attribute in J.named(attributes) if attribute.local}
+        local = {a.name for J in self.jacobians for a in J.named(attributes) if a.local or J.folding is not None}
         plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
         others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
         squares = [cell_squares(J, J.named(plain)) for J in self.jacobians] if plain else []
@@ -133,9 +133,10 @@ class MatrixFree:
 
     def _simple(self, attributes: Sequence[Attribute]) -> SharedBasis | None:
         """The kind with a shared basis, where these attributes of one release have one."""
-        if len(self.jacobians) > 1 or any(attribute.local for attribute in self.jacobians[0].named(attributes)):
+        (first, *others) = self.jacobians
+        if others or first.folding is not None or any(attribute.local for attribute in first.named(attributes)):
             return None
-        return SharedBasis(self.jacobians[0])
+        return SharedBasis(first)
 
     def _most(self, width: int) -> int:
         """Rows of a block that hold as many values as usual, with ``width`` vectors of parameters each."""
@@ -197,9 +198,9 @@ class _Releases:
             part = kind.block(*own)
             x, width = part.rows, part.w.shape[1] + int(self.label)
             G = np.zeros((x.x.shape[0], width, width)) if G is None else G
-            derivatives = (x.r, x.a, x.c)
-            given = [np.asarray(D) for D in part.E.given]
-            add_grams(G, kind.B, x.x @ kind.B.T, part.w, derivatives, kind.places, given, self.label, in_task())
+            derivatives = (x.r, x.a, x.c) if x.moves is None else (np.ones_like(x.r), x.a, x.c)
+            E = part.E if x.moves is None else x.moved(part.E)
+            add_grams(G, kind.B, x.x @ kind.B.T, part.w, derivatives, E, self.label, in_task())
         return G
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
@@ -249,6 +250,12 @@ class _Block:
     E: BlockMap
     w: Array
 
+    def push(self, change: Array) -> Array:
+        """The direct effect of changes on the gradient, (b, p)."""
+        if self.rows.moves is None:
+            return self.rows.r[:, None] * self.E.push(change)
+        return self.rows.moved(self.E).push(change)
+
 
 def _pair(one: _Block, two: _Block, label: bool) -> Array:
     r"""sum_i Z_i Y_i^T with :math:`Z = a\, x w^T + r E` (and :math:`c\, x` for the label) of two releases."""
@@ -258,13 +265,11 @@ def _pair(one: _Block, two: _Block, label: bool) -> Array:
     if label:
         along = along + x.c * y.c
     total = (x.x * along[:, None]).T @ y.x
-    total = total + (x.x * (x.a * y.r)[:, None]).T @ _stretched(two.E.push(one.w), y.r, xp)
-    total = total + (_stretched(one.E.push(two.w), x.r, xp) * (x.r * y.a)[:, None]).T @ y.x
-    return total + one.E.outer(two.E, x.r * y.r)
-
-
-def _stretched(pushed: Array, rows: Array, xp: Any) -> Array:
-    return xp.broadcast_to(pushed, (rows.shape[0], pushed.shape[1]))
+    total = total + (x.x * x.a[:, None]).T @ two.push(one.w)
+    total = total + (one.push(two.w) * y.a[:, None]).T @ y.x
+    if x.moves is None and y.moves is None:
+        return total + one.E.outer(two.E, x.r * y.r)
+    return total + x.moved(one.E).outer(y.moved(two.E), xp.ones_like(x.r))
 
 
 @dataclass(frozen=True)
@@ -281,7 +286,7 @@ class _Kind:
     @classmethod
     def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Kind:
         places = places_of(attributes)
-        if any(place.local for place in places) or not places:
+        if J.folding is not None or any(place.local for place in places) or not places:
             return cls(J.model, J.B, places, None, None, None)
         E = J.map(attributes)
         A = E.after(J.B)
@@ -296,7 +301,10 @@ class _Kind:
         part = self.block(X, y, weights, *local)
         rows = part.rows
         if self.A is None:
-            return rows.r, rows.a, rows.c, rows.x, part.w, *local
+            xp = namespace(rows.x)
+            w = xp.broadcast_to(part.w, (rows.x.shape[0], part.w.shape[1]))
+            direct = rows.r[:, None] if rows.moves is None else rows.r[:, None] + rows.moves
+            return rows.r, rows.a, rows.c, rows.x, w, direct, *local
         u = rows.x @ self.B.T
         return rows.r, rows.a, rows.c, u @ self.A, row_dots(u, u, namespace(u))
 
@@ -312,7 +320,7 @@ class _Kind:
         xp = namespace(r)
         v, last = (V[:, :-1], c * V[:, -1]) if label else (V, None)
         if self.S is None:
-            return self._local_product(r, a, c, state[3], state[4], state[5:], v, last)
+            return self._local_product(a, c, state[3], state[4], state[5], state[6:], v, last)
         g, squared, w = state[3], state[4], self.w
         assert w is not None
         along = a * (v @ w)
@@ -322,14 +330,22 @@ class _Kind:
         return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)
 
     def _local_product(
-        self, r: Array, a: Array, c: Array, x: Array, w: Array, local: Sequence[Array], v: Array, last: Array | None
+        self,
+        a: Array,
+        c: Array,
+        x: Array,
+        w: Array,
+        direct: Array,
+        local: Sequence[Array],
+        v: Array,
+        last: Array | None,
     ) -> Array:
-        xp = namespace(r)
+        xp = namespace(a)
         E = BlockMap(self.places, self.B.shape[1], local, self.B)
         along = a * row_dots(w, v, xp)
         both = along if last is None else along + last
-        z = both[:, None] * x + r[:, None] * E.push(v)
+        z = both[:, None] * x + direct * E.push(v)
         back = (z @ self.B.T) @ self.B
         t = row_dots(x, back, xp)
-        top = (a * t)[:, None] * w + r[:, None] * E.pull(back)
+        top = (a * t)[:, None] * w + E.pull(direct * back)
         return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)

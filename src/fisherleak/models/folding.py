@@ -1,0 +1,293 @@
+r"""Scalers at the end of a fitted model's preprocessing, taken apart so that what they learned is counted.
+
+The scalers are made neutral in a copy of the model, which is then read as usual: its features are in raw units. What they
+learned becomes scales in the penalty and a :class:`fisherleak.engine.folding.Folding`. Steps that learn nothing (polynomials,
+functions) may stand before a scaler; levels of encoders are taken as public, and said so; every other step that learned
+something is refused by name. Adding a scaler is adding one function to ``SCALERS``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import compose, pipeline, preprocessing
+
+from fisherleak._support.arrays import like, namespace
+from fisherleak.engine.folding import Folding
+from fisherleak.engine.risk import Risk
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+
+__all__ = ["SCALERS", "Scale", "complete", "folding_of", "in_raw_units", "neutral"]
+
+Vector = NDArray[np.float64]
+LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
+LEVELS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
+"""Their levels are taken as public."""
+ANOTHER = 1e-8
+"""Relative difference past which a scaler's scale is not that of the rows."""
+GRID = 4
+"""Public scales are powers of two to one over this."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one feature's scaler learned: centre and scale, and the order statistics that the scale is made of, if any."""
+
+    name: str
+    centre: float
+    scale: float
+    spread: bool
+    points: tuple[tuple[float, float], ...] = ()
+    """(probability or extreme, share): the scale is their sum; 0 is the least value, 1 the largest."""
+
+
+Scales = list[Scale | None]
+
+
+def neutral(model: Any) -> tuple[Any, Scales | None]:
+    """A copy of a model whose last scalers do nothing, and what each of its features was scaled by; None where nothing was."""
+    if not isinstance(model, pipeline.Pipeline):
+        return model, None
+    made = copy.copy(model)
+    steps, scales = _steps(model.steps[:-1])
+    made.steps = [*steps, model.steps[-1]]
+    return made, scales
+
+
+def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
+    """One for every feature: those that were not scaled have a scale of one that nothing moves."""
+    return [
+        Scale("", 0.0, 1.0, False) if scale is None else scale for scale in [*scales, *[None] * (width - len(scales))]
+    ]
+
+
+def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Scales | None]:
+    """Steps one after the other: a step that is no scaler must not follow one."""
+    made: list[tuple[str, Any]] = []
+    scales: Scales | None = None
+    for name, step in steps:
+        if step is None or step == "passthrough":
+            made.append((name, step))
+            continue
+        if scales is not None and any(scale is not None for scale in scales):
+            first = next(scale for scale in scales if scale is not None)
+            raise UnsupportedModelError(
+                f"{first.name} stands before {type(step).__name__}, so what it learned cannot be folded into the model: put "
+                "the scaler last, or take preprocessing as public."
+            )
+        changed, scales = _step(step)
+        made.append((name, changed))
+    return made, scales
+
+
+def _step(step: Any) -> tuple[Any, Scales | None]:
+    if type(step) in SCALERS:
+        return SCALERS[type(step)](step)
+    if isinstance(step, (*LEARN_NOTHING, *LEVELS)):
+        return step, None
+    if isinstance(step, pipeline.Pipeline):
+        inner = copy.copy(step)
+        inner.steps, scales = _steps(step.steps)
+        return inner, scales
+    if isinstance(step, compose.ColumnTransformer):
+        return _columns(step)
+    raise UnsupportedModelError(
+        f"{type(step).__name__} learned from the data, and what it learned cannot be folded into the model: leave it out, use "
+        "a scaler, or take preprocessing as public."
+    )
+
+
+def _columns(step: Any) -> tuple[Any, Scales]:
+    """The parts of a ColumnTransformer side by side."""
+    made = copy.copy(step)
+    width = max((part.stop for part in step.output_indices_.values()), default=0)
+    scales: Scales = [None] * width
+    transformers = []
+    for name, part, columns in step.transformers_:
+        changed, own = (part, None) if isinstance(part, str) else _step(part)
+        transformers.append((name, changed, columns))
+        if own is not None:
+            scales[step.output_indices_[name]] = own
+    made.transformers_ = transformers
+    return made, scales
+
+
+# One function for each scaler: a copy that does nothing, and what it had learned
+
+
+def _standard(step: Any) -> tuple[Any, Scales]:
+    made = copy.copy(step)
+    count = step.n_features_in_
+    centres = step.mean_ if step.with_mean else np.zeros(count)
+    scales = step.scale_ if step.with_std else np.ones(count)
+    if step.with_std:
+        made.scale_ = np.ones(count)
+        _refuse_constant(step, step.var_)
+    if step.with_mean:
+        made.mean_ = np.zeros(count)
+    return made, [Scale("StandardScaler", float(c), float(s), step.with_std) for c, s in _pairs(centres, scales)]
+
+
+def _min_max(step: Any) -> tuple[Any, Scales]:
+    if step.clip:
+        raise UnsupportedModelError("MinMaxScaler(clip=True) cannot be folded into the model: use clip=False.")
+    made = copy.copy(step)
+    _refuse_constant(step, step.data_range_)
+    low, high = step.feature_range
+    made.scale_, made.min_ = np.ones_like(step.scale_), np.zeros_like(step.min_)
+    share = 1.0 / (high - low)
+    points = ((1.0, share), (0.0, -share))
+    centres = -step.min_ / step.scale_
+    return made, [
+        Scale("MinMaxScaler", float(c), float(s), False, points) for c, s in _pairs(centres, 1.0 / step.scale_)
+    ]
+
+
+def _max_abs(step: Any) -> tuple[Any, Scales]:
+    made = copy.copy(step)
+    _refuse_constant(step, step.max_abs_)
+    made.scale_ = np.ones_like(step.scale_)
+    return made, [Scale("MaxAbsScaler", 0.0, float(s), False, ((math.inf, 1.0),)) for s in step.scale_]
+
+
+def _robust(step: Any) -> tuple[Any, Scales]:
+    if getattr(step, "unit_variance", False):
+        raise UnsupportedModelError("RobustScaler(unit_variance=True) cannot be folded into the model: leave it out.")
+    made = copy.copy(step)
+    count = step.n_features_in_
+    centres = step.center_ if step.with_centering else np.zeros(count)
+    scales = step.scale_ if step.with_scaling else np.ones(count)
+    points: tuple[tuple[float, float], ...] = ()
+    if step.with_scaling:
+        made.scale_ = np.ones(count)
+        low, high = (q / 100.0 for q in step.quantile_range)
+        points = ((high, 1.0), (low, -1.0))
+    if step.with_centering:
+        made.center_ = np.zeros(count)
+    return made, [Scale("RobustScaler", float(c), float(s), False, points) for c, s in _pairs(centres, scales)]
+
+
+SCALERS: dict[type, Callable[[Any], tuple[Any, Scales]]] = {
+    preprocessing.StandardScaler: _standard,
+    preprocessing.MinMaxScaler: _min_max,
+    preprocessing.MaxAbsScaler: _max_abs,
+    preprocessing.RobustScaler: _robust,
+}
+
+
+def _pairs(centres: Any, scales: Any) -> list[tuple[float, float]]:
+    return list(zip(np.asarray(centres).tolist(), np.asarray(scales).tolist(), strict=True))
+
+
+def _refuse_constant(step: Any, sizes: Any) -> None:
+    zero = np.flatnonzero(~(np.asarray(sizes) > 0))
+    if zero.size:
+        names = getattr(step, "feature_names_in_", None)
+        name = zero[0] if names is None else f"'{names[zero[0]]}'"
+        raise InvalidInputError(
+            f"Column {name} is constant, so {type(step).__name__} has no scale for it that moves with its values: drop it."
+        )
+
+
+# From what was learned to the risk in raw units
+
+
+def in_raw_units(risk: Risk, theta: Any, scales: Sequence[Scale]) -> tuple[Risk, Any]:
+    """The same model in raw units: the risk with scales in its penalty, and its parameters.
+
+    ``risk`` has the raw features, ``theta`` the parameters for the scaled ones.
+    """
+    d = risk.X.shape[1]
+    s, m = np.array([scale.scale for scale in scales]), np.array([scale.centre for scale in scales])
+    if risk.intercept_l2 > 0 or (not risk.intercept and np.any(m != 0)):
+        raise UnsupportedModelError(
+            "Centring cannot be folded into a model without a free intercept: fit one, or do not centre the columns."
+        )
+    xp = namespace(risk.X)
+    coef = np.asarray(theta)[:d] / s
+    raw = np.append(coef, np.asarray(theta)[d] - m @ coef) if risk.intercept else coef
+    in_raw = Risk(
+        risk.X, risk.y, risk.weights, risk.loss, risk.l2, risk.intercept, 0.0, risk.names, None, like(s, risk.X, xp)
+    )
+    return in_raw, like(raw, risk.X, xp)
+
+
+def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
+    """How the scales of a risk in raw units move with the rows, at its minimiser."""
+    coef = np.asarray(coef)
+    X = np.asarray(risk.X, dtype=np.float64)
+    n, d = X.shape
+    push = n * risk.l2 * coef
+    slopes, means, weighted = np.zeros(d), np.zeros(d), False
+    most = max([1, *(2 * len(scale.points) for scale in scales)])
+    values, shares = np.full((most, d), np.nan), np.zeros((most, d))
+    for k, scale in enumerate(scales):
+        if scale.spread:
+            mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.names[k])
+            slopes[k], means[k] = 2.0 * push[k] / total, mean
+        for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.names[k])):
+            values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
+    xp = namespace(risk.X)
+    parts = [like(x, risk.X, xp) for x in (slopes, means)]
+    ends = [like(x, risk.X, xp) for x in (values, shares, _frame(scales, risk.intercept))]
+    return Folding(parts[0], parts[1], weighted, ends[0], ends[1], ends[2])
+
+
+def _spread_of(x: Vector, weights: Any, scale: Scale, name: str) -> tuple[float, float, bool]:
+    """Mean and total weight behind a standard deviation: with the rows' weights, or without."""
+    for weighted in (False, True) if weights is not None else (False,):
+        omega = np.asarray(weights) if weighted else np.ones(x.shape[0])
+        total = float(omega.sum())
+        mean = float(omega @ x) / total
+        spread = math.sqrt(float(omega @ (x - mean) ** 2) / total)
+        if abs(spread / scale.scale - 1.0) <= ANOTHER:
+            return mean, total, weighted
+    raise InvalidInputError(
+        f"{scale.name} was not fitted on these rows: the standard deviation of {name} is {spread:.6g}, not {scale.scale:.6g}. "
+        "Pass the table it was fitted on."
+    )
+
+
+def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, float]]:
+    """The values that decide a scale, each with its share in it."""
+    found: list[tuple[float, float]] = []
+    order = np.sort(x)
+    for probability, share in scale.points:
+        if probability == math.inf:
+            largest = float(np.max(np.abs(x)))
+            found += [(largest, share), (-largest, -share)]
+            continue
+        place = probability * (x.shape[0] - 1)
+        low = math.floor(place)
+        part = place - low
+        found.append((float(order[low]), share * (1.0 - part)))
+        if part > 0:
+            found.append((float(order[low + 1]), share * part))
+    if found and scale.points[0][0] != math.inf:
+        size = sum(value * share for value, share in found)
+        if abs(size / scale.scale - 1.0) > ANOTHER:
+            raise InvalidInputError(
+                f"{scale.name} was not fitted on these rows: the range of {name} is {size:.6g}, not {scale.scale:.6g}. Pass "
+                "the table it was fitted on."
+            )
+    return found
+
+
+def _frame(scales: Sequence[Scale], intercept: bool) -> Vector:
+    """(s_j w_j, level at the centres) as a map of raw parameters, with scales and centres on a public grid."""
+    d = len(scales)
+    frame = np.zeros((d + int(intercept), d + int(intercept)))
+    for k, scale in enumerate(scales):
+        public = 2.0 ** (round(GRID * math.log2(scale.scale)) / GRID)
+        frame[k, k] = public
+        if intercept:
+            frame[d, k] = public * round(scale.centre / public)
+    if intercept:
+        frame[d, d] = 1.0
+    return frame
