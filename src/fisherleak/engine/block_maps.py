@@ -166,7 +166,8 @@ class BlockMap:
             elif place.directions is None:
                 yield place, None
             else:
-                yield place, like(place.directions, self.reference, namespace(self.reference))[None, :, :]
+                # a copy: torch warns of arrays that cannot be written to
+                yield place, like(np.array(place.directions), self.reference, namespace(self.reference))[None, :, :]
 
 
 def _joined(parts: list[Array]) -> Array:

@@ -76,13 +76,13 @@ class MatrixFree:
         xp = namespace(self.jacobians[0].B)
         width = sum(attribute.size for attribute in attributes) + int(label)
         small = width <= WRITTEN_OUT or not attributes
-        releases = _Releases.of(self.jacobians, attributes, label)
+        arrays, releases = _Releases.of(self.jacobians, attributes, label)
 
         def block(*rows: Array | None) -> Array:
             squares = releases.small(rows) if small else releases.large(rows, width)
             return xp.sqrt(xp.clip(squares, 0.0, None))
 
-        return map_rows(block, *releases.arrays, most=self._most(width if small else 8))
+        return map_rows(block, *arrays, most=self._most(width if small else 8))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         local = {a.name for J in self.jacobians for a in J.named(attributes) if a.local or J.folding is not None}
@@ -103,7 +103,7 @@ class MatrixFree:
         simple = self._simple(attributes)
         if simple is not None:
             return simple.set_product(attributes, label)
-        releases = _Releases.of(self.jacobians, attributes, label)
+        arrays, releases = _Releases.of(self.jacobians, attributes, label)
         xp = namespace(self.jacobians[0].B)
         roots = [part.B for part in self.jacobians]
 
@@ -115,7 +115,7 @@ class MatrixFree:
             return xp.concat([xp.concat(line, axis=1) for line in lines], axis=0)
 
         size = sum(int(B.shape[0]) for B in roots)
-        return Product(releases.arrays, releases.pairs, finish, size)
+        return Product(arrays, releases.pairs, finish, size)
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
         """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
@@ -128,8 +128,8 @@ class MatrixFree:
         return float(np.linalg.norm(J, 2)) * (1.0 + self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        releases = _Releases.of(self.jacobians, attributes, label)
-        return releases.stacked(tuple(gather(releases.arrays, rows)))
+        arrays, releases = _Releases.of(self.jacobians, attributes, label)
+        return releases.stacked(tuple(gather(arrays, rows)))
 
     def _simple(self, attributes: Sequence[Attribute]) -> SharedBasis | None:
         """The kind with a shared basis, where these attributes of one release have one."""
@@ -156,20 +156,22 @@ def _is_definite(matrix: NDArray[np.float64]) -> bool:
 class _Releases:
     """What blocks of rows have to know of several releases: small arrays only, so that they can travel there."""
 
-    arrays: tuple[Array | None, ...]
     counts: tuple[int, ...]
     writers: tuple[Callable[..., Array], ...]
     kinds: tuple[_Kind, ...]
     label: bool
 
     @classmethod
-    def of(cls, parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> _Releases:
+    def of(
+        cls, parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool
+    ) -> tuple[tuple[Array | None, ...], _Releases]:
+        """The row arrays of all releases, and what their blocks have to know."""
         chosen = [J.named(attributes) for J in parts]
         groups = [J.arrays_for(named) for J, named in zip(parts, chosen, strict=True)]
         writers = tuple(J.dense(named, label) for J, named in zip(parts, chosen, strict=True))
         kinds = tuple(_Kind.of(J, named) for J, named in zip(parts, chosen, strict=True))
         arrays = tuple(x for group in groups for x in group)
-        return cls(arrays, tuple(len(group) for group in groups), writers, kinds, label)
+        return arrays, cls(tuple(len(group) for group in groups), writers, kinds, label)
 
     def split(self, rows: Sequence[Array | None]) -> list[Sequence[Any]]:
         """The arrays of each release."""
