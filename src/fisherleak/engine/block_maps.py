@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.perturbation import Attribute
 
-__all__ = ["BlockMap", "Place", "places_of"]
+__all__ = ["BlockMap", "Place", "merged", "places_of"]
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,18 @@ class BlockMap:
     reference: Array
     scale: Array | None = None
     """(b, p): E_i is diag(scale_i) times what the places say."""
+    known_runs: tuple[Place, ...] | None = None
+    """The places merged, where somebody has done it."""
 
     @property
-    def local(self) -> bool:
-        return any(place.local for place in self.places)
+    def runs(self) -> tuple[Place, ...]:
+        return merged(self.places) if self.known_runs is None else self.known_runs
 
     def after(self, B: Array) -> Array:
         """B E_i as rows: (b or 1, m, k) for B of shape (k, p)."""
         xp = namespace(B)
         parts = []
-        for place, directions in self._directions(merged(self.places)):
+        for place, directions in self._directions(self.runs):
             own = xp.take(B, self._columns(place), axis=1).T
             if directions is None:
                 scale = None if self.scale is None else xp.take(self.scale, self._columns(place), axis=1)
@@ -95,7 +97,7 @@ class BlockMap:
         xp = namespace(theta)
         theta = theta if self.scale is None else theta * self.scale
         parts = []
-        for place, directions in self._directions(merged(self.places)):
+        for place, directions in self._directions(self.runs):
             own = xp.take(theta, self._columns(place), axis=1)
             parts.append(own if directions is None else xp.sum(own[:, :, None] * directions, axis=1))
         return _joined(parts) if parts else xp.zeros((1, 0), dtype=theta.dtype, device=device(theta))
@@ -106,7 +108,7 @@ class BlockMap:
         parts: list[Array] = []
         columns: list[int] = []
         start = 0
-        for place, directions in self._directions(merged(self.places)):
+        for place, directions in self._directions(self.runs):
             own = change[:, start : start + place.size]
             start += place.size
             parts.append(own if directions is None else xp.sum(directions * own[:, None, :], axis=2))

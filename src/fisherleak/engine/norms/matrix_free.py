@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.block_maps import BlockMap, places_of
+from fisherleak.engine.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of, set_norm
 from fisherleak.engine.jacobian import Derivatives, Jacobian
@@ -280,7 +280,8 @@ class _Kind:
 
     model: Any
     B: Array
-    places: tuple[Any, ...]
+    places: tuple[Place, ...]
+    runs: tuple[Place, ...]
     S: Array | None
     A: Array | None
     w: Array | None
@@ -289,13 +290,13 @@ class _Kind:
     def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Kind:
         places = places_of(attributes)
         if J.folding is not None or any(place.local for place in places) or not places:
-            return cls(J.model, J.B, places, None, None, None)
+            return cls(J.model, J.B, places, merged(places), None, None, None)
         E = J.map(attributes)
         A = E.after(J.B)
-        return cls(J.model, J.B, places, A.T @ A, A, E.pull(J.theta))
+        return cls(J.model, J.B, places, merged(places), A.T @ A, A, E.pull(J.theta))
 
     def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
-        E = BlockMap(self.places, self.B.shape[1], local, self.B)
+        E = BlockMap(self.places, self.B.shape[1], local, self.B, known_runs=self.runs)
         return _Block(self.model.rows(X, y, weights), E, E.pull(self.model.theta[None, :]))
 
     def prepared(self, X: Array, y: Array, weights: Array | None, *local: Array, label: bool) -> tuple[Array, ...]:
@@ -343,7 +344,7 @@ class _Kind:
         last: Array | None,
     ) -> Array:
         xp = namespace(a)
-        E = BlockMap(self.places, self.B.shape[1], local, self.B)
+        E = BlockMap(self.places, self.B.shape[1], local, self.B, known_runs=self.runs)
         along = a * row_dots(w, v, xp)
         both = along if last is None else along + last
         z = both[:, None] * x + direct * E.push(v)

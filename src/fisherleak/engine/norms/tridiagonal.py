@@ -26,8 +26,8 @@ from fisherleak.rows import in_task
 
 __all__ = ["top_of_tridiagonals", "top_of_tridiagonals_portable"]
 
-COMPILED_FROM = 2**4
-"""Matrices from which the compiled kernel pays."""
+COMPILED_FROM = 1
+"""Matrices from which the compiled kernel pays: it is loaded already where rows are many, and few are left late."""
 MOST_PASSES = 60
 SETTLED = 2e-16
 """A step below this, in units of Gershgorin's bound, is rounding."""
@@ -83,7 +83,7 @@ def _above(diagonal: Sequence[Array], beside: Sequence[Array], xp: Any) -> Array
 def _positive(pivot: Array, xp: Any) -> tuple[Array, Array]:
     """Whether a pivot is positive, and one that can be divided by: values here are at most 2, so SMALLEST is rounding."""
     positive = pivot > 0
-    return positive, xp.where(positive, xp.clip(pivot, SMALLEST, None), 1.0)
+    return positive, xp.where(positive, xp.where(pivot > SMALLEST, pivot, SMALLEST), 1.0)
 
 
 def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], xp: Any) -> tuple[Any, ...]:
@@ -95,8 +95,9 @@ def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], 
         others = others + slope / pivot
         share = squares[i] / (pivot * pivot)
         bend = share * (bend - 2.0 * slope * slope / pivot)
-        bend = xp.clip(bend, -LARGEST, None)
-        slope = xp.clip(1.0 + share * slope, None, LARGEST**0.4)
+        bend = xp.where(bend > -LARGEST, bend, -LARGEST)
+        slope = 1.0 + share * slope
+        slope = xp.where(slope < LARGEST**0.4, slope, LARGEST**0.4)
         positive, pivot = _positive(x - diagonal[i] - share * pivot, xp)
         inside = inside & positive
         part = slope / pivot
