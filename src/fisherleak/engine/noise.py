@@ -261,8 +261,8 @@ def released(theta: Vector, noise: Noise, random_state: int | np.random.Generato
     largest = float(np.max(np.abs(noisy), initial=0.0))
     if np.spacing(largest) > STEPS * grid:
         raise InvalidInputError(
-            f"noise of scale {noise.scale:g} is lost in a parameter of {largest:.3g}, which has 53 bits: it would be released as "
-            "it is. Use more noise, or other units."
+            f"noise of scale {noise.scale:g} is lost in a parameter of {largest:.3g}, which has 53 bits: it would be "
+            "released as it is. Use more noise, or other units."
         )
     return on_grid(noisy, grid)
 

@@ -39,8 +39,8 @@ def signs_and_uniforms(shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDA
 class SystemGenerator(np.random.Generator):
     """A numpy Generator that the operating system feeds.
 
-    What the noises of this package ask (``standard_normal`` and ``laplace``) is made of the system's words. A noise from outside
-    may ask anything else of a Generator: that comes from a stream with a new seed of 512 bits.
+    What the noises of this package ask (``standard_normal`` and ``laplace``) is made of the system's words. A noise from
+    outside may ask anything else of a Generator: that comes from a stream with a new seed of 512 bits.
     """
 
     def __init__(self) -> None:
