@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak.audit.model import own_parameters
 from fisherleak.audit.released_files import load_model, retrain, trusted_types
+from fisherleak.audit.signatures import card_path, digest_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.tables import read_table
@@ -125,6 +128,132 @@ def test_settings_travel_with_the_card(fisherleak: Command, people: Path, tmp_pa
     assert by_noise[0] == pytest.approx(by_noise[1])
     assert summary["rows"][0]["id"] == direct["rows"][0]["id"]
     assert summary["data"]["test_rows"] == 30
+
+
+def test_a_limit_on_several_columns_holds_for_each(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    """The noise is that of the column which needs most, whatever the order."""
+    scales = {}
+    for columns in (("age",), ("weight",), ("age", "weight"), ("weight", "age"), ("age", "city", "weight", "age")):
+        out = tmp_path / f"{'-'.join(columns)}.skops"
+        options = ("--target", "income", *(f"--attribute={name}" for name in columns), "--eta", "0.1", "--out", out)
+        card = json.loads(fisherleak("release", people, *options, "--json").out)
+        scales[columns] = card["noise"]["scale"]
+        assert card["eta"]["limit_columns"] == list(dict.fromkeys(columns))
+        assert all(f"'{name}'" in card["eta"]["limit_on"] for name in columns)
+    assert scales["age", "weight"] == scales["weight", "age"] == max(scales["age",], scales["weight",])
+    summary = json.loads(fisherleak("audit", people, "--released", out, "--json", *FAST).out)
+    etas = {attribute["name"]: attribute["eta_max"] for attribute in summary["attributes"]}
+    assert max(etas["age"], etas["city"], etas["weight"]) <= 0.1
+    assert "each in its own unit" in " ".join(summary["released"]["confirmed"])
+
+
+# Predictions where this package is not
+
+PREDICT = """
+import importlib.abc, json, sys
+
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "fisherleak":
+            raise ImportError("blocked")
+
+
+if sys.argv[3] == "blocked":
+    sys.meta_path.insert(0, Blocked())
+import pandas, skops.io
+
+card = json.load(open(sys.argv[1] + ".json", encoding="utf-8"))
+model = skops.io.load(sys.argv[1], trusted=card["model"]["trusted_types"])
+print(json.dumps(model.predict(pandas.read_csv(sys.argv[2])).tolist()))
+assert "fisherleak" not in sys.modules
+"""
+
+
+def coded(path: Path, n: int = 90) -> pandas.DataFrame:
+    """Categories of every sort that a file can hold."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.integers(20, 80, n),
+            "code": rng.choice([1, 2, 5], n),
+            "dose": rng.choice([0.5, 1.0, 1.5], n),
+            "member": rng.choice([True, False], n),
+            "city": rng.choice(["Bonn", "Köln"], n),
+            "y": rng.normal(size=n),
+            "count": rng.integers(0, 9, n),
+            "group": rng.choice([3, 4], n),
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+@pytest.mark.parametrize(("target", "model"), [("y", "linear"), ("count", "poisson"), ("group", "logistic")])
+def test_a_release_predicts_from_the_raw_table_anywhere(
+    fisherleak: Command, tmp_path: Path, target: str, model: str
+) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    coded(table)
+    options = ("--target", target, "--model", model, "--category", "code", "--category", "dose")
+    assert fisherleak("release", table, *options, "--eta", "5", "--out", out, "--quiet").status == 0
+    saved = load_model(out)
+    trained = retrain(saved, read_table(table))
+    theta = parameters(saved.model[-1])
+    z = trained.design.X @ theta[:-1] + theta[-1]
+    expected = {"linear": z, "poisson": np.exp(z), "logistic": np.where(z > 0, 4, 3)}[model]
+    for where in ("blocked", "here"):
+        command = [sys.executable, "-c", PREDICT, str(out), str(table), where]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-9)
+
+
+def test_predictions_whatever_types_the_columns_have(fisherleak: Command, tmp_path: Path) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    options = ("--target", "y", "--category", "code", "--category", "dose", "--eta", "5", "--out", out, "--quiet")
+    assert fisherleak("release", table, *options).status == 0
+    model = load(out)
+    expected = model.predict(pandas.read_csv(table))
+    names = ["code", "dose", "member", "city"]
+    for other in (
+        frame.astype({"code": float}),
+        frame.astype(dict.fromkeys(names, object)),
+        frame.astype(dict.fromkeys(names, "category")),
+        frame.convert_dtypes(),
+        frame[frame.columns[::-1]],
+        pandas.read_csv(table, dtype_backend="pyarrow"),
+    ):
+        np.testing.assert_array_equal(model.predict(other), expected)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("age", np.nan, "contains NaN"),
+        ("code", np.nan, "unknown categories"),
+        ("code", 3, "unknown categories"),
+        ("city", "Trier", "unknown categories"),
+        ("city", None, "unknown categories"),
+    ],
+)
+def test_rows_that_no_model_can_predict_are_refused(
+    fisherleak: Command, tmp_path: Path, column: str, value: Any, says: str
+) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    options = ("--target", "y", "--category", "code", "--eta", "5", "--out", out, "--quiet")
+    assert fisherleak("release", table, *options).status == 0
+    frame.loc[3, column] = value
+    model = load(out)
+    with pytest.raises(ValueError, match=says):
+        model.predict(frame)
+    known = frame.drop(index=3)
+    others = np.delete(model.predict(pandas.read_csv(table)), 3)
+    np.testing.assert_allclose(model.predict(known), others, rtol=1e-12)
+
+
+# Forgeries
 
 
 @pytest.fixture
@@ -263,6 +392,67 @@ def test_a_forged_card_is_refused(fisherleak: Command, people: Path, released: P
     card["settings"][key] = value
     card_path.write_text(json.dumps(card), encoding="utf-8")
     refusal(fisherleak, people, released)
+
+
+# What the card claims
+
+
+def edited(released: Path, change: Callable[[dict[str, Any]], Any], digest: bool = True) -> None:
+    """A card that says something else, its digest mended or not."""
+    card = json.loads(card_path(released).read_text(encoding="utf-8"))
+    change(card)
+    if digest:
+        card["digest"]["value"] = digest_of(card)
+    card_path(released).write_text(json.dumps(card), encoding="utf-8")
+
+
+def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command, people: Path, released: Path) -> None:
+    done = fisherleak("audit", people, "--released", released, *FAST)
+    assert (done.status, done.err) == (0, "")
+    for words in ("matches its card", "times as far from a new fit", "Measured anew", "The limit of 0.5 on every row"):
+        assert words in done.out
+    assert "That the noise was drawn afresh" in done.out
+    assert "That nobody else has the model without noise" in done.out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda card: card["eta"].update(limit=0.2),
+            "claims a limit of 0.2 on every row, in standard units, and a new",
+        ),
+        (lambda card: card["eta"].update(limit=2.0), "its noise is that for a limit of 0.4"),
+        (lambda card: card["eta"].update(limit="low"), "lacks its etas or its limit"),
+        (lambda card: card["eta"].update(limit_columns=["age"]), "which do not agree"),
+        (lambda card: card["eta"].update(limit_columns=["nobody"]), "lacks its etas or its limit"),
+        (
+            lambda card: card["eta"]["after"].update(max=0.1),
+            "claims a largest eta of 0.1, and a new measurement gives 0.4",
+        ),
+        (lambda card: card["eta"]["after"].update(mean=0.01), "claims a mean eta of 0.01"),
+        (lambda card: card["eta"].pop("after"), "lacks its etas"),
+        (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 0.8), "claims a largest eta"),
+        (lambda card: card.pop("digest"), "changed after it was written"),
+    ],
+)
+def test_claims_that_do_not_follow(
+    fisherleak: Command, people: Path, released: Path, change: Callable[[dict[str, Any]], Any], says: str
+) -> None:
+    edited(released, change, digest=says != "changed after it was written")
+    done = fisherleak("audit", people, "--released", released, "--quiet", *FAST)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+    assert says in done.err
+    summary = json.loads(fisherleak("audit", people, "--released", released, "--json", *FAST).out)
+    assert says in summary["released"]["failed"]
+
+
+def test_a_card_that_was_changed_by_hand(fisherleak: Command, people: Path, released: Path) -> None:
+    edited(released, lambda card: card["assumptions"].append("This is anonymous."), digest=False)
+    done = fisherleak("audit", people, "--released", released, *FAST)
+    assert done.status == 1
+    assert "was changed after it was written" in done.err
 
 
 def test_an_interrupted_release_leaves_nothing(

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import kstest
+from scipy.stats import ks_2samp, kstest
 
 import fisherleak as fl
 from cases import make
 from copies import copies
-from fisherleak.engine.noise import check_noise, drawn, noise_from_record
+from fisherleak.engine.noise import check_noise, drawn, grid_of, noise_from_record, released
 
 Vector = NDArray[np.float64]
 DRAWS = 200_000
@@ -275,6 +275,47 @@ def test_draws_of_another_shape_are_refused_by_name(logistic: type[Logistic]) ->
 # What is released
 
 
+@every_noise
+@pytest.mark.parametrize("factor", [1e-9, 1.0, 1e12])
+def test_what_is_released_lies_on_a_grid(noise: Any, factor: float) -> None:
+    noise = off(noise, factor)
+    grid = grid_of(noise, SIZE)
+    assert math.frexp(grid)[0] == 0.5  # a power of two
+    theta = np.array([math.pi, -math.e]) * factor
+    for seed in (None, 3):
+        found = released(theta, noise, seed)
+        np.testing.assert_array_equal(np.fmod(found, grid), 0.0)
+    np.testing.assert_allclose(found, theta + noise.draw(SIZE, 3), rtol=0, atol=0.51 * grid)
+    # as coarse as can be at 1024 steps in the least standard deviation of any direction
+    least = noise.scale / np.linalg.norm(np.linalg.cholesky(information(noise) * noise.scale**2).T, 2)
+    assert least / 2048 < grid <= least / 1024
+
+
+def test_the_grid_hides_last_bits_in_whatever_shape() -> None:
+    """A direction with next to no noise would ask for a grid as fine as floats are."""
+    thin = fl.Gaussian(1.0, np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]]))
+    assert 2.0**-31 <= grid_of(thin, 2) <= 2.0**-29
+    assert grid_of(fl.Gaussian(1.0, np.diag([4.0, 1.0])), 2) == grid_of(fl.Gaussian(1.0), 2) == 2.0**-10
+    assert grid_of(fl.Gaussian(5e-324), 1) == 5e-324
+
+
+def test_large_parameters_stay_and_hopeless_ones_are_refused() -> None:
+    theta = np.array([1e9, 1.0])
+    assert abs(released(theta, fl.Gaussian(1e-6), 0) - theta).max() < 1e-5
+    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-09 is lost in a parameter of 1e\+09"):
+        released(theta, fl.Gaussian(1e-9), 0)
+
+
+@every_noise
+def test_without_a_seed_the_law_is_the_same(noise: Any) -> None:
+    """From the system's randomness as from a seed."""
+    one, other = drawn(noise, 20_000, SIZE), noise.draws(20_000, SIZE, np.random.default_rng(0))
+    for k in range(SIZE):
+        assert ks_2samp(one[:, k], other[:, k]).pvalue > 1e-4
+    correlations = [float(np.asarray(np.corrcoef(values.T))[0, 1]) for values in (one, other)]
+    assert correlations[0] == pytest.approx(correlations[1], abs=0.05)
+
+
 @pytest.mark.parametrize("kind", [*fl.NOISES, "Logistic"])
 def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic]) -> None:
     """Measure, calibrate, release, attack: nothing else has to know the noise."""
@@ -289,16 +330,17 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     noise = fl.calibrate(leak, eta=2.0)
     assert type(noise) is type(unit)
     assert 2.0 * (1 - 1e-9) < leak.with_noise(noise).per_example().max() <= 2.0
-    released = fl.release(fit, noise, 3)
-    assert released.noise == noise
-    np.testing.assert_allclose(np.append(released.coef, released.intercept) - fit.theta, noise.draw(3, 3), atol=1e-12)
+    given = fl.release(fit, noise, 3)
+    assert given.noise == noise
+    moved = np.append(given.coef, given.intercept) - fit.theta
+    np.testing.assert_allclose(moved, noise.draw(3, 3), atol=0.51 * grid_of(noise, 3))
     for use_prior in (False, True):
         attack = fl.attacks.WhiteBox(fit, X, y, 1, use_prior=use_prior)
         accuracy = attack.accuracy(noise, draws=300)
         assert accuracy.shape == (60,)
         assert 0.5 < accuracy.mean() < 1.0
         assert attack.accuracy(off(noise, 1e-6), draws=50).min() == 1.0
-        assert attack.infer(released).shape == (60,)
+        assert attack.infer(given).shape == (60,)
     with_it = fl.IRFIL(_ridge(), n_iter=3, noise=noise).fit(X, y)
     plain = fl.IRFIL(_ridge(), n_iter=3).fit(X, y)
     np.testing.assert_allclose(with_it.weights_, plain.weights_, rtol=1e-9)

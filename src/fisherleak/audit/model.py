@@ -227,6 +227,10 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
         scaler.mean_ = np.array([feature.centre for feature in numbers])
         scaler.scale_ = np.array([feature.scale for feature in numbers])
         scaler.var_ = scaler.scale_**2
+    categories = [feature for feature in design.features if feature.kind == "category"]
+    if categories:
+        # levels of the type that a file's columns are read in: objects are not compared with whole numbers
+        model[0].named_transformers_["categories"].categories_ = [_typed(feature.levels) for feature in categories]
     set_parameters(model[-1], own_parameters(trained))
     return model, frame, labels
 
@@ -250,6 +254,11 @@ def own_parameters(trained: Trained) -> Vector:
     theta = target.scale * np.asarray(trained.fit.theta)
     theta[-1] += target.centre
     return theta
+
+
+def _typed(levels: tuple[Any, ...]) -> NDArray[Any]:
+    """Numbers and truth values as such, text as objects."""
+    return _as_objects(levels) if any(isinstance(level, (str, bytes)) for level in levels) else np.array(levels)
 
 
 def _as_objects(levels: tuple[Any, ...]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_record
 
-__all__ = ["PLAIN", "as_noise", "by_its_noise", "from_card", "name_of", "noise_words", "unit_draws"]
+__all__ = ["PLAIN", "as_noise", "by_its_noise", "distance_of", "from_card", "name_of", "noise_words", "unit_draws"]
 
 PLAIN = Gaussian(1.0)
 """The noise that etas are measured with where no other is asked for."""
@@ -71,19 +71,26 @@ def unit_draws(noise: Noise, size: int, copies: int, seed: int) -> Vector:
 
 def by_its_noise(noise: Noise, away: Vector) -> Literal["yes", "too near", "too far"]:
     """Whether noise can have moved parameters this way."""
+    found, low, high = distance_of(noise, away)
+    return "too near" if found < low else "too far" if found > high else "yes"
+
+
+def distance_of(noise: Noise, away: Vector) -> tuple[float, float, float]:
+    """How far parameters were moved in units of how far this noise goes, and the least and most that can be its work."""
     if noise.normal:
         root = noise.unit_information_root(away.size)
         white = away if root is None else root @ away
         law = scipy.stats.chi2(away.size)
-        square = float(np.sum(white**2)) / noise.scale**2
-        return "too near" if law.cdf(square) < UNLIKELY else "too far" if law.sf(square) < UNLIKELY else "yes"
-    low, high = _limits(noise, away.size)
-    length = float(np.linalg.norm(away)) / noise.scale
-    return "too near" if length < low else "too far" if length > high else "yes"
+        low, high = math.sqrt(law.ppf(UNLIKELY)), math.sqrt(law.isf(UNLIKELY))
+        typical, length = math.sqrt(away.size), float(np.linalg.norm(white)) / noise.scale
+    else:
+        low, typical, high = _limits(noise, away.size)
+        length = float(np.linalg.norm(away)) / noise.scale
+    return length / typical, low / typical, high / typical
 
 
-def _limits(noise: Noise, size: int) -> tuple[float, float]:
-    """Lengths of noise at scale 1 that are left with about the probability ``UNLIKELY``, on either side.
+def _limits(noise: Noise, size: int) -> tuple[float, float, float]:
+    """Lengths of noise at scale 1 that are left with about the probability ``UNLIKELY`` on either side, and their median.
 
     Draws tell the quantiles that are less extreme. From there on P(|b| < r) is taken to fall as r^size, the volume of a ball,
     and P(|b| > r) as exp(-r), which is slow enough for any noise with an exponential tail.
@@ -96,5 +103,6 @@ def _limits(noise: Noise, size: int) -> tuple[float, float]:
             for start in range(0, SIMULATED, most)
         ]
     )
-    low, high = np.quantile(lengths, [TAIL, 1.0 - TAIL])
-    return float(low * (UNLIKELY / TAIL) ** (1.0 / size)), float(high * math.log(UNLIKELY) / math.log(TAIL))
+    low, middle, high = np.quantile(lengths, [TAIL, 0.5, 1.0 - TAIL])
+    least, most = low * (UNLIKELY / TAIL) ** (1.0 / size), high * math.log(UNLIKELY) / math.log(TAIL)
+    return float(least), float(middle), float(most)

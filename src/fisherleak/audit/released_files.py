@@ -6,7 +6,6 @@ the model before the noise. A file of another origin is refused by the types it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import zipfile
@@ -24,6 +23,7 @@ from fisherleak._support.json import plain, versions
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
+from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
@@ -31,9 +31,17 @@ from fisherleak.models.estimators import parameters
 from fisherleak.protection.release import release
 from fisherleak.tables import RawTable, Room
 
-__all__ = ["CARD", "SavedModel", "card_path", "load_model", "retrain", "save_model", "trusted_types"]
+__all__ = [
+    "CARD",
+    "SavedModel",
+    "card_path",
+    "limited_words",
+    "load_model",
+    "retrain",
+    "save_model",
+    "trusted_types",
+]
 
-CARD = "fisherleak.card/1"
 TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
 DRAWS = 100
@@ -65,11 +73,6 @@ class SavedModel:
         return Settings(**given)
 
 
-def card_path(path: Path) -> Path:
-    """MODEL.json beside MODEL."""
-    return path.with_name(path.name + ".json")
-
-
 def trusted_types() -> set[str]:
     """Types that a released model of any kind may hold beside those that skops knows."""
     return TRUSTED.union(*(kind.holds for kind in KINDS))
@@ -82,9 +85,10 @@ def save_model(
     *,
     eta: float | None = None,
     noise: float | Noise | None = None,
-    attribute: str | None = None,
+    attribute: str | Sequence[str] | None = None,
     balance: bool = False,
     overwrite: bool = False,
+    sign: Path | None = None,
     random_state: int | None = None,
 ) -> tuple[dict[str, Any], Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
@@ -97,47 +101,71 @@ def save_model(
         The model's file; its card is ``path`` + ".json". The model before the noise is never written.
     eta : float, optional
         The limit: on every row in standard units, or on every value of ``attribute`` in its own unit. The least Gaussian noise
-        that keeps it is added.
+        that keeps it is added, rounded up to two digits.
     noise : float or Noise, optional
         The noise to add in place of a limit; a number is the scale of Gaussian noise.
-    attribute : str, optional
-        The column that the limit is on.
+    attribute : str or sequence of str, optional
+        The column, or columns, that the limit is on: it holds for every value of each.
     balance : bool
         Reweight with IRFIL before.
     overwrite : bool
+    sign : Path, optional
+        An Ed25519 private key (PEM) to sign the card with, and with it the model.
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
     """
     if (eta is None) == (noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
-    if noise is not None and attribute is not None:
+    limited = _columns(attribute)
+    if noise is not None and limited is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
     limit = None if eta is None else check_positive(eta, "eta")
     given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
+    key = None if sign is None else signing_key(sign)
     io = _skops()
     trained = train(raw, settings)
     trained = trained if given is None else trained.with_noise(given)
     before = np.asarray(trained.leak.per_example())
     if balance:
         trained = reweighted(trained)
-    chosen = _calibrated(trained, limit, attribute) if given is None else given
+    chosen = _calibrated(trained, limit, limited) if given is None else given
     model, _, _ = pipeline_of(trained)
     released = release(model, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
-        card = _card(trained, settings, chosen, limit, attribute, before, _sha256(folder / path.name))
+        card = _card(trained, settings, chosen, limit, limited, before, file_digest(folder / path.name))
+        card = sealed(card, key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
     return card, tradeoff(trained, [chosen.scale], DRAWS, settings.seed)
 
 
-def _calibrated(trained: Trained, limit: float | None, attribute: str | None) -> Noise:
+def _columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The columns that a limit is on; None for whole rows."""
+    if attribute is None:
+        return None
+    names = (attribute,) if isinstance(attribute, str) else tuple(dict.fromkeys(attribute))
+    if not names:
+        raise InvalidInputError("`attribute` names no column: name one, or leave it out to limit whole rows.")
+    return names
+
+
+def _calibrated(trained: Trained, limit: float | None, columns: tuple[str, ...] | None) -> Noise:
     assert limit is not None
-    return trained.leak.noise.rescaled(_rounded_up(calibrated_scale(trained, limit, attribute)))
+    scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
+    return trained.leak.noise.rescaled(_rounded_up(max(scales)))
+
+
+def limited_words(columns: Sequence[str] | None) -> str:
+    """What a limit is on."""
+    if columns is None:
+        return "every row, in standard units"
+    names = " and of ".join(f"'{name}'" for name in columns)
+    return f"every value of {names}, {'each in' if len(columns) > 1 else 'in'} its own unit"
 
 
 def _card(
@@ -145,16 +173,21 @@ def _card(
     settings: Settings,
     noise: Noise,
     limit: float | None,
-    attribute: str | None,
+    columns: tuple[str, ...] | None,
     before: np.ndarray,
     digest: str,
 ) -> dict[str, Any]:
     design = trained.design
     scale = noise.scale / trained.unit
-    what = "every row, in standard units" if attribute is None else f"every value of '{attribute}', in its own unit"
+    what = limited_words(columns)
     card = {
         "schema": CARD,
-        "model": {"file_sha256": digest, "kind": design.target.kind, "parameters": int(trained.fit.coef.shape[0]) + 1},
+        "model": {
+            "file_sha256": digest,
+            "kind": design.target.kind,
+            "parameters": int(trained.fit.coef.shape[0]) + 1,
+            "trusted_types": sorted(TRUSTED.union(trained.kind.holds)),
+        },
         "settings": {**asdict(settings), "model": design.target.kind},
         "balanced": trained.weights is not None,
         "columns": [{"name": f.name, "kind": f.kind} for f in design.features],
@@ -163,6 +196,7 @@ def _card(
         "eta": {
             "limit": limit,
             "limit_on": what,
+            "limit_columns": columns,
             "before_noise": None,
             "before_balancing": _coarse(before / scale) if trained.weights is not None else None,
             "after": _coarse(np.asarray(trained.leak.per_example()) / scale),
@@ -191,7 +225,7 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[st
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"{noise_words(noise, 6)} was added to every coefficient and the intercept.",
+        f"{noise_words(noise, 6)} was added to every coefficient and the intercept, then rounded to 1/1024 of it or less.",
         f"{limit}. Standard units count every number in standard deviations of its column.",
         "What preprocessing learned is in the model and taken as public: centres and scales of numbers, rounded so that they "
         "give no single value away, and the categories that occur.",
@@ -214,8 +248,8 @@ def load_model(path: Path) -> SavedModel:
     """A released model with its card; refuses damaged, foreign and changed files in one sentence."""
     io = _skops()
     _check_readable(path)
-    card = _read_card(card_path(path))
-    if _sha256(path) != card["model"]["file_sha256"]:
+    card = _checked_card(card_path(path))
+    if file_digest(path) != card["model"]["file_sha256"]:
         raise DataError(
             f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
         )
@@ -259,17 +293,8 @@ def _check_types(io: Any, path: Path) -> None:
         )
 
 
-def _read_card(path: Path) -> dict[str, Any]:
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"The card '{path}' is missing: without it nobody knows how the model came about.") from None
-    except OSError as error:
-        raise DataError(f"The card '{path}' cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise DataError(f"The card '{path}' is damaged: it is not JSON.") from None
-    if not isinstance(card, dict) or card.get("schema") != CARD:
-        raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
+def _checked_card(path: Path) -> dict[str, Any]:
+    card = read_card(path)
     try:
         from_card(card["noise"])
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})
@@ -321,11 +346,6 @@ def _check_distance(saved: SavedModel, refit: np.ndarray, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {source}."
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _skops() -> Any:

@@ -11,19 +11,22 @@ import typer.main
 
 from fisherleak import __version__
 from fisherleak.cli._common import Debug, emit, interruptible
+from fisherleak.cli._once import OnceCommand
 from fisherleak.cli.attack import attack
 from fisherleak.cli.audit import audit
 from fisherleak.cli.release import release
 from fisherleak.cli.reproduce import reproduce
+from fisherleak.cli.verify import verify
 
 __all__ = ["COMMANDS", "app", "parser"]
 
-COMMANDS: list[Callable[..., int]] = [audit, release, attack, reproduce]
+COMMANDS: list[Callable[..., int]] = [audit, release, verify, attack, reproduce]
 
 app = typer.Typer(
     name="fisherleak",
     help="Measure, limit and equalise what a trained model reveals about the people in its training data.",
-    epilog="Exit status: 0 fine; 1 the limit given with --max-eta is exceeded; 2 bad usage or bad input.",
+    epilog="Exit status: 0 fine; 1 the limit given with --max-eta is exceeded, or a released model is not what its card says; "
+    "2 bad usage or bad input.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -47,7 +50,7 @@ def _options(
 
 
 for _command in COMMANDS:
-    app.command(_command.__name__)(interruptible(_command))
+    app.command(_command.__name__, cls=OnceCommand)(interruptible(_command))
 
 
 @cache

@@ -42,6 +42,7 @@ __all__ = [
     "printable",
     "quietly",
     "room_for",
+    "say",
     "settings_from",
     "source_table",
     "status_of",
@@ -245,25 +246,25 @@ def status_of(run: Callable[[], Any], debug: bool = False) -> int:
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except (InterruptedByUserError, KeyboardInterrupt, typer.Abort):
-        return _say(INTERRUPTED)
+        return say(INTERRUPTED)
     except BrokenPipeError:
         return 0
     except FisherleakError as error:
-        return _say(in_options(str(error)))
+        return say(in_options(str(error)))
     except MemoryError:
-        return _say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
+        return say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
     except OSError as error:
         where = f" '{error.filename}'" if error.filename else ""
-        return _say(f"the system refused{where}: {error.strerror or error}; nothing was written.")
+        return say(f"the system refused{where}: {error.strerror or error}; nothing was written.")
     except Exception as error:
         if hasattr(error, "format_message"):  # bad usage, as the parser words it
             said = str(error.format_message())
             if said.startswith("Got unexpected extra argument"):
                 said = said if len(said) <= 120 else f"{said[:117]}…)"
                 said += ": one TABLE is read. Put a pattern of files in quotes, or name their folder."
-            return _say(said)
+            return say(said)
         text = f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
-        return _say(f"this should not happen ({text}): please report it with the command and the version.")
+        return say(f"this should not happen ({text}): please report it with the command and the version.")
 
 
 @contextlib.contextmanager
@@ -296,10 +297,11 @@ def _traced(debug: bool) -> Iterator[None]:
         raise
 
 
-def _say(sentence: str) -> int:
+def say(sentence: str, status: int = BAD) -> int:
+    """One sentence on standard error; gives back the exit status."""
     line = printable(" ".join(sentence.split()))
     if len(line) > LONGEST:  # a name given by the user may have any length
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     with contextlib.suppress(OSError, ValueError):
         print(f"fisherleak: {line}", file=sys.stderr, flush=True)
-    return BAD
+    return status

@@ -12,7 +12,7 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_gate", "show_release"]
+__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_release"]
 
 MOST_SHOWN = 5
 MOST_LISTED = 20
@@ -106,6 +106,13 @@ def show_gate(gate: dict[str, Any], by_design: bool = False) -> None:
         emit(f"  and {gate['count'] - MOST_LISTED} more")
 
 
+def show_confirmation(found: dict[str, Any], model: str) -> None:
+    """What the audit of a released model says about its card."""
+    _sentences(f"\nConfirmed of {printable(model)}:", found["confirmed"])
+    if found["failed"] is None:
+        _sentences("What no audit can confirm:", found["unconfirmed"])
+
+
 def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
@@ -137,6 +144,8 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
             ),
         ]
     )
+    if "signature" in card:
+        emit(f"\nSigned: 'fisherleak verify {printable(model)} --key PUB' tells others, with your public key as PUB.")
     _sentences("\nUnder these assumptions:", card["assumptions"])
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:

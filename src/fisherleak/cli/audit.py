@@ -11,11 +11,12 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
 from fisherleak.cli._options import told
-from fisherleak.cli._print import show_audit, show_gate
+from fisherleak.cli._print import show_audit, show_confirmation, show_gate
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from fisherleak.audit import Audit
+    from fisherleak.audit.confirmations import Confirmation
     from fisherleak.tables import Room
 
 __all__ = ["audit"]
@@ -106,15 +107,18 @@ def audit(
         "seed": seed,
         "group": group,
     }
+    found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
-            result = _again(released, table, delimiter, encoding, room, options)
+            result, found = _again(released, table, delimiter, encoding, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, delimiter, encoding, room), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
+        if found is not None:
+            summary["released"] = found.record()
         if out is not None:
             write_outputs(result, summary, out)
     if json:
@@ -123,15 +127,20 @@ def audit(
         show_audit(summary)
         if summary["gate"]:
             show_gate(summary["gate"], by_design=noise is None and released is None)
+        if found is not None:
+            show_confirmation(summary["released"], str(released))
         if out is not None:
             common.emit(f"\nopen {common.printable(out / 'report.html')}")
+    if found is not None and found.failed is not None:
+        return common.say(found.failed, status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
 
 
 def _again(
     path: Path, table: str | None, delimiter: str | None, encoding: str | None, room: Room, options: dict[str, Any]
-) -> Audit:
-    """Audit a released model: fitted again from its table, with the noise of its card."""
+) -> tuple[Audit, Confirmation]:
+    """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
+    from fisherleak.audit.confirmations import confirm
     from fisherleak.audit.released_files import load_model, retrain
     from fisherleak.audit.run import Plan, audit_trained
 
@@ -140,4 +149,5 @@ def _again(
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, delimiter, encoding, room), room)
     plan = Plan(**{**options, "noise": saved.noise, "noise_note": CARD_NOTE})
-    return audit_trained(trained, saved.settings, plan)
+    audited = audit_trained(trained, saved.settings, plan)
+    return audited, confirm(saved, audited)

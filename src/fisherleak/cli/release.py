@@ -21,8 +21,8 @@ def release(
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
     target: common.Target = None,
     attribute: Annotated[
-        str | None,
-        common.column("--attribute", help="Limit what is revealed about this column alone, in its unit."),
+        list[str] | None,
+        common.column("--attribute", help="Limit what is revealed about this column alone, in its unit. Repeatable."),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: common.Model = None,
@@ -33,6 +33,12 @@ def release(
     id_: common.Id = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign", metavar="KEY", help="Sign the card with this private key (Ed25519, PEM, not encrypted)."
+        ),
+    ] = None,
     overwrite: common.Overwrite = False,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
@@ -48,6 +54,7 @@ def release(
     Examples:
       fisherleak release people.csv --target sick --eta 0.5 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
+      fisherleak release people.csv --target sick --eta 0.5 --out model.skops --sign key.pem
     """
     from fisherleak.audit.released_files import card_path, save_model
 
@@ -63,10 +70,16 @@ def release(
         drop=drop,
     )
     with common.quietly(quiet, json):
-        if table != "-" and Path(table).resolve() in (out.resolve(), card_path(out).resolve()):
+        places = (out.resolve(), card_path(out).resolve())
+        if table != "-" and Path(table).resolve() in places:
             raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
+        if sign is not None and sign.resolve() in places:
+            raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
         raw = common.source_table(table, delimiter, encoding)
-        card, cost = save_model(raw, settings, out, eta=eta, attribute=attribute, balance=balance, overwrite=overwrite)
+        limited = attribute or None
+        card, cost = save_model(
+            raw, settings, out, eta=eta, attribute=limited, balance=balance, overwrite=overwrite, sign=sign
+        )
     if json:
         common.emit_json(card)
     elif not quiet:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.models.transformers import check_steps
@@ -51,8 +51,8 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     noise : Noise
         From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``.
     random_state : int or Generator, optional
-        By default the operating system seeds the noise. A fixed seed makes it predictable, so that it protects
-        nothing: for tests only.
+        By default the noise is made of the operating system's randomness. A fixed seed makes it predictable, so that it
+        protects nothing: for tests only.
 
     Returns
     -------
@@ -63,6 +63,9 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
 
     Notes
     -----
+    Parameters are multiples of a power of two, at most 1/1024 of the noise's least standard deviation: the bits below
+    would tell more than the noise hides.
+
     **What holds, and when.** The Fisher information loss measured with this noise is that of the released parameters.
     Preprocessing steps are copied as they are: what they learned from the data is taken as public. Each further release
     of the same data adds to the leakage (:func:`fisherleak.compose`).
@@ -83,11 +86,10 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     model = checked_model(model)
     check_supported(_last_step(model))
     check_steps(model)
-    theta = parameters(final_estimator(model))
-    released = theta + drawn(noise, 1, theta.shape[0], random_state)[0]
+    theta = released(parameters(final_estimator(model)), noise, random_state)
     noisy = copy.deepcopy(model)
     estimator = final_estimator(noisy)
-    set_parameters(estimator, released)
+    set_parameters(estimator, theta)
     kept = KEPT | set(estimator.get_params(deep=False))
     for name in [name for name in vars(estimator) if name not in kept]:
         delattr(estimator, name)
@@ -118,7 +120,6 @@ def set_parameters(estimator: Any, theta: np.ndarray) -> None:
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Any) -> Released:
     xp = namespace(fit.coef)
-    theta = fit.theta
-    noisy = theta + like(drawn(noise, 1, theta.shape[0], random_state)[0], theta, xp)
+    noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
     d = fit.coef.shape[0]
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)

@@ -1,0 +1,48 @@
+"""``fisherleak verify``: whether a released model, its card and a signature belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fisherleak.cli import _common as common
+
+__all__ = ["verify"]
+
+SCHEMA = "fisherleak.verification/1"
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model saved by 'fisherleak release'.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key", metavar="PUB", help="The publisher's public key (Ed25519, PEM), which must have signed it."
+        ),
+    ] = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+    debug: common.Debug = False,
+) -> int:
+    """Hold a released model against its card, and the card against its digest and signature.
+
+    No table is needed, and nothing is loaded from the model's file. What the card claims is another question, which
+    'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
+
+    \b
+    Examples:
+      fisherleak verify model.skops
+      fisherleak verify model.skops --key publisher.pem
+    """
+    from fisherleak.audit.signatures import verify as verified
+
+    found = verified(model, key)
+    if json:
+        document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
+        common.emit_json({**document, "failed": found.failed})
+    elif not quiet:
+        for sentence in found.confirmed:
+            common.emit(common.printable(sentence))
+    return 0 if found.failed is None else common.say(found.failed, status=1)

@@ -1,0 +1,87 @@
+"""Two releases never share their noise: the difference of two that did would be exact."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import Ridge
+
+import fisherleak as fl
+
+X, Y = (part[:60] for part in load_diabetes(return_X_y=True))
+NOISES = [fl.Gaussian(1.0), fl.Laplace(1.0), fl.Gaussian(1.0, np.diag(np.arange(1.0, 12.0)))]
+
+FORKED = """
+import json, multiprocessing, os, sys
+import numpy as np
+import fisherleak as fl
+from sklearn.linear_model import Ridge
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+model = Ridge().fit(X, y)
+noise = {"Gaussian": fl.Gaussian, "Laplace": fl.Laplace}[sys.argv[1]](1.0)
+wrapped = fl.PrivateRelease(Ridge(), eta=1.0)
+before = fl.release(model, noise).coef_.tolist()  # whatever state there were would be there now
+
+
+def drawn(_=None):
+    return [fl.release(model, noise).coef_.tolist(), wrapped.fit(X, y).estimator_.coef_.tolist()]
+
+
+def forked():
+    ends = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ends[1], json.dumps(drawn()).encode())
+        os._exit(0)
+    os.close(ends[1])
+    with os.fdopen(ends[0]) as said:
+        found = json.load(said)
+    os.waitpid(child, 0)
+    return found
+
+
+found = [[before], *(forked() for _ in range(3)), drawn()]
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    found += pool.map(drawn, range(4), chunksize=1)
+print(json.dumps([each for some in found for each in some]))
+"""
+
+
+def all_differ(releases: list[Any]) -> None:
+    found = np.array(releases)
+    for k, one in enumerate(found):
+        assert (found[k + 1 :] != one).any(axis=1).all()
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("noise", list(fl.NOISES))
+def test_forked_processes(noise: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, noise]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    releases = json.loads(done.stdout)
+    assert len(releases) == 1 + 2 * 3 + 2 + 2 * 4
+    all_differ(releases)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "Laplace", "shaped"])
+def test_calls_and_joblib(noise: Any) -> None:
+    model = Ridge().fit(X, Y)
+    releases = [fl.release(model, noise) for _ in range(4)]
+    releases += joblib.Parallel(n_jobs=2)(joblib.delayed(fl.release)(model, noise) for _ in range(4))
+    all_differ([each.coef_ for each in releases])
+
+
+def test_clones_and_copies() -> None:
+    one = fl.PrivateRelease(Ridge(), eta=1.0)
+    models = [one, clone(one), clone(one), *(fl.PrivateRelease(Ridge(), eta=1.0) for _ in range(2))]
+    all_differ([model.fit(X, Y).estimator_.coef_ for model in (*models, one)])
