@@ -22,8 +22,8 @@ from fisherleak.engine.training_rows import check_training, check_weights
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
 from fisherleak.models.flow import attributes_of, start
-from fisherleak.models.folding import complete, folding_of, in_raw_units, neutral
 from fisherleak.models.frames import Table, as_table
+from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
