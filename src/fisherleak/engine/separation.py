@@ -74,8 +74,6 @@ def _reach(risk: Risk, step: Array) -> tuple[float, float]:
         margins = margins if weights is None else xp.where(weights > 0, margins, 0.0)
         return (xp.stack([xp.max(margins), xp.max(-margins)]),)
 
-    (reach,) = sum_rows(
-        block, risk.X, risk.y, risk.weights, join=lambda a, b: (namespace(a[0]).maximum(a[0], b[0]),)
-    )
+    (reach,) = sum_rows(block, risk.X, risk.y, risk.weights, join=lambda a, b: (namespace(a[0]).maximum(a[0], b[0]),))
     helped, harmed = (float(x) for x in host(reach))
     return helped, harmed

@@ -1,4 +1,4 @@
-"""What the distance of a model from its minimum does to eta: found by measuring at both places, never guessed from the distance.
+"""What a model's distance from its minimum does to eta: found by measuring at both places, never guessed from the distance.
 
 Etas are those of the minimum, unless asked for as given: the derivative of the minimiser is what the theory speaks of, and
 at parameters that are not a minimum the formula is the derivative of nothing.
@@ -25,7 +25,7 @@ __all__ = ["Looseness", "looseness_of"]
 WRONG = 1.01
 """Factor on an eta that is reported as given past which it is called wrong."""
 APART = 1.5
-"""Factor between an eta at the minimum and as given past which a warning says so: etas are right, the release is not of them."""
+"""Factor between an eta at the minimum and as given past which a warning says so, though the one reported is right."""
 COUNTED = 1e-6
 """Rows whose eta is below this part of the largest are not compared: their digits are rounding."""
 
@@ -70,8 +70,8 @@ class Looseness:
             )
         else:
             text = (
-                f"{stopped}, and these etas are off by up to {_words(self.factor)}: the largest is {self.given:.3g} as given and "
-                f"{self.exact:.3g} at the minimum. Leave polish=False out, or fit with a smaller tol."
+                f"{stopped}, and these etas are off by up to {_words(self.factor)}: the largest is {self.given:.3g} as given "
+                f"and {self.exact:.3g} at the minimum. Leave polish=False out, or fit with a smaller tol."
             )
         warnings.warn(text, LooseFitWarning, stacklevel=stacklevel + 1)
 

@@ -32,7 +32,16 @@ from fisherleak._support.arrays import as_array, device, host, namespace
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["RECIPES", "Recipe", "check_supported", "frozen", "parameters", "promised_gradient", "recipe_of", "solves_directly"]
+__all__ = [
+    "RECIPES",
+    "Recipe",
+    "check_supported",
+    "frozen",
+    "parameters",
+    "promised_gradient",
+    "recipe_of",
+    "solves_directly",
+]
 
 Vector = NDArray[np.float64]
 

@@ -8,11 +8,11 @@ other. Its own stopping rule can. lbfgs, newton-cg and newton-cholesky stop once
 .. math:: \max_j |g_j| / \sum_i \omega_i \le \mathrm{tol},
 
 a promise that holds on their own data alone: on other rows of the same kind a component is about
-:math:`(\sum_i \omega_i^2 r_i^2 x_{ij}^2)^{1/2} / \sum_i \omega_i`, which for columns of unit size is twenty to a hundred times
-the default tol for thousands of rows. A model that keeps its promise is its own, however far it is from the minimum, unless the promise is so wide
-that chance would keep it. What remains unseen are changes of the data that move the mean gradient by less than tol: a label
-or two among ten thousand rows or more, the order of rows, rows whose weight is zero. Solvers with other rules (liblinear, sag, saga) and models that ran
-out of iterations are judged by their distance alone.
+:math:`(\sum_i \omega_i^2 r_i^2 x_{ij}^2)^{1/2} / \sum_i \omega_i`, tens of times the default tol for columns of unit size and
+thousands of rows. A model that keeps its promise is on its own data, however far it is from the minimum, unless the promise
+is so wide that chance would keep it. What remains unseen are changes of the data that move the mean gradient by less than
+tol: a label or two among ten thousand rows or more, or rows in another order. Solvers with other rules (liblinear, sag,
+saga) and models that ran out of iterations are judged by their distance alone.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def _is_telling(risk: Risk, fit: Fit, promise: float) -> bool:
 
     (squares,) = sum_rows(block, risk.X, risk.y, risk.weights)
     by_chance = float(namespace(squares).max(squares)) ** 0.5
-    return by_chance >= TELLING * promise * _total_weight(risk)
+    return bool(by_chance >= TELLING * promise * _total_weight(risk))
 
 
 def _stopped_short(estimator: Any) -> bool:
-    """Whether the solver ran out of iterations; one that kept none of its last search counts as such."""
+    """Whether the solver ran out of iterations, or (after a search of its own) does not say how many the last fit took."""
     steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
     return steps is None or most is None or np.size(steps) != 1 or bool(np.max(steps) >= most)
 
@@ -105,9 +105,7 @@ def _stopped_short(estimator: Any) -> bool:
 def _away(estimator: Any, distance: float, gradient: float | None = None) -> str:
     name = type(estimator).__name__
     slope = "" if gradient is None else f"; mean gradient {gradient:.1e}, where it stops below tol={estimator.tol:g}"
-    text = (
-        f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}{slope}). "
-    )
+    text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}{slope}). "
     steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
     if steps is not None and most is not None and np.max(steps) >= most:
         return text + f"It stopped at max_iter={most}: allow more iterations, or scale the columns."

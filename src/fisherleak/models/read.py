@@ -29,6 +29,7 @@ from fisherleak.rows.selection import lazy_labels
 
 __all__ = ["LOOSE", "Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "risk_of"]
 
+
 @dataclass(frozen=True)
 class Prepared:
     """The features of a model's last step, and which raw columns feed them."""
@@ -148,7 +149,9 @@ def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | No
         return Reading(given, risk.X, risk.y, prepared.attributes)
     exact = fit_at(risk, theta, polish=True) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
-    return Reading(fit, risk.X, risk.y, prepared.attributes, other if _apart(risk, given, exact) else None, fit is exact)
+    return Reading(
+        fit, risk.X, risk.y, prepared.attributes, other if _apart(risk, given, exact) else None, fit is exact
+    )
 
 
 def _apart(risk: Risk, given: Fit, exact: Fit) -> bool:
