@@ -14,6 +14,7 @@ from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
 from fisherleak.models import Reading, Table, as_table, read
@@ -114,7 +115,7 @@ def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: 
 def _measured(
     reading: Reading, model: Any, table: Table, noise: Noise, attributes: Any, quiet: bool = False
 ) -> Leakage:
-    records = reading.attributes
+    records = larger_side(reading, noise)
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")

@@ -20,7 +20,7 @@ from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
-from fisherleak.models.flow import attributes_of, start
+from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.minimum import LOOSE, check_at_minimum
 from fisherleak.models.transformers import through
@@ -32,11 +32,15 @@ __all__ = ["LOOSE", "Prepared", "Reading", "checked_model", "final_estimator", "
 
 @dataclass(frozen=True)
 class Prepared:
-    """The features of a model's last step, and which raw columns feed them."""
+    """The features of a model's last step, and which raw columns feed them.
+
+    ``other_side`` are the same attributes with the derivatives of the other side, where some value lies on a kink.
+    """
 
     features: Array
     attributes: tuple[Attribute, ...]
     estimator: Any
+    other_side: tuple[Attribute, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Reading:
     attributes: tuple[Attribute, ...]
     other: Fit | None = None
     polished: bool = False
+    other_side: tuple[Attribute, ...] | None = None
 
 
 def final_estimator(model: Any) -> Any:
@@ -85,11 +90,9 @@ def prepare(model: Any, table: Table) -> Prepared:
     _check_columns(model, table)
     if table.lazy:
         return _prepare_lazily(model, table)
-    flow = start(table)
+    flow = _walked(model, start(table))
     estimator = model
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
-            flow = through(step, flow)
         estimator = model.steps[-1][1]
         if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
             inner = type(final_estimator(estimator)).__name__
@@ -97,15 +100,23 @@ def prepare(model: Any, table: Table) -> Prepared:
                 f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
                 f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
             )
-    text = [name for j, name in enumerate(flow.table.names) if flow.raw[j] is not None and not flow.table.is_numeric(j)]
+    text = unfed(flow)
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
     values = flow.table.values
-    if not flow.table.is_frame:
-        values = values if _in_place(values, estimator) else host(values)
-    else:
-        values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
-    return Prepared(values, attributes_of(flow, table.names), estimator)
+    if flow.table.is_frame or not flow.table.is_numeric(0):
+        values = np.column_stack([flow.table.numbers(j) for j in range(len(flow.table.names))])
+    elif not _in_place(values, estimator):
+        values = host(values)
+    other = attributes_of(_walked(model, start(table, side=-1)), table.names) if flow.bent else None
+    return Prepared(values, attributes_of(flow, table.names), estimator, other)
+
+
+def _walked(model: Any, flow: Flow) -> Flow:
+    """A table behind all but the last step of a pipeline."""
+    for _, step in model.steps[:-1] if isinstance(model, Pipeline) else ():
+        flow = through(step, flow)
+    return flow
 
 
 def _in_place(values: Any, estimator: Any) -> bool:
@@ -146,11 +157,17 @@ def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | No
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
-        return Reading(given, risk.X, risk.y, prepared.attributes)
+        return Reading(given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side)
     exact = fit_at(risk, theta, polish=True) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return Reading(
-        fit, risk.X, risk.y, prepared.attributes, other if _apart(risk, given, exact) else None, fit is exact
+        fit,
+        risk.X,
+        risk.y,
+        prepared.attributes,
+        other=other if _apart(risk, given, exact) else None,
+        polished=fit is exact,
+        other_side=prepared.other_side,
     )
 
 
