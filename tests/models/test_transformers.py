@@ -344,12 +344,82 @@ def test_one_column_as_number_and_as_levels_behind_a_mixture() -> None:
     assert fl.measure(model, FRAME, Y)._information.jacobians[0].attributes[3].columns == (0, 1, 2)
 
 
-def test_flat_splines_have_no_slope() -> None:
-    model = numbers_through(pre.SplineTransformer(n_knots=4, degree=0))
-    assert (np.asarray(fl.measure(model, FRAME, Y).per_cell())[:, [0, 2, 4]] == 0).all()
+def test_values_outside_the_knots_are_refused() -> None:
     outside = numbers_through(pre.SplineTransformer(knots=np.array([[40.0] * 3, [50.0] * 3, [60.0] * 3])))
     with pytest.raises(fl.UnsupportedModelError, match="'age' has values outside the knots"):
         fl.measure(outside, FRAME, Y)
+
+
+STEPWISE = [
+    pre.SplineTransformer(n_knots=4, degree=0),
+    pre.KBinsDiscretizer(4, strategy="uniform", encode="ordinal"),
+    pre.Binarizer(threshold=40.0),
+    pre.QuantileTransformer(n_quantiles=20),
+    pre.PowerTransformer(),
+]
+
+
+@pytest.mark.parametrize("step", STEPWISE, ids=lambda step: type(step).__name__)
+def test_steps_and_unknown_curves_are_refused_by_name(step: Any) -> None:
+    """A piecewise constant feature has a slope of zero and reveals its column all the same."""
+    with pytest.raises(fl.UnsupportedModelError, match=type(step).__name__):
+        fl.measure(numbers_through(step), FRAME, Y)
+
+
+def one_sided(model: Pipeline, frame: Any, row: int, name: str, step: float) -> float:
+    """|d parameters / d raw value| towards one side, by refitting the last step."""
+    ends = []
+    for size in (step, 0.0):
+        moved = frame.copy()
+        moved.iloc[row, moved.columns.get_loc(name)] += size
+        ends.append(parameters(lm.Ridge(alpha=model[-1].alpha).fit(model[:-1].transform(moved), Y)))
+    return float(np.linalg.norm(ends[0] - ends[1]) / abs(step))
+
+
+KNOTS = np.array([[0.0], [32.0], [64.0], [80.0], [128.0]])
+BENT: dict[str, Any] = {
+    "degree 1": (pre.SplineTransformer(knots=KNOTS, degree=1),),
+    "behind a scaler": (pre.MinMaxScaler(), pre.SplineTransformer(knots=KNOTS / 128, degree=1)),
+    "before components": (pre.SplineTransformer(knots=KNOTS, degree=1), PCA(2)),
+    "beside itself": (
+        FeatureUnion([("a", pre.SplineTransformer(knots=KNOTS, degree=1)), ("b", pre.StandardScaler())]),
+    ),
+}
+
+
+@pytest.mark.parametrize("steps", BENT.values(), ids=BENT.keys())
+def test_at_a_knot_the_side_that_leaks_more_counts(steps: Any) -> None:
+    frame = FRAME[["age"]].copy()
+    frame.iloc[:22, 0] = [*np.repeat([32.0, 64.0, 80.0, 45.0], 5), 0.0, 128.0]
+    model = make_pipeline(*steps, lm.Ridge(alpha=0.5)).fit(frame, Y)
+    cells = np.asarray(fl.measure(model, frame, Y).per_cell())[:, 0]
+    sides = np.array([[one_sided(model, frame, row, "age", side * 1e-5) for side in (1, -1)] for row in range(20)])
+    np.testing.assert_allclose(cells[:20], sides.max(axis=1), rtol=1e-4)
+    # neither side alone would do
+    assert (sides[:15, 0] > 1.05 * sides[:15, 1]).any()
+    assert (sides[:15, 1] > 1.05 * sides[:15, 0]).any()
+
+
+def test_at_the_ends_of_a_range_the_side_within_counts() -> None:
+    frame = FRAME[["age"]]
+    low, high = int(np.argmin(frame["age"])), int(np.argmax(frame["age"]))
+    for step in (pre.MinMaxScaler(clip=True), pre.SplineTransformer(n_knots=3, extrapolation="constant")):
+        model = make_pipeline(step, lm.Ridge(alpha=0.5)).fit(frame, Y)
+        cells = np.asarray(fl.measure(model, frame, Y).per_cell())[:, 0]
+        for row, inwards in ((low, 1e-5), (high, -1e-5)):
+            assert cells[row] == pytest.approx(one_sided(model, frame, row, "age", inwards), rel=1e-4)
+            assert one_sided(model, frame, row, "age", -inwards) == 0
+
+
+def test_a_clipped_value_beyond_the_range_moves_nothing() -> None:
+    frame = FRAME[["age", "dose"]]
+    scaler = pre.MinMaxScaler(clip=True).fit(frame[(frame["age"] > 30) & (frame["age"] < 80)])
+    model = Pipeline([("scale", scaler), ("ridge", lm.Ridge().fit(scaler.transform(frame), Y))])
+    cells = np.asarray(fl.measure(model, frame, Y).per_cell())
+    clipped = (frame.to_numpy() < scaler.data_min_) | (frame.to_numpy() > scaler.data_max_)
+    assert clipped.any(axis=0).all()
+    assert (cells[clipped] == 0).all()
+    assert (cells[~clipped] > 0).all()
 
 
 def test_lazy_frames_are_refused_with_the_remedy() -> None:

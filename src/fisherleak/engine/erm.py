@@ -18,11 +18,12 @@ from fisherleak._support.checks import check_positive, column_names, default_nam
 from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
 from fisherleak.engine.losses import Loss, get_loss
 from fisherleak.engine.risk import Point, Risk
+from fisherleak.engine.separation import growing, refuse_separated_group, refuse_separated_rows
 from fisherleak.engine.training_rows import check_training
-from fisherleak.errors import NotConvergedError, SeparableClassesError, SingularHessianError
+from fisherleak.errors import NotAtMinimumError, NotConvergedError, SingularHessianError
 from fisherleak.rows import sum_rows
 
-__all__ = ["Fit", "check_rank_possible", "distance", "fit_at", "minimise"]
+__all__ = ["SMALL_STEP", "Fit", "check_rank_possible", "distance", "fit_at", "minimise"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -55,7 +56,8 @@ class Fit:
         Largest component of the gradient, relative to the sum of the sizes of its terms.
     distance : float
         Distance from the minimum: the Newton decrement, relative to the size of the model in the same metric,
-        :math:`(g^T H^{-1} g / (w^T H w + \sum \omega r^2))^{1/2}`. About the relative error of eta.
+        :math:`(g^T H^{-1} g / (w^T H w + \sum \omega r^2))^{1/2}`. It says little about the error of single etas: those of
+        a rare group can be wrong by orders of magnitude at a small distance.
     steps : int
         Newton steps taken.
     objective : float
@@ -179,10 +181,26 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
     """
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
-    _refuse_separable(risk, at)
-    factor = _factor(risk, at)
+    refuse_separated_rows(risk, at)
+    factor = _factor_or_reason(risk, at)
     given = _fit(risk, theta, at, factor, 0)
     return replace(_fit(risk, *_newton(risk, theta, at, factor)), distance=given.distance) if polish else given
+
+
+def _factor_or_reason(risk: Risk, at: Point) -> Factor:
+    """The factor at given parameters; where there is none, why not: parameters that ran away make any Hessian singular."""
+    try:
+        return _factor(risk, at)
+    except SingularHessianError:
+        if risk.loss.quadratic:
+            raise
+    start = risk.start()
+    there = risk.at(start, curvature=True)
+    _newton(risk, start, there, _factor(risk, there))
+    raise NotAtMinimumError(
+        "The Hessian is singular at the model's parameters though not at the minimum on this X, y and sample_weight. Pass "
+        "the rows, labels and weights it was fitted with."
+    )
 
 
 def distance(fit: Fit, X: Array, y: Array) -> float:
@@ -257,19 +275,20 @@ def _newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array,
     """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum."""
     for count in range(MOST_STEPS):
         step = -factor.solve(at.gradient)
+        refuse_separated_group(risk, step, factor)
         moved, there = _descend(risk, theta, at, step)
         if there is None:
             break
-        _refuse_separable(risk, there)
-        then = factor if there.hessian is None else _refactorise(risk, there)
+        refuse_separated_rows(risk, there)
+        then = factor if there.hessian is None else _refactorise(risk, there, step, factor)
         still = not there.distance(then) < 0.25 * at.distance(factor)
         if still and _is_minimum(risk, theta, at, step):
             return theta, at, factor, count
         theta, at, factor = moved, there, then
     else:
-        raise _not_converged(risk, at)
+        raise _not_converged(risk, at, step, factor)
     if not _is_minimum(risk, theta, at, step):
-        raise _not_converged(risk, at)
+        raise _not_converged(risk, at, step, factor)
     return theta, at, factor, count
 
 
@@ -300,26 +319,19 @@ def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, P
     return theta, None
 
 
-def _refactorise(risk: Risk, at: Point) -> Factor:
+def _refactorise(risk: Risk, at: Point, step: Array, last: Factor) -> Factor:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
         return _factor(risk, at)
     except SingularHessianError:
-        raise _not_converged(risk, at) from None
+        raise _not_converged(risk, at, step, last) from None
 
 
-def _refuse_separable(risk: Risk, at: Point) -> None:
-    if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
-        raise SeparableClassesError(
-            f"The {risk.loss.name} loss has no finite minimiser: the classes are linearly separable. Add an l2 penalty."
-        )
-
-
-def _not_converged(risk: Risk, at: Point) -> NotConvergedError:
+def _not_converged(risk: Risk, at: Point, step: Array, factor: Factor) -> NotConvergedError:
     if at.relative <= GOAL:
-        what = "the gradient vanishes but the parameters keep growing"
+        what = f"the gradient vanishes but the parameters of {growing(risk, step, factor)} keep growing"
     else:
-        what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}"
+        what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}; last moved: {growing(risk, step, factor)}"
     causes = "the minimiser may lie at infinity (a group whose labels are all equal or all zero), or labels are extreme"
     remedy = "Add an l2 penalty" if risk.l2 == 0 else "Use a larger l2 penalty"
     return NotConvergedError(f"The {risk.loss.name} fit did not converge ({what}): {causes}. {remedy}, or rescale.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -14,10 +13,11 @@ from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
-from fisherleak.errors import InvalidInputError, LooseFitWarning
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.looseness import looseness_of
 from fisherleak.models import Reading, Table, as_table, read, read_folded
-from fisherleak.models.read import LOOSE
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
 
@@ -35,7 +35,7 @@ def measure(
     noise: Noise | None = None,
     sample_weight: Any = None,
     attributes: Any = None,
-    polish: bool = False,
+    polish: bool | None = None,
     public: str = "preprocessing",
 ) -> Leakage:
     """Measure what a model, released with noise on its parameters, reveals about its training data.
@@ -57,9 +57,11 @@ def measure(
         Names (one per column), a mapping from names to columns, such as ``{"vkorc1": [11, 12]}``, or a list of
         :class:`fisherleak.Attribute`. Columns left out are attributes of their own. Not for pipelines, whose attributes
         are the raw columns.
-    polish : bool
-        Move a scikit-learn model that stopped close to its minimum there before measuring. How far it was is
-        ``leak.fits[0].distance``.
+    polish : bool, optional
+        Whether to move a scikit-learn model to the exact minimum of its objective before measuring; the model itself is
+        not changed. By default models of iterative solvers are moved, and those of direct solvers are there already. How
+        far it was is ``leak.fits[0].distance``, and ``leak.summary()`` says what that does to eta. True moves every model,
+        False measures the parameters as they are and refuses those farther away than 1e-2.
 
     public : {"preprocessing", "nothing"}
         What the attacker is taken to know of what a pipeline learned beside the model's parameters. "preprocessing": all that
@@ -79,6 +81,15 @@ def measure(
     of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
     as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
     against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+
+    **Loose fits.** A solver that stops early leaves etas that can be wrong by orders of magnitude for rare groups, so the
+    etas are those of the minimiser that it was on its way to. ``fl.release`` adds its noise to the parameters as given: fit
+    with a small tol if the two are to be the same, as a ``LooseFitWarning`` says where single etas differ by half.
+
+    **Data that are not its own.** A model is refused if it cannot have stopped where it is on these data: by distance if
+    its solver is direct (1e-6), by its own stopping rule if that is a gradient (lbfgs, newton-cg and newton-cholesky stop
+    below ``tol``), and else by distance (1e-2). Changes of the data that move the mean gradient by less than ``tol``, such
+    as a label or two of ten thousand, cannot be told from a loose fit.
 
     Examples
     --------
@@ -109,26 +120,24 @@ def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: 
     noise = Gaussian(1.0) if noise is None else noise
     check_noise(noise)
     table = as_table(X)
-    return _measured(read(model, table, y, sample_weight, polish, own_data=True), model, table, noise, None, polish)
+    # noise is calibrated by what is measured: the etas are those of the minimum, polished parameters or not
+    reading = read(model, table, y, sample_weight, polish or None, own_data=True)
+    return _measured(reading, model, table, noise, None, quiet=polish)
 
 
 def _measured(
     reading: Reading, model: Any, table: Table, noise: Noise, attributes: Any, quiet: bool = False
 ) -> Leakage:
-    records = reading.attributes
+    records = larger_side(reading, noise)
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
         records = as_attributes(attributes, reading.features.shape, table.names)
-    if reading.fit.distance > LOOSE and not quiet:
-        warnings.warn(
-            f"The model stopped at a distance of {reading.fit.distance:.1e} from its minimum. If X, y and sample_weight are "
-            "those it was fitted with, that is about the relative error of eta without polish=True: fit with a smaller tol.",
-            LooseFitWarning,
-            stacklevel=3,
-        )
+    loose = looseness_of(reading, noise, records)
+    if loose is not None and not quiet:
+        loose.warn(stacklevel=3)
     jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records, reading.folding)
-    return Leakage(information_of(jacobian), noise, table)
+    return Leakage(information_of(jacobian), noise, table, () if loose is None else (loose.note(),))
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any, names: list[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     return pandas.DataFrame(columns, index=index)
 
 
-def summary(leakage: Any, table: Table) -> str:
+def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     eta = digest(leakage.per_example(), MOST_SHOWN)
     whole = host(leakage.per_attribute())
     names = leakage.attributes
@@ -67,6 +68,7 @@ def summary(leakage: Any, table: Table) -> str:
         f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
         for fit in leakage.fits
     ]
+    lines += [f"  note          {note}" for note in notes]
     lines += [
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
         "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",

@@ -32,7 +32,16 @@ from fisherleak._support.arrays import as_array, device, host, namespace
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["RECIPES", "Recipe", "check_supported", "frozen", "parameters", "recipe_of", "solves_directly"]
+__all__ = [
+    "RECIPES",
+    "Recipe",
+    "check_supported",
+    "frozen",
+    "parameters",
+    "promised_gradient",
+    "recipe_of",
+    "solves_directly",
+]
 
 Vector = NDArray[np.float64]
 
@@ -274,6 +283,20 @@ def solves_directly(estimator: Any) -> bool:
         "cholesky",
         "svd",
     )
+
+
+def promised_gradient(estimator: Any) -> float | None:
+    """Largest component of the mean gradient at which the model's solver stops; None for solvers that stop otherwise."""
+    iterative = (
+        linear_model.LogisticRegression,
+        linear_model.LogisticRegressionCV,
+        linear_model.PoissonRegressor,
+        linear_model.GammaRegressor,
+        linear_model.TweedieRegressor,
+    )
+    if isinstance(estimator, iterative) and estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"):
+        return float(estimator.tol)
+    return None
 
 
 def frozen(estimator: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = [
     "scaled",
     "start",
     "together",
+    "unfed",
 ]
 
 Matrix = NDArray[np.float64]
@@ -68,18 +69,30 @@ class Flow:
         For each column, the raw column whose value it still is, possibly as a code; None for a mixture.
     blocks : dict
         (raw column, kind) -> Block.
+    side : int
+        The side of which derivatives are taken where they jump: 1 for values a little larger, -1 for smaller ones.
+    bent : bool
+        Whether some value lies where a derivative jumps, so that the other side has another.
     """
 
     table: Table
     raw: list[str | None]
     blocks: Blocks
+    side: int = 1
+    bent: bool = False
 
 
-def start(table: Table) -> Flow:
-    """The raw table: each numeric column feeds itself."""
-    numeric = [j for j in range(len(table.names)) if table.is_numeric(j)]
+def start(table: Table, side: int = 1) -> Flow:
+    """The raw table: each column that holds numbers feeds itself."""
+    numeric = [j for j in range(len(table.names)) if table.holds_numbers(j)]
     blocks: Blocks = {(table.names[j], "number"): Block((j,), np.ones((1, 1))) for j in numeric}
-    return Flow(table, list(table.names), blocks)
+    return Flow(table, list(table.names), blocks, side)
+
+
+def unfed(flow: Flow) -> list[str]:
+    """Raw columns that are in the table as they were, and of which no derivative is known: they are no numbers."""
+    fed = {j for block in flow.blocks.values() for j in block.columns}
+    return [name for j, name in enumerate(flow.raw) if name is not None and j not in fed]
 
 
 def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
@@ -121,7 +134,7 @@ def linear(flow: Flow, table: Table, matrix: Any) -> Flow:
     for key, block in flow.blocks.items():
         moved = matrix[:, list(block.columns)] @ block.directions
         blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved))
-    return Flow(table, [None] * matrix.shape[0], blocks)
+    return replace(flow, table=table, raw=[None] * matrix.shape[0], blocks=blocks)
 
 
 def scaled(flow: Flow, table: Table, factors: Any) -> Flow:
@@ -131,7 +144,7 @@ def scaled(flow: Flow, table: Table, factors: Any) -> Flow:
         key: Block(block.columns, factors[list(block.columns)][:, None] * block.directions)
         for key, block in flow.blocks.items()
     }
-    return Flow(table, [None] * len(table.names), blocks)
+    return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
 def kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
@@ -141,7 +154,7 @@ def kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
         at = {old: k for k, old in enumerate(block.columns)}
         columns = tuple(new for new, old in enumerate(positions) if old in at)
         blocks[key] = Block(columns, block.directions[..., [at[positions[new]] for new in columns], :])
-    return Flow(table, [flow.raw[j] for j in positions], blocks)
+    return replace(flow, table=table, raw=[flow.raw[j] for j in positions], blocks=blocks)
 
 
 def _without_zeros(block: Block) -> Block:
@@ -182,4 +195,4 @@ def joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
             f"{type(transformer).__name__} gives {len(table.names)} columns where its parts give {offset}, so they cannot be "
             "attributed to raw columns."
         )
-    return Flow(table, raw, blocks)
+    return Flow(table, raw, blocks, flow.side, flow.bent or any(part.bent for part in flows))

@@ -64,6 +64,17 @@ class Table:
         dtype = getattr(self.values, "dtype", None)
         return not isinstance(dtype, np.dtype) or dtype.kind in "fiub"
 
+    def holds_numbers(self, position: int) -> bool:
+        """Whether a column can be read as numbers, whatever its dtype: objects, categories and text of numbers can."""
+        return self.is_numeric(position) or (not self.lazy and _as_numbers(self.column(position)) is not None)
+
+    def numbers(self, position: int) -> NDArray[np.float64]:
+        """One column that holds numbers, as scikit-learn's transformers convert it."""
+        values = _as_numbers(self.column(position))
+        if values is None:
+            raise InvalidInputError(f"Column '{self.names[position]}' cannot be read as numbers. Encode it first.")
+        return values
+
     def named(self, name: str) -> NDArray[Any]:
         """The column of that name."""
         return self.column(self._position(name))
@@ -79,12 +90,12 @@ class Table:
         """Standard deviation of each column; 1 where it is not numeric."""
         if not self.is_frame:
             return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
-        numeric = [j for j in range(len(self.names)) if self.is_numeric(j)]
+        numeric = [j for j in range(len(self.names)) if self.holds_numbers(j)]
         if self.lazy:
             (rows,) = with_known_rows(self.select(numeric).values)
             spreads = column_spreads(rows)
         else:
-            spreads = [float(np.std(self.column(j).astype(np.float64))) for j in numeric]
+            spreads = [float(np.std(self.numbers(j))) for j in numeric]
         found = dict(zip(numeric, spreads, strict=True))
         return [found.get(j, 1.0) for j in range(len(self.names))]
 
@@ -149,6 +160,16 @@ class Table:
         return Table(values, self.names, False, self.index)
 
 
+def _as_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Values as float64; None where one of them is no number. Times convert too, to a unit that is nobody's: they are none."""
+    if values.dtype.kind not in "fiubOUST":
+        return None
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
 def same_values(first: Table, second: Table) -> bool:
     """Whether two tables of the same columns hold the same values."""
     if not first.is_frame and not isinstance(first.values, np.ndarray):
@@ -169,7 +190,7 @@ def as_table(X: Any) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
     lazy = is_lazy_frame(X) and hasattr(X, "columns")
     if lazy or nw.dependencies.is_into_dataframe(X):
-        names = [str(name) for name in X.columns]
+        names = [str(name) for name in (X.columns if lazy else nw.from_native(X, eager_only=True).columns)]
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")

@@ -13,48 +13,63 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
-from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
+from fisherleak.engine.erm import SMALL_STEP, Fit, check_rank_possible, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights
-from fisherleak.errors import InvalidInputError, NotAtMinimumError, UnsupportedModelError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
-from fisherleak.models.flow import attributes_of, start
+from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
+from fisherleak.models.minimum import LOOSE, check_at_minimum
 from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
 
-__all__ = ["Prepared", "Reading", "checked_model", "final_estimator", "prepare", "read", "read_folded", "risk_of"]
-
-LOOSE = 1e-3
-"""Distance from the minimum past which a fit is called loose: about the relative error of eta."""
-REFUSED = 1e-2
-"""Distance past which a model fitted by an iterative solver is refused: the data may not be its own."""
-DIRECT = 1e-6
-"""The same for a direct solver in double precision."""
+__all__ = [
+    "LOOSE",
+    "Prepared",
+    "Reading",
+    "checked_model",
+    "final_estimator",
+    "prepare",
+    "read",
+    "read_folded",
+    "risk_of",
+]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The features of a model's last step, and which raw columns feed them."""
+    """The features of a model's last step, and which raw columns feed them.
+
+    ``other_side`` are the same attributes with the derivatives of the other side, where some value lies on a kink.
+    """
 
     features: Array
     attributes: tuple[Attribute, ...]
     estimator: Any
+    other_side: tuple[Attribute, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A model as a fit on its features, with the raw columns as attributes."""
+    """A model as a fit on its features, with the raw columns as attributes.
+
+    ``fit`` is what is measured, ``other`` what it is to be compared with where the two differ: the fit at the model's own
+    parameters if ``fit`` is at the minimum, else the one at the minimum.
+    """
 
     fit: Fit
     features: Array
     y: Array
     attributes: tuple[Attribute, ...]
+    other: Fit | None = None
+    polished: bool = False
+    other_side: tuple[Attribute, ...] | None = None
     folding: Folding | None = None
 
 
@@ -88,11 +103,9 @@ def prepare(model: Any, table: Table) -> Prepared:
     _check_columns(model, table)
     if table.lazy:
         return _prepare_lazily(model, table)
-    flow = start(table)
+    flow = _walked(model, start(table))
     estimator = model
     if isinstance(model, Pipeline):
-        for _, step in model.steps[:-1]:
-            flow = through(step, flow)
         estimator = model.steps[-1][1]
         if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
             inner = type(final_estimator(estimator)).__name__
@@ -100,15 +113,23 @@ def prepare(model: Any, table: Table) -> Prepared:
                 f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
                 f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
             )
-    text = [name for j, name in enumerate(flow.table.names) if flow.raw[j] is not None and not flow.table.is_numeric(j)]
+    text = unfed(flow)
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
     values = flow.table.values
-    if not flow.table.is_frame:
-        values = values if _in_place(values, estimator) else host(values)
-    else:
-        values = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))])
-    return Prepared(values, attributes_of(flow, table.names), estimator)
+    if flow.table.is_frame or not flow.table.is_numeric(0):
+        values = np.column_stack([flow.table.numbers(j) for j in range(len(flow.table.names))])
+    elif not _in_place(values, estimator):
+        values = host(values)
+    other = attributes_of(_walked(model, start(table, side=-1)), table.names) if flow.bent else None
+    return Prepared(values, attributes_of(flow, table.names), estimator, other)
+
+
+def _walked(model: Any, flow: Flow) -> Flow:
+    """A table behind all but the last step of a pipeline."""
+    for _, step in model.steps[:-1] if isinstance(model, Pipeline) else ():
+        flow = through(step, flow)
+    return flow
 
 
 def _in_place(values: Any, estimator: Any) -> bool:
@@ -134,42 +155,64 @@ def _prepare_lazily(model: Any, table: Table) -> Prepared:
     return Prepared(map_partitions(features, table.values, width), sample.attributes, sample.estimator)
 
 
-def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool, own_data: bool = False) -> Reading:
+def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | None, own_data: bool = False) -> Reading:
     """The fit, the features and the attributes of a fitted scikit-learn model.
 
-    ``own_data`` says that the model is known to have been fitted on these data: polishing may then bridge any distance.
+    ``polish`` moves the fit to its minimum; None does so for iterative solvers. ``own_data`` says that the model is known to
+    have been fitted on these data: polishing may then bridge any distance.
     """
     prepared = prepare(model, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     check_rank_possible(risk)
-    fit = fit_at(risk, theta, polish=False)
-    if not fit.distance <= _limit(prepared.estimator) and not (polish and own_data):
-        raise NotAtMinimumError(_away(prepared.estimator, fit.distance))
-    if polish:
-        fit = fit_at(risk, theta, polish=True)
-    return Reading(fit, risk.X, risk.y, prepared.attributes)
+    given = fit_at(risk, theta, polish=False)
+    # where there may be no minimum at all, that is the better reason to give for being far from it
+    exact = fit_at(risk, theta, polish=True) if risk.l2 == 0 and risk.loss.labels.binary else None
+    if not (polish and own_data):
+        check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
+    if not polish and solves_directly(prepared.estimator):
+        return Reading(given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side)
+    exact = fit_at(risk, theta, polish=True) if exact is None else exact
+    fit, other = (given, exact) if polish is False else (exact, given)
+    return Reading(
+        fit,
+        risk.X,
+        risk.y,
+        prepared.attributes,
+        other=other if _apart(risk, given, exact) else None,
+        polished=fit is exact,
+        other_side=prepared.other_side,
+    )
 
 
-def read_folded(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool) -> Reading:
+def read_folded(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | None) -> Reading:
     """The same with scalers folded in: a fit in raw units, whose scales are counted."""
     if table.lazy:
         raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
     plain, scales = neutral(checked_model(model))
+    own = read(model, table, y, sample_weight, polish)  # refuses what is not at its minimum, in its own terms
     if scales is None:
-        return read(model, table, y, sample_weight, polish)
-    read(model, table, y, sample_weight, polish=False)  # refuses what is not at its minimum, in its own terms
+        return own
     prepared = prepare(plain, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     known = complete(scales, risk.X.shape[1])
     risk, theta = in_raw_units(risk, theta, known)
-    fit = fit_at(risk, theta, polish=polish)
-    return Reading(fit, risk.X, risk.y, prepared.attributes, folding_of(risk, fit.coef, known))
+    fit = fit_at(risk, theta, polish=own.polished)
+    return Reading(
+        fit,
+        risk.X,
+        risk.y,
+        prepared.attributes,
+        other=None if own.other is None else fit_at(risk, theta, polish=not own.polished),
+        polished=own.polished,
+        other_side=prepared.other_side,
+        folding=folding_of(risk, fit.coef, known),
+    )
 
 
-def _limit(estimator: Any) -> float:
-    if not solves_directly(estimator):
-        return REFUSED
-    return DIRECT if host(estimator.coef_).dtype == np.float64 else LOOSE
+def _apart(risk: Risk, given: Fit, exact: Fit) -> bool:
+    """Whether any prediction differs between two fits, by more than a part that no eta can tell."""
+    moved, largest = risk.largest_moves(given.centred_theta - exact.centred_theta, exact.centred_theta)
+    return moved > SMALL_STEP * max(largest, 1.0)
 
 
 def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
@@ -232,14 +275,3 @@ def _check_columns(model: Any, table: Table) -> None:
         raise InvalidInputError(
             f"{type(model).__name__} was fitted on {count} columns; X has {len(table.names)}. Pass the table it was fitted on."
         )
-
-
-def _away(estimator: Any, distance: float) -> str:
-    name = type(estimator).__name__
-    text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}). "
-    steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
-    if steps is not None and most is not None and np.max(steps) >= most:
-        return text + f"It stopped at max_iter={most}: allow more iterations, or scale the columns."
-    if solves_directly(estimator):
-        return text + "Pass the rows, labels and weights it was fitted with."
-    return text + "Pass the rows, labels and weights it was fitted with; if they are, fit with a smaller tol."

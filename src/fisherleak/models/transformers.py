@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn import compose, decomposition, feature_selection, impute, pipeline,
 from fisherleak._support.arrays import host
 from fisherleak.engine.perturbation import tangent_basis
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together
+from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together, unfed
 from fisherleak.models.frames import Table
 
 __all__ = ["READERS", "check_steps", "through"]
@@ -26,8 +27,20 @@ def through(transformer: Any, flow: Flow) -> Flow:
     if transformer is None or _is(transformer, "passthrough"):
         return flow
     if type(transformer) in READERS:
+        if type(transformer) in ARITHMETIC:
+            _check_numbers(transformer, flow)
         return READERS[type(transformer)](transformer, flow)
     raise UnsupportedModelError(_refusal(transformer))
+
+
+def _check_numbers(transformer: Any, flow: Flow) -> None:
+    """Refuse columns that a transformer computes with and that cannot be read as numbers: their derivative is unknown."""
+    text = unfed(flow)
+    if text:
+        raise InvalidInputError(
+            f"Column '{text[0]}' goes into {type(transformer).__name__} but cannot be read as numbers. Turn it into numbers "
+            "before, or encode it."
+        )
 
 
 def check_steps(model: Any) -> None:
@@ -69,7 +82,20 @@ def _robust_scaler(transformer: Any, flow: Flow) -> Flow:
 
 
 def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
-    return scaled(flow, output(transformer, flow), transformer.scale_)
+    """Affine; with ``clip``, values beyond the range move nothing, and at its ends the side within counts."""
+    after = scaled(flow, output(transformer, flow), transformer.scale_)
+    if not transformer.clip or not flow.table.n:
+        return after
+    X = np.column_stack([flow.table.numbers(j) for j in range(len(flow.table.names))])
+    low, high = host(transformer.data_min_), host(transformer.data_max_)
+    within = (low <= X) & (high >= X)
+    if within.all():
+        return after
+    blocks = {
+        key: Block(block.columns, block.local(X.shape[0]) * within[:, list(block.columns), None])
+        for key, block in after.blocks.items()
+    }
+    return replace(after, blocks=blocks)
 
 
 def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
@@ -92,8 +118,9 @@ def _imputer(transformer: Any, flow: Flow) -> Flow:
     """An imputer that had nothing to do passes everything on."""
     table = output(transformer, flow)
     for j, name in enumerate(flow.table.names):
-        before = flow.table.column(j).tolist()
-        after = table.column(j).tolist() if j < len(table.names) else [None] * len(before)
+        after = table.column(j).tolist() if j < len(table.names) else [None] * flow.table.n
+        as_numbers = j < len(table.names) and table.is_numeric(j) and flow.table.holds_numbers(j)
+        before = (flow.table.numbers(j) if as_numbers else flow.table.column(j)).tolist()
         filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
         if filled:
             raise InvalidInputError(
@@ -105,7 +132,7 @@ def _imputer(transformer: Any, flow: Flow) -> Flow:
         raise UnsupportedModelError(
             f"{type(transformer).__name__} adds columns here, which is not supported: use add_indicator=False."
         )
-    return Flow(table, flow.raw, flow.blocks)
+    return replace(flow, table=table)
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -130,7 +157,7 @@ def _one_hot(transformer: Any, flow: Flow) -> Flow:
 def _ordinal(transformer: Any, flow: Flow) -> Flow:
     table = output(transformer, flow)
     coded = _levels(transformer, flow, table, [1] * len(table.names))
-    return Flow(table, flow.raw, coded.blocks)
+    return replace(flow, table=table, blocks=coded.blocks)
 
 
 def _levels(
@@ -160,14 +187,14 @@ def _levels(
         known = blocks.get((name, "levels"))
         blocks[name, "levels"] = block if known is None else together(known, block, flow.table.n, same_change=False)
         place += width
-    return Flow(table, [None] * len(table.names), blocks)
+    return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
 def _polynomial(transformer: Any, flow: Flow) -> Flow:
     """Monomials: the derivative of each by each of its variables, row by row."""
     table = output(transformer, flow)
     powers = np.asarray(transformer.powers_)
-    X = np.column_stack([flow.table.column(j) for j in range(len(flow.table.names))]).astype(np.float64)
+    X = np.column_stack([flow.table.numbers(j) for j in range(len(flow.table.names))])
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         used = np.flatnonzero((powers[:, list(block.columns)] > 0).any(axis=1))
@@ -180,16 +207,22 @@ def _polynomial(transformer: Any, flow: Flow) -> Flow:
                     power[variable] -= 1
                     local[:, k, q] = lead * np.prod(X**power, axis=1)
         blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions)
-    return Flow(table, [None] * len(table.names), blocks)
+    return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
 def _splines(transformer: Any, flow: Flow) -> Flow:
-    """B-splines of single columns: their derivative, row by row."""
+    """B-splines of single columns: their derivative, row by row, from the side within at the ends of the knots."""
+    if transformer.degree == 0:
+        raise UnsupportedModelError(
+            "SplineTransformer(degree=0) is not supported: its features are steps, which have no derivative. Use a degree of "
+            "1 or more, or cut the column before and encode the levels."
+        )
     table = output(transformer, flow)
     count = len(transformer.bsplines_)
     each = len(table.names) // max(count, 1)
-    X = np.column_stack([flow.table.column(j) for j in range(count)]).astype(np.float64)
+    X = np.column_stack([flow.table.numbers(j) for j in range(count)])
     slopes = np.zeros((count, X.shape[0], each))
+    bent = False
     for j, spline in enumerate(transformer.bsplines_):
         values = np.column_stack([table.column(j * each + k) for k in range(each)])
         accuracy = 1e-5 if values.dtype == np.float32 else 1e-9
@@ -198,8 +231,8 @@ def _splines(transformer: Any, flow: Flow) -> Flow:
                 f"Column '{flow.table.names[j]}' has values outside the knots of SplineTransformer, which is not supported: "
                 "use knots that cover it."
             )
-        if spline.k > 0:
-            slopes[j] = spline.derivative()(X[:, j])[:, :each]
+        slopes[j], kinked = _slopes(spline, X[:, j], flow.side, each)
+        bent |= kinked
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         columns = tuple(j * each + k for j in block.columns for k in range(each))
@@ -210,7 +243,19 @@ def _splines(transformer: Any, flow: Flow) -> Flow:
             axis=1,
         )
         blocks[key] = Block(columns, local)
-    return Flow(table, [None] * len(table.names), blocks)
+    return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks, bent=flow.bent or bent)
+
+
+def _slopes(spline: Any, x: Any, side: int, width: int) -> tuple[Any, bool]:
+    """Derivatives of a column's splines towards one side, (n, width), and whether a value is on a knot where they jump."""
+    first, last = spline.t[spline.k], spline.t[-spline.k - 1]
+    # within a hair of a knot is on it: scaling before may have rounded
+    hair = 1e-12 * max(abs(first), abs(last), last - first)
+    slope = spline.derivative()
+    inner = (x > first + hair) & (x < last - hair)
+    towards = {s: slope(np.where(inner, x + s * hair, x))[:, :width] for s in (1, -1)}
+    jumps = np.abs(towards[1] - towards[-1]).max(initial=0.0) > 1e-6 * np.abs(towards[1]).max(initial=0.0)
+    return towards[side], bool(jumps)
 
 
 def _function(transformer: Any, flow: Flow) -> Flow:
@@ -297,3 +342,16 @@ READERS: dict[type, Callable[[Any, Flow], Flow]] = {
     pipeline.FeatureUnion: _union,
 }
 """Every transformer that can be attributed to raw columns, by its class."""
+
+ARITHMETIC = {
+    preprocessing.StandardScaler,
+    preprocessing.RobustScaler,
+    preprocessing.MinMaxScaler,
+    preprocessing.MaxAbsScaler,
+    preprocessing.PolynomialFeatures,
+    preprocessing.SplineTransformer,
+    decomposition.PCA,
+    decomposition.IncrementalPCA,
+    decomposition.TruncatedSVD,
+}
+"""Those that compute with the values of their columns."""
