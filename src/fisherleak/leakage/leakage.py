@@ -51,6 +51,7 @@ class Leakage:
     _information: Information = field(repr=False)
     _noise: Noise | None
     _table: Table = field(repr=False)
+    _notes: tuple[str, ...] = field(default=(), repr=False)
 
     # what is measured
 
@@ -193,7 +194,7 @@ class Leakage:
 
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""
-        return show.summary(self, self._table)
+        return show.summary(self, self._table, self._notes)
 
     def plot(self, groups: Any = None, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """Histogram of per-example eta, by group (a column or labels) where given, with dashed means."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     return pandas.DataFrame(columns, index=index)
 
 
-def summary(leakage: Any, table: Table) -> str:
+def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     eta = digest(leakage.per_example(), MOST_SHOWN)
     whole = host(leakage.per_attribute())
     names = leakage.attributes
@@ -60,6 +61,7 @@ def summary(leakage: Any, table: Table) -> str:
         + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
+        *(f"                {note}" for note in notes),
         f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
     ]
     lines += [
