@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn import linear_model as lm
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -63,6 +64,43 @@ def test_etas_become_equal(estimator: Any, y: Any, accelerate: bool) -> None:
     spread = model.history_["sd"] / model.history_["mean"]
     assert spread[-1] <= 1e-3 < spread[0]
     assert len(spread) < 41  # it stopped early
+
+
+def wide(seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(10, 30))
+    return rows, rows[:, :3].sum(axis=1) + rng.normal(size=10)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_acceleration_is_never_worse_than_the_plain_iteration(seed: int) -> None:
+    """Ten rows and thirty columns: mixed steps that lead away are not taken."""
+    rows, y = wide(seed)
+    plain = fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=15).fit(rows, y).history_
+    model = fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=15, accelerate=True).fit(rows, y)
+    assert np.isfinite(model.weights_).all()
+    assert model.weights_.min() > 0
+    assert model.weights_.mean() == pytest.approx(1.0)
+    spread, reference = model.history_["sd"] / model.history_["mean"], plain["sd"] / plain["mean"]
+    assert len(spread) == len(reference) == 16
+    assert (spread <= reference * (1 + 1e-9)).all()
+    assert spread[-1] < spread[0]
+
+
+def test_groups_are_accelerated_by_their_own_spread() -> None:
+    groups = np.where(X[:, 1] > 0, "a", "b")
+    model = fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=8, weighting="group", accelerate=True).fit(X, Y, groups=groups)
+    eta = fl.measure(model.estimator_, X, Y, sample_weight=model.weights_).per_example()
+    assert eta[groups == "a"].mean() == pytest.approx(eta[groups == "b"].mean(), rel=1e-6)
+
+
+def test_a_spread_that_stays_above_tol_is_reported() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"spread of eta is .* after 2 reweightings, above tol=1e-06"):
+        fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=2, tol=1e-6).fit(X, Y)
+    even = fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=20).fit(X, Y).weights_
+    limited = fl.IRFIL(lm.Ridge(alpha=0.1), n_iter=1, min_weight=0.99, max_weight=1.01)
+    with pytest.warns(ConvergenceWarning, match=r"after 1 reweightings, not below the .* of the plain fit"):
+        limited.fit(X, Y, sample_weight=even)
 
 
 def test_attributes_and_starting_weights() -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, namespace
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 
-__all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber"]
+__all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber", "with_label_unit"]
 
 LARGEST_EXPONENT = 500.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
@@ -359,3 +359,19 @@ def get_loss(loss: str | Loss) -> Loss:
     if loss not in LOSSES:
         raise InvalidInputError(f"loss must be one of {', '.join(LOSSES)} or a fisherleak.Loss record; got {loss!r}.")
     return LOSSES[loss]
+
+
+@dataclass(frozen=True)
+class _Times:
+    """A derivative times a number."""
+
+    function: Callable[[Array, Array], Array]
+    factor: float
+
+    def __call__(self, z: Array, y: Array) -> Array:
+        return self.factor * self.function(z, y)
+
+
+def with_label_unit(loss: Loss, factor: float) -> Loss:
+    """The loss whose derivative by the label is by a label that its own follows ``factor`` times."""
+    return replace(loss, c=_Times(loss.c, factor))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.checks import default_names
+from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["Attribute", "PerturbationMap", "as_attributes", "map_of", "tangent_basis"]
@@ -37,6 +38,9 @@ class Attribute:
         How a change of the attribute moves these columns, for preprocessing: features move by ``directions @ change``.
         Three dimensions for preprocessing that is not affine: a derivative of its own for every row. The identity if
         not given.
+    encoding : Encoding, optional
+        What the changes of a category mean, so that releases that encode it differently can be composed; set by the readers of
+        encoders.
 
     Examples
     --------
@@ -50,8 +54,11 @@ class Attribute:
     name: str
     columns: tuple[int, ...]
     directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    encoding: Encoding | None = field(default=None, compare=False, repr=False)
 
-    def __init__(self, name: str, columns: Sequence[int], directions: Any = None) -> None:
+    def __init__(
+        self, name: str, columns: Sequence[int], directions: Any = None, encoding: Encoding | None = None
+    ) -> None:
         items = [columns] if isinstance(columns, str) else list(columns)
         plain = all(type(j) is int for j in items)
         if not plain and not all(isinstance(j, (int, np.integer)) and not isinstance(j, bool) for j in items):
@@ -74,6 +81,7 @@ class Attribute:
         object.__setattr__(self, "name", str(name))
         object.__setattr__(self, "columns", chosen)
         object.__setattr__(self, "directions", directions)
+        object.__setattr__(self, "encoding", encoding)
 
     @classmethod
     def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:
@@ -96,16 +104,6 @@ class Attribute:
     def local(self) -> bool:
         """Whether the directions differ from row to row."""
         return self.directions is not None and self.directions.ndim == 3
-
-
-def tangent_basis(k: int) -> NDArray[np.float64]:
-    """Helmert's orthonormal basis of the vectors in R^k that sum to zero: (k, k - 1)."""
-    basis = np.zeros((k, k - 1))
-    for j in range(1, k):
-        basis[:j, j - 1] = 1.0
-        basis[j, j - 1] = -j
-        basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
-    return basis
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
         records = [Attribute(name, [j]) for j, name in enumerate(names)]
     elif isinstance(given, Mapping):
         records = [
-            Attribute(str(key), value.columns, value.directions)
+            Attribute(str(key), value.columns, value.directions, value.encoding)
             if isinstance(value, Attribute)
             else Attribute(str(key), _positions(value, names, str(key)))
             for key, value in given.items()

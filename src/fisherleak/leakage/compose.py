@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.frames import same_values
-from fisherleak.rows.selection import same_rows
 
 __all__ = ["compose"]
 
@@ -20,7 +20,7 @@ def compose(*leakages: Leakage) -> Leakage:
     Parameters
     ----------
     *leakages : Leakage
-        Of the same rows, labels and attributes in the same order; models, losses, features and noise may differ.
+        Of the same rows, labels and attributes in the same order; models, losses, features, encodings and noise may differ.
 
     Returns
     -------
@@ -31,6 +31,11 @@ def compose(*leakages: Leakage) -> Leakage:
     Notes
     -----
     Holds where the noise of the releases is independent, and each release's own assumptions hold.
+
+    **Units.** Releases may encode a category differently (other reference levels, another order, none dropped, rare levels
+    together, codes): its etas are then per unit of the full one-hot vector of its levels, moved in the space of changes that
+    keep the sum. Where all encode it alike it keeps their unit. Labels of two values may be in other units (0 and 1 here, -1
+    and 1 there): etas are per unit of the first release's. ``summary()`` says both.
     """
     if not leakages:
         raise InvalidInputError("compose needs at least one leakage.")
@@ -40,19 +45,33 @@ def compose(*leakages: Leakage) -> Leakage:
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
     first = leakages[0]
-    sizes = list(zip(first.attributes, first.sizes, strict=True))
-    for other in leakages[1:]:
-        if other.n != first.n or list(zip(other.attributes, other.sizes, strict=True)) != sizes:
-            raise InvalidInputError(
-                f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
-                f"not {other.n} rows with attributes {other.attributes}."
-            )
-        if other._table.names == first._table.names and not same_values(first._table, other._table):
-            raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-        if not same_rows(first._information.rows[1], other._information.rows[1]):
-            raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    factors = [_checked(first, other) for other in leakages]
     if len(leakages) == 1:
         return first
-    scaled = (leakage._information.scaled(1.0 / leakage._scale) for leakage in leakages)
-    jacobians = [jacobian for information in scaled for jacobian in information.jacobians]
-    return Leakage(information_of(*jacobians), None, first._table)
+    jacobians, known = [], []
+    for leakage, factor in zip(leakages, factors, strict=True):
+        for jacobian in leakage._information.scaled(1.0 / leakage._scale).jacobians:
+            jacobians.append(in_label_unit(jacobian, factor))
+            known.append(leakage._table.names == first._table.names)
+    common, changed = in_common_coordinates(jacobians, known)
+    notes = [note for leakage in leakages for note in leakage._notes]
+    notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently" for name in changed]
+    notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
+    return Leakage(information_of(*common), None, first._table, tuple(dict.fromkeys(notes)))
+
+
+def _checked(first: Leakage, other: Leakage) -> float:
+    """Refuse other rows, attributes and labels; give back by how much the other's label moves with the first one's."""
+    if other.n != first.n or other.attributes != first.attributes:
+        raise InvalidInputError(
+            f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
+            f"not {other.n} rows with attributes {other.attributes}."
+        )
+    if other is first:
+        return 1.0
+    if other._table.names == first._table.names and not same_values(first._table, other._table):
+        raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
+    factor = label_factor(first._information.rows[1], other._information.rows[1])
+    if factor is None:
+        raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    return factor

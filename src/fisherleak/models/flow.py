@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table, as_table
@@ -42,10 +43,11 @@ Kind = Literal["number", "levels"]
 
 @dataclass(frozen=True)
 class Block:
-    """Features that one raw column feeds, and their derivative by it."""
+    """Features that one raw column feeds, and their derivative by it; for levels also what the directions mean."""
 
     columns: tuple[int, ...]
     directions: Matrix
+    encoding: Encoding | None = None
 
     def local(self, n: int) -> Matrix:
         """Directions for every row, (n, k, m)."""
@@ -107,7 +109,7 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
             continue
         block = parts[0] if len(parts) == 1 else together(parts[0], parts[1], n, same_change=False)
         plain = np.array_equal(block.directions, np.eye(len(block.columns)))
-        attributes.append(Attribute(name, block.columns, None if plain else block.directions))
+        attributes.append(Attribute(name, block.columns, None if plain else block.directions, block.encoding))
     return tuple(attributes)
 
 
@@ -133,7 +135,7 @@ def linear(flow: Flow, table: Table, matrix: Any) -> Flow:
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         moved = matrix[:, list(block.columns)] @ block.directions
-        blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved))
+        blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved, block.encoding))
     return replace(flow, table=table, raw=[None] * matrix.shape[0], blocks=blocks)
 
 
@@ -141,7 +143,7 @@ def scaled(flow: Flow, table: Table, factors: Any) -> Flow:
     """Each column multiplied by a factor (and shifted)."""
     factors = host(factors)
     blocks = {
-        key: Block(block.columns, factors[list(block.columns)][:, None] * block.directions)
+        key: replace(block, directions=factors[list(block.columns)][:, None] * block.directions)
         for key, block in flow.blocks.items()
     }
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
@@ -153,7 +155,8 @@ def kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
     for key, block in flow.blocks.items():
         at = {old: k for k, old in enumerate(block.columns)}
         columns = tuple(new for new, old in enumerate(positions) if old in at)
-        blocks[key] = Block(columns, block.directions[..., [at[positions[new]] for new in columns], :])
+        directions = block.directions[..., [at[positions[new]] for new in columns], :]
+        blocks[key] = Block(columns, directions, block.encoding)
     return replace(flow, table=table, raw=[flow.raw[j] for j in positions], blocks=blocks)
 
 
@@ -161,19 +164,21 @@ def _without_zeros(block: Block) -> Block:
     """Without the features that it does not move."""
     others = (*range(block.directions.ndim - 2), -1)
     used = np.flatnonzero(np.any(block.directions != 0, axis=others))
-    return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :])
+    return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :], block.encoding)
 
 
 def together(first: Block, second: Block, n: int, same_change: bool) -> Block:
     """Two blocks of one raw column, moved by the same change or by changes of their own."""
     if first.directions.ndim != second.directions.ndim:
-        first, second = (Block(block.columns, block.local(n)) for block in (first, second))
+        first, second = (replace(block, directions=block.local(n)) for block in (first, second))
     columns = tuple(dict.fromkeys(first.columns + second.columns))
     m, w = first.directions.shape[-1], second.directions.shape[-1]
     joined = np.zeros((*first.directions.shape[:-2], len(columns), m if same_change else m + w))
     joined[..., [columns.index(j) for j in first.columns], :m] = first.directions
     joined[..., [columns.index(j) for j in second.columns], (0 if same_change else m) :] += second.directions
-    return Block(columns, joined)
+    if first.encoding is None or second.encoding is None:
+        return Block(columns, joined)
+    return Block(columns, joined, first.encoding.beside(second.encoding))
 
 
 def joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
@@ -184,7 +189,7 @@ def joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
     offset = 0
     for part in flows:
         for key, block in part.blocks.items():
-            moved = Block(tuple(j + offset for j in block.columns), block.directions)
+            moved = replace(block, columns=tuple(j + offset for j in block.columns))
             known = blocks.get(key)
             blocks[key] = moved if known is None else together(known, moved, n, same_change=key[1] == "number")
         raw += part.raw

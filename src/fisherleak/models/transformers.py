@@ -5,6 +5,7 @@ Adding a transformer is adding one function to ``READERS``.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.perturbation import tangent_basis
+from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together, unfed
 from fisherleak.models.frames import Table
@@ -144,30 +145,51 @@ def _same(before: Any, after: Any) -> bool:
 def _one_hot(transformer: Any, flow: Flow) -> Flow:
     table = output(transformer, flow)
     infrequent = getattr(transformer, "infrequent_categories_", None)
-    dropped = transformer.drop_idx_
-    widths, full = [], []
+    matrices = []
     for j, levels in enumerate(transformer.categories_):
-        rare = 0 if infrequent is None or infrequent[j] is None else len(infrequent[j]) - 1
-        gone = 0 if dropped is None or dropped[j] is None else 1
-        widths.append(len(levels) - rare - gone)
-        full.append(gone == 0)
-    return _levels(transformer, flow, table, widths, full)
+        rare = [] if infrequent is None or infrequent[j] is None else _places(infrequent[j], levels)
+        gone = None if transformer.drop_idx_ is None else transformer.drop_idx_[j]
+        matrices.append(_indicators(len(levels), rare, gone))
+    return _levels(transformer, flow, table, matrices)
+
+
+def _indicators(count: int, rare: list[int], gone: int | None) -> Any:
+    """Indicators by level, (m, count): the rare ones share the last; the one that holds the level ``gone`` is dropped."""
+    groups = [[k] for k in range(count) if k not in rare] + [rare] * bool(rare)
+    return np.array([np.isin(range(count), group) for group in groups if gone not in group], dtype=float).reshape(
+        -1, count
+    )
+
+
+def _places(chosen: Any, levels: Any) -> list[int]:
+    known = _plain(levels)
+    return [known.index(level) for level in _plain(chosen)]
+
+
+def _plain(levels: Any) -> list[Any]:
+    """Levels as values of Python; what is not a number is one object, so that it equals itself."""
+    values = levels.tolist() if hasattr(levels, "tolist") else list(levels)
+    return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _ordinal(transformer: Any, flow: Flow) -> Flow:
     table = output(transformer, flow)
-    coded = _levels(transformer, flow, table, [1] * len(table.names))
+    infrequent = getattr(transformer, "infrequent_categories_", [None] * len(table.names))
+    codes = []
+    for levels, rare in zip(transformer.categories_, infrequent, strict=True):
+        groups = _indicators(len(levels), [] if rare is None else _places(rare, levels), None)
+        codes.append(np.arange(len(groups), dtype=float)[None, :] @ groups)
+        codes[-1][0, [level is math.nan for level in _plain(levels)]] = transformer.encoded_missing_value
+    coded = _levels(transformer, flow, table, codes)
     return replace(flow, table=table, blocks=coded.blocks)
 
 
-def _levels(
-    transformer: Any, flow: Flow, table: Table, widths: Sequence[int], full: Sequence[bool] | None = None
-) -> Flow:
-    """Encoders of categories: each input column feeds a block of its own.
+def _levels(transformer: Any, flow: Flow, table: Table, matrices: Sequence[Any]) -> Flow:
+    """Encoders of categories: each input column feeds a block of its own, which follows its levels by a matrix.
 
-    Where the indicators of a column are ``full`` (none was dropped) they always sum to one, and only changes that keep
-    the sum count.
+    Where every level has an indicator these always sum to one, and only changes that keep the sum count.
     """
+    widths = [len(matrix) for matrix in matrices]
     if sum(widths) != len(table.names):
         raise UnsupportedModelError(
             f"{type(transformer).__name__} gives {len(table.names)} columns where its categories account for {sum(widths)}, "
@@ -175,19 +197,35 @@ def _levels(
         )
     blocks: Blocks = {}
     place = 0
-    for place_of, (name, width) in enumerate(zip(flow.raw, widths, strict=True)):
+    for name, levels, matrix in zip(flow.raw, transformer.categories_, matrices, strict=True):
         if name is None:
             raise UnsupportedModelError(
                 f"{type(transformer).__name__} behind a transformer that mixes or rescales columns is not supported: encode "
                 "the raw column itself."
             )
-        whole = full[place_of] if full is not None else False
-        directions = np.eye(width) if not whole or width < 2 else tangent_basis(width)
-        block = Block(tuple(range(place, place + width)), directions)
+        width = len(matrix)
+        full = width > 1 and bool((matrix.sum(axis=0) == 1).all())
+        directions = tangent_basis(width) if full else np.eye(width)
+        encoding = Encoding(tuple(_plain(levels)), directions.T @ matrix)
+        block = Block(
+            tuple(range(place, place + width)), directions, _decoded(encoding, flow.blocks.get((name, "levels")))
+        )
         known = blocks.get((name, "levels"))
         blocks[name, "levels"] = block if known is None else together(known, block, flow.table.n, same_change=False)
         place += width
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
+
+
+def _decoded(encoding: Encoding, before: Block | None) -> Encoding | None:
+    """An encoding of codes as one of the levels that were coded before; None where it is not known."""
+    if before is None:
+        return encoding if np.isfinite(encoding.matrix).all() else None
+    if before.encoding is None or before.encoding.matrix.shape[0] != 1:
+        return None
+    codes = before.encoding.matrix[0].tolist()
+    if len(set(codes)) < len(codes) or not set(encoding.levels) <= set(codes):
+        return None
+    return Encoding(tuple(before.encoding.levels[codes.index(code)] for code in encoding.levels), encoding.matrix)
 
 
 def _polynomial(transformer: Any, flow: Flow) -> Flow:
@@ -206,7 +244,7 @@ def _polynomial(transformer: Any, flow: Flow) -> Flow:
                     lead = power[variable]
                     power[variable] -= 1
                     local[:, k, q] = lead * np.prod(X**power, axis=1)
-        blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions)
+        blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions, block.encoding)
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
@@ -242,7 +280,7 @@ def _splines(transformer: Any, flow: Flow) -> Flow:
             or [np.zeros((X.shape[0], 0, 1))],
             axis=1,
         )
-        blocks[key] = Block(columns, local)
+        blocks[key] = Block(columns, local, block.encoding)
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks, bent=flow.bent or bent)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.checks import check_positive
@@ -30,6 +31,8 @@ from fisherleak.rows.selection import rows_by_group
 __all__ = ["IRFIL"]
 
 WEIGHTINGS = ("example", "group", "hybrid")
+EVEN = 1e-6
+"""Spread below which etas are equal enough that rounding may raise it."""
 
 
 class IRFIL(Wrapper):
@@ -50,9 +53,11 @@ class IRFIL(Wrapper):
     min_weight, max_weight : float, optional
         Limits on the weights, in units of their mean. A row at a limit keeps its eta.
     tol : float
-        Stop when the standard deviation of eta, relative to its mean, is at most this.
+        Stop when the standard deviation of eta, relative to its mean, is at most this. A spread that stays above it, or for 0
+        one that ends above that of the plain fit, is told by a ``ConvergenceWarning`` of scikit-learn.
     accelerate : bool
-        Anderson mixing of the log weights: far fewer iterations to a small spread.
+        Anderson mixing of the log weights: far fewer iterations to a small spread, and never a larger one than without after as
+        many, for most of which two fits are needed.
     noise : Noise, optional
         What the model is going to be released with. The weights depend on its kind and shape (on which directions of the
         parameters it hides), not on its scale. ``fl.Gaussian(1.0)`` by default; ``fl.Laplace`` gives the same weights.
@@ -140,6 +145,7 @@ class IRFIL(Wrapper):
             self.accelerate,
         )
         self.weights_, self.history_ = self._followed(points, copy.deepcopy(first), X, y)
+        self._warn_if_uneven()
         self.estimator_ = fit_weighted(repeatable(first), X, y, self.weights_)
         self._warn_if_loose(table, y)
         return self
@@ -205,6 +211,19 @@ class IRFIL(Wrapper):
         for name, value in zip(("mean", "sd", "max", "min"), point.stats, strict=True):
             history[name].append(value)
         history["score"].append(float(model.score(X, y)))
+
+    def _warn_if_uneven(self) -> None:
+        spreads = self.history_["sd"] / np.where(self.history_["mean"] > 0, self.history_["mean"], 1.0)
+        first, last, count = float(spreads[0]), float(spreads[-1]), len(spreads) - 1
+        if last <= self.tol or (self.tol == 0 and (last <= max(first, EVEN) or self.weighting == "group")):
+            return
+        rule = f"above tol={self.tol:g}" if self.tol > 0 else f"not below the {first:.1e} of the plain fit"
+        warnings.warn(
+            f"The spread of eta is {last:.1e} of its mean after {count} reweightings, {rule}. Allow more with n_iter, or use "
+            "accelerate=True, wider limits on the weights or a larger penalty.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
     def _warn_if_loose(self, table: Table, y: Any) -> None:
         risk, theta = risk_of(prepare(self.estimator_, table), y, self.weights_)

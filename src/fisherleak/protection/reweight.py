@@ -3,24 +3,30 @@ r"""IRFIL: weights that equalise Fisher information loss (paper, algorithm 1).
 .. math:: \omega_i \leftarrow n\, \frac{\omega_i / \eta_i}{\sum_j \omega_j / \eta_j}
 
 A fixed point has equal :math:`\eta_i`. The iteration is a map of log weights, x -> x - log eta(x) + constant, which
-Anderson mixing can accelerate.
+Anderson mixing can accelerate; the plain iteration runs beside it and takes over where mixing leads away.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak.errors import NotConvergedError, SingularHessianError
 
 __all__ = ["Balance", "balance", "example_targets", "group_targets"]
 
 MEMORY = 6
 """Earlier steps that Anderson mixing combines."""
+ASTRAY = 10.0
+"""A mixed point this much more uneven than the plain one is given up: mixing starts again from there."""
+LEAST_LOG = -230.0
+"""No weight is below 1e-100 of the largest: a row that counts goes on counting."""
 SMALLEST_PART = 1e-6
 """An eta below this part of the mean leaves its weight alone: no weight could raise it to the others."""
 
@@ -97,31 +103,80 @@ def balance(
     limits : pair of float
         Least and largest weight, in units of that mean.
     accelerate : bool
-        Anderson mixing of the log weights.
+        Anderson mixing of the log weights, safeguarded: a point is never more uneven than that of the plain iteration after as
+        many reweightings. Most take two measurements instead of one.
     """
-    xp = namespace(weights)
-    counted = weights > 0
-    number = xp.sum(xp.astype(counted, xp.float64))
-    mean = xp.sum(weights) / number
-    state: Any = None
-    mixer = _Mixer() if accelerate else None
-    for iteration in range(n_iter + 1):
-        eta, state = measure(weights, state)
-        yield Balance(iteration, weights, eta, state)
-        if iteration == n_iter:
-            return
-        # rows that do not count are zero in all of these
-        x = xp.log(xp.where(counted, weights, 1.0))
-        residual = -xp.log(xp.where(counted, targets(eta, counted), 1.0))
-        residual = xp.where(counted, residual - xp.sum(residual) / number, 0.0)
-        x = mixer.mix(x, residual) if mixer is not None else x + residual
-        weights = _normalised(x, counted, mean, limits)
+    steps = _Steps(measure, targets, limits, weights)
+    plain = mixed = steps.point(0, weights, None)
+    yield plain
+    mixer = _Mixer()
+    for iteration in range(1, n_iter + 1):
+        step = steps.weights(mixer.mix(*steps.residual(mixed))) if accelerate else None
+        together = step is None or (mixed is plain and mixer.is_fresh)
+        plain = steps.point(iteration, steps.weights(operator.add(*steps.residual(plain))), plain.state)
+        # the plain iteration runs beside the mixed one: what is given is the better of the two
+        trial = plain if together else steps.tried(iteration, step, mixed.state)
+        if trial is None or not steps.unevenness(trial) <= ASTRAY * steps.unevenness(plain):
+            trial = plain
+            mixer.forget()
+        mixed = trial
+        yield min(plain, mixed, key=steps.unevenness)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The map from weights to weights, in their logarithms."""
+
+    measure: Callable[[Array, Any], tuple[Array, Any]]
+    targets: Callable[[Array, Array], Array]
+    limits: tuple[float, float]
+    start: Array
+
+    @cached_property
+    def counted(self) -> Array:
+        return self.start > 0
+
+    @cached_property
+    def number(self) -> Array:
+        xp = namespace(self.start)
+        return xp.sum(xp.astype(self.counted, xp.float64))
+
+    def point(self, iteration: int, weights: Array, state: Any) -> Balance:
+        return Balance(iteration, weights, *self.measure(weights, state))
+
+    def tried(self, iteration: int, weights: Array, state: Any) -> Balance | None:
+        """The same, or None where the step leads to weights that have no fit, or where rows no longer count."""
+        xp = namespace(weights)
+        if not bool(xp.all(xp.isfinite(weights)) & xp.all((weights > 0) == self.counted)):
+            return None
+        try:
+            return self.point(iteration, weights, state)
+        except (NotConvergedError, SingularHessianError):
+            return None
+
+    def residual(self, point: Balance) -> tuple[Array, Array]:
+        """Log weights, and by how much a plain step moves them; rows that do not count are zero in both."""
+        xp = namespace(point.weights)
+        x = xp.log(xp.where(self.counted, point.weights, 1.0))
+        residual = -xp.log(xp.where(self.counted, self.targets(point.eta, self.counted), 1.0))
+        return x, xp.where(self.counted, residual - xp.sum(residual) / self.number, 0.0)
+
+    def weights(self, x: Array) -> Array:
+        mean = namespace(x).sum(self.start) / self.number
+        return _normalised(x, self.counted, mean, self.limits)
+
+    def unevenness(self, point: Balance) -> float:
+        """Spread of the etas, or of what else the weights are divided by."""
+        if self.targets is example_targets:
+            return point.spread
+        return replace(point, eta=self.targets(point.eta, self.counted)).spread
 
 
 def _normalised(x: Array, counted: Array, mean: Array, limits: tuple[float, float]) -> Array:
     """exp(x) on the rows that count, within limits, with their mean restored."""
     xp = namespace(x)
-    raw = xp.where(counted, xp.exp(x - xp.max(xp.where(counted, x, -math.inf))), 0.0)
+    below = xp.clip(x - xp.max(xp.where(counted, x, -math.inf)), LEAST_LOG, None)
+    raw = xp.where(counted, xp.exp(below), 0.0)
     share = mean * xp.sum(xp.astype(counted, xp.float64))
     raw = raw * (share / xp.sum(raw))
     if limits[0] <= 0 and math.isinf(limits[1]):
@@ -144,11 +199,19 @@ class _Mixer:
         self.points: list[Array] = []
         self.residuals: list[Array] = []
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last step was a plain one."""
+        return len(self.points) == 1
+
+    def forget(self) -> None:
+        self.points, self.residuals = [], []
+
     def mix(self, x: Array, residual: Array) -> Array:
         xp = namespace(x)
         size = xp.linalg.vector_norm
         if self.residuals and bool(size(residual) > 2.0 * size(self.residuals[-1])):
-            self.points, self.residuals = [], []
+            self.forget()
         self.points.append(x)
         self.residuals.append(residual)
         del self.points[: -MEMORY - 1], self.residuals[: -MEMORY - 1]
