@@ -19,7 +19,7 @@ GROUP = np.arange(N) < 30
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_group_with_one_label_is_refused_with_its_column(label: float, unit: float, intercept: bool) -> None:
     y = np.where(GROUP, label, Y)
-    with pytest.raises(fl.SeparableClassesError, match="along column 'x3'.* minimiser may lie at infinity"):
+    with pytest.raises(fl.SeparableClassesError, match=r"along column 'x3'.* minimiser may lie at infinity"):
         fl.minimise(X * [1.0, 1.0, 1.0, unit], y, "logistic", intercept=intercept)
 
 
