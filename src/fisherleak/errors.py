@@ -61,4 +61,4 @@ class NearSingularWarning(UserWarning):
 
 
 class LooseFitWarning(UserWarning):
-    """A model stopped so far from its minimum that few digits of eta can be trusted."""
+    """A model stopped so far from its minimum that its etas there are not those of the minimum."""
