@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["check_positive", "column_names", "default_names", "nearest"]
 
 
-def column_names(X: Any) -> list[str] | None:
+def column_names(X: TableLike) -> list[str] | None:
     """The names of a table's columns, or None for a bare array."""
     columns = getattr(X, "columns", None)
     return None if columns is None else [str(name) for name in columns]

@@ -9,10 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["Array", "LinearAlgebra", "Namespace"]
+import numpy as np
+
+__all__ = [
+    "Array",
+    "Estimator",
+    "Json",
+    "LinearAlgebra",
+    "Namespace",
+    "Seed",
+    "Sums",
+    "TableLike",
+    "VectorLike",
+]
 
 Array = Any
 """An array of any library that follows the array API standard."""
+TableLike = Any
+"""Rows and columns as users have them: an array of any library, a list of rows, or a table of pandas, polars or Dask."""
+VectorLike = Any
+"""One value for each row: an array of any library, a list, or a column of a table."""
+Estimator = Any
+"""A model or transformer of scikit-learn, which has no types: fitted or not, alone or as a pipeline."""
+Seed = int | np.random.Generator | None
+"""Where randomness comes from: None is the operating system."""
+Sums = tuple[Any, ...]
+"""Small arrays that a block of rows adds to a sum, in an order of their own."""
+Json = dict[str, Any]
+"""A record of JSON types."""
 Function = Callable[..., Any]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise
@@ -52,7 +53,7 @@ class BlackBox(Attacker):
 
     name = "black-box"
 
-    def __init__(self, model: Any, X: Any, y: Any, attribute: str | int, **options: Any) -> None:
+    def __init__(self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int, **options: Any) -> None:
         super().__init__(model, X, y, attribute, **options)
         target = self.target
         self._candidates = np.stack([_with_constant(host(target.changed(k)), target.fit) for k in range(target.k)])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
 from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
@@ -151,7 +152,14 @@ class Candidates:
 
 
 def candidates_of(
-    model: Any, X: Any, y: Any, attribute: str | int, values: Any, sample_weight: Any, prior: Any, rows: Any
+    model: Estimator,
+    X: TableLike,
+    y: VectorLike,
+    attribute: str | int,
+    values: Any,
+    sample_weight: VectorLike,
+    prior: Any,
+    rows: Any,
 ) -> Candidates:
     """Check what an attacker was given, and read the model."""
     table = as_table(X)

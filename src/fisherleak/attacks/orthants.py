@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, as_array, namespace, normal_cdf
+from fisherleak._support.namespaces import Namespace
 
 __all__ = ["below_both", "owens_t"]
 
@@ -45,7 +46,7 @@ def below_both(h: Any, k: Any, rho: Any) -> Array:
     return xp.clip(xp.where(straight, xp.where(rho > 0, same, opposite), inside), 0.0, 1.0)
 
 
-def _ratio(above: Array, below: Array, xp: Any) -> Array:
+def _ratio(above: Array, below: Array, xp: Namespace) -> Array:
     """A quotient that is infinite where the divisor is zero."""
     endless = xp.where(above < 0, -math.inf, xp.full_like(above, math.inf))
     return xp.where(below == 0, endless, above / xp.where(below == 0, 1.0, below))

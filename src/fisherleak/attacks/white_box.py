@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.closed_form import MOST, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
@@ -80,7 +81,14 @@ class WhiteBox(Attacker):
     name = "white-box"
 
     def __init__(
-        self, model: Any, X: Any, y: Any, attribute: str | int, *, use_prior: bool = False, **options: Any
+        self,
+        model: Estimator,
+        X: TableLike,
+        y: VectorLike,
+        attribute: str | int,
+        *,
+        use_prior: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(model, X, y, attribute, **options)
         self._use(use_prior)
@@ -106,7 +114,7 @@ class WhiteBox(Attacker):
             found.append(moves(target.fit, target.features, target.y, target.rows, target.changed(k), what))
         return tuple(found)
 
-    def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Any = 0, over: str = "rows") -> Array:
+    def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:
         """Expected accuracy of each attacked row when the model is released with this noise, (m,).
 
         In closed form for two and three candidates and normal noise (``noise.normal``); simulated with ``draws`` else, each
@@ -134,12 +142,12 @@ class WhiteBox(Attacker):
         return self.target.k <= MOST and noise.normal
 
     def against(
-        self, released: Any = None, draws: int = DRAWS, random_state: Any = 0, noise: Noise | None = None
+        self, released: Any = None, draws: int = DRAWS, random_state: Seed = 0, noise: Noise | None = None
     ) -> Outcome:
         """How often the attacker is right: see :meth:`Attacker.against`."""
         return super().against(released, draws, random_state, noise)
 
-    def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:
+    def _against_noise(self, noise: Noise, draws: int, random_state: Seed) -> Outcome:
         if not self._has_closed_form(noise):
             return super()._against_noise(noise, draws, random_state)
         by_trial = host(part_right(self._simulated(noise, FEW, random_state), axis=1))
@@ -185,7 +193,7 @@ class WhiteBox(Attacker):
             delta, beside = delta @ whiten, beside @ whiten
         return by_distance(delta, beside, 2.0 * noise.scale**2 * self._log_prior)
 
-    def _simulated_over_prior(self, noise: Noise, draws: int, random_state: Any) -> Array:
+    def _simulated_over_prior(self, noise: Noise, draws: int, random_state: Seed) -> Array:
         """Mean over values from the prior, each row taking each value in turn, of simulated accuracies."""
         b, delta = self._noise_drawn(noise, draws, random_state), self._stacked
         xp = namespace(delta)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
 from fisherleak.attacks.candidates import MOST_NUMBERS
@@ -94,7 +95,7 @@ class _Attacks:
     released: Any
     seed: int
 
-    def on(self, name: str) -> tuple[list[tuple[Outcome, str]], list[dict[str, Any] | None], list[str]]:
+    def on(self, name: str) -> tuple[list[tuple[Outcome, str]], list[Json | None], list[str]]:
         """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, and what was not run."""
         design = self.trained.design
         values, note = _candidates(design, next(feature for feature in design.features if feature.name == name))
@@ -116,7 +117,7 @@ class _Attacks:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
         return outcomes, curve, notes
 
-    def _made(self, attacker: str, name: str, options: dict[str, Any], strongest: WhiteBox | None) -> Attacker:
+    def _made(self, attacker: str, name: str, options: Json, strongest: WhiteBox | None) -> Attacker:
         if attacker in (WITHOUT_PRIOR, STRONGEST):
             if strongest is not None:
                 return strongest.with_prior(False)
@@ -132,7 +133,7 @@ class _Attacks:
         found: Outcome = attack.against(self.noise if self.released is None else self.released, **options)
         return found
 
-    def _at(self, attack: WhiteBox, name: str, scale: float) -> dict[str, Any]:
+    def _at(self, attack: WhiteBox, name: str, scale: float) -> Json:
         accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=DRAWS, random_state=self.seed)
         return {"attribute": name, "accuracy": float(accuracy.mean())}
 

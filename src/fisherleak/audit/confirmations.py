@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from fisherleak._support.namespaces import Json
 from fisherleak.audit.model import own_parameters
 from fisherleak.audit.noises import distance_of
 from fisherleak.audit.released_files import SavedModel, limited_words
@@ -40,7 +40,7 @@ class Confirmation:
     unconfirmed: tuple[str, ...] = UNCONFIRMED
     failed: str | None = None
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """As JSON types."""
         return {"confirmed": list(self.confirmed), "unconfirmed": list(self.unconfirmed), "failed": self.failed}
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.audit.model import MeasuredRows, Trained
 from fisherleak.errors import NotConvergedError
@@ -226,14 +227,14 @@ def edges_of(low: float, middle: float, high: float, count: int) -> Vector:
     return np.asarray(edges)
 
 
-def spreads_of(eta: Any, edges: Vector, groups: Any = None, count: int = 1) -> list[Spread | None]:
+def spreads_of(eta: Any, edges: Vector, groups: VectorLike = None, count: int = 1) -> list[Spread | None]:
     """The spread of eta in each group, None for a group without rows, in one pass."""
 
-    def block(eta: Any, groups: Any) -> tuple[Any, ...]:
+    def block(eta: Any, groups: VectorLike) -> Sums:
         chosen = [eta] if groups is None else [eta[groups == k] for k in range(count)]
         return ([_spread(np.asarray(some), edges) for some in chosen],)
 
-    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    def join(a: Sums, b: Sums) -> Sums:
         return ([Spread(x.moments + y.moments, x.bins + y.bins) for x, y in zip(a[0], b[0], strict=True)],)
 
     (found,) = sum_rows(block, eta, groups, join=join)
@@ -261,7 +262,7 @@ def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigur
     )
 
 
-def _whole(y: Any) -> Any:
+def _whole(y: VectorLike) -> Any:
     return y.astype(np.int64)
 
 
@@ -271,12 +272,12 @@ def column_figures(trained: Trained, sample: Sample) -> tuple[ColumnFigures, ...
     scales = np.array([feature.scale for feature in design.features])
     joint = np.asarray(trained.leak.per_attribute()) / scales
 
-    def block(X: Any, y: Any, weights: Any, rows: Any) -> tuple[Any, ...]:
+    def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
         cells = MeasuredRows(model, noise, X, y, weights).cells()
         top = cells.argmax(axis=0)
         return cells[top, np.arange(scales.size)], rows[top], cells.sum(axis=0)
 
-    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    def join(a: Sums, b: Sums) -> Sums:
         later = b[0] > a[0]
         return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), a[2] + b[2]
 
@@ -300,7 +301,7 @@ def _medians(sample: Sample, most: int) -> Vector:
     """Of the cells of each column."""
     some = sample.block
 
-    def cells(X: Any, y: Any, weights: Any) -> Any:
+    def cells(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
         return replace(some, X=X, y=y, weights=weights).cells()
 
     return np.asarray(np.median(map_rows(cells, some.X, some.y, some.weights, most=most), axis=0))

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import TableLike, VectorLike
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
@@ -114,7 +115,7 @@ class Trained:
         found: list[Any] = gather(self.arrays, rows)
         return self.measured(*found)
 
-    def measured(self, X: Any, y: Any, weights: Any = None) -> MeasuredRows:
+    def measured(self, X: TableLike, y: VectorLike, weights: VectorLike = None) -> MeasuredRows:
         """Rows of features, labels and weights, with what the model reveals about them."""
         return MeasuredRows(self.model, self.leak.noise, X, y, weights)
 

@@ -14,6 +14,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_record
 
 __all__ = ["PLAIN", "as_noise", "by_its_noise", "distance_of", "from_card", "name_of", "noise_words", "unit_draws"]
@@ -38,7 +39,7 @@ def as_noise(noise: Any, name: str = "noise") -> Noise:
     return Gaussian(check_positive(noise, name))
 
 
-def from_card(record: dict[str, Any]) -> Noise:
+def from_card(record: Json) -> Noise:
     """The noise that a card tells of; one without a kind is Gaussian."""
     check_positive(record["scale"], "scale")
     return noise_from_record({"kind": name_of(PLAIN), **record})

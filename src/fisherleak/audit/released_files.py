@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.json import plain, versions
+from fisherleak._support.namespaces import Json
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
@@ -90,7 +91,7 @@ def save_model(
     overwrite: bool = False,
     sign: Path | None = None,
     random_state: int | None = None,
-) -> tuple[dict[str, Any], Tradeoff]:
+) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
 
     Parameters
@@ -176,7 +177,7 @@ def _card(
     columns: tuple[str, ...] | None,
     before: np.ndarray,
     digest: str,
-) -> dict[str, Any]:
+) -> Json:
     design = trained.design
     scale = noise.scale / trained.unit
     what = limited_words(columns)
@@ -293,7 +294,7 @@ def _check_types(io: Any, path: Path) -> None:
         )
 
 
-def _checked_card(path: Path) -> dict[str, Any]:
+def _checked_card(path: Path) -> Json:
     card = read_card(path)
     try:
         from_card(card["noise"])

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.defaults import DRAWS
@@ -183,7 +184,7 @@ class Audit:
         return leakage_rows(self.trained, self.rows.eta, self.unit_scale)
 
 
-def as_raw(table: Any) -> RawTable:
+def as_raw(table: TableLike) -> RawTable:
     """A path, a frame, or a table that was read already: that one stays, the others are for one use."""
     if isinstance(table, RawTable):
         return table
@@ -191,7 +192,7 @@ def as_raw(table: Any) -> RawTable:
 
 
 def audit(
-    table: Any,
+    table: TableLike,
     settings: Settings,
     room: Room | None = None,
     *,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def digest_of(card: Mapping[str, Any]) -> str:
     return hashlib.sha256(content_of(card)).hexdigest()
 
 
-def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> dict[str, Any]:
+def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Json:
     """The card with its digest, and with a signature where there is a key."""
     done = {**card, "digest": {"algorithm": "SHA-256", "value": digest_of(card)}}
     if key is not None:
@@ -71,7 +72,7 @@ def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> dic
     return done
 
 
-def read_card(path: Path) -> dict[str, Any]:
+def read_card(path: Path) -> Json:
     """A card as it stands in its file; refuses what is none."""
     try:
         card = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
@@ -86,7 +87,7 @@ def read_card(path: Path) -> dict[str, Any]:
     return card
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Json:
     """Readers differ in which of two values they take: a card that has both says two things."""
     found = dict(pairs)
     if len(found) != len(pairs):

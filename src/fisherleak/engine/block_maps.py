@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.perturbation import Attribute
 
 __all__ = ["BlockMap", "Place", "merged", "places_of"]
@@ -181,5 +181,5 @@ def _joined(parts: list[Array]) -> Array:
     return xp.concat([xp.broadcast_to(part, (rows, *part.shape[1:])) for part in parts], axis=1)
 
 
-def _repeated(flat: Array, width: int, size: int, xp: Any) -> Array:
+def _repeated(flat: Array, width: int, size: int, xp: Namespace) -> Array:
     return flat if flat.shape[1] == width else xp.tile(flat, (1, width // size))

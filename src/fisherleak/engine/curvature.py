@@ -12,13 +12,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, cholesky_inverse, host, namespace
+from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
 __all__ = ["Factor", "factorise", "gram", "warn_if_near_singular"]
@@ -56,7 +56,7 @@ class Factor:
         return self.scale[:, None] * self.core * self.scale[None, :]
 
 
-def gram(rows: Array, weights: Array, xp: Any) -> Array:
+def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
     """sum_i weights_i rows_i rows_i^T, as one symmetric product; weights are zero or more."""
     scaled = rows * xp.sqrt(weights)[:, None]
     return scaled.T @ scaled
@@ -94,7 +94,7 @@ def warn_if_near_singular(factor: Factor) -> None:
         )
 
 
-def _one_norm(matrix: Array, xp: Any) -> float:
+def _one_norm(matrix: Array, xp: Namespace) -> float:
     return float(xp.max(xp.sum(xp.abs(matrix), axis=0)))
 
 

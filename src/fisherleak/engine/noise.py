@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import as_array, host
 from fisherleak._support.checks import nearest
+from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
@@ -64,7 +65,7 @@ class Noise(Protocol):
     def log_density(self, b: Vector) -> Vector:
         """Of noise vectors along the last axis: (..., size) -> (...)."""
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """JSON types that tell it apart from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
 
     @classmethod
@@ -125,7 +126,7 @@ class Gaussian(_Drawn):
     def __hash__(self) -> int:
         return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
         return type(self), (self.scale, self.shape)
 
@@ -156,7 +157,7 @@ class Gaussian(_Drawn):
         volume = size * math.log(self.scale) - (0.0 if W is None else float(np.sum(np.log(np.diag(W)))))
         return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         return {"kind": "Gaussian", "scale": float(self.scale)} | (
             {} if self.shape is None else {"shape": self.shape.tolist()}
         )
@@ -208,7 +209,7 @@ class Laplace(_Drawn):
     def log_density(self, b: Vector) -> Vector:
         return np.asarray(-np.sum(np.abs(b), axis=-1) / self.scale - b.shape[-1] * math.log(2.0 * self.scale))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         return {"kind": "Laplace", "scale": float(self.scale)}
 
     @classmethod

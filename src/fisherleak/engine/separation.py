@@ -8,11 +8,10 @@ the parameters run away along it, so every step is held against the rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import Factor
 from fisherleak.engine.risk import Point, Risk, with_constant
 from fisherleak.errors import SeparableClassesError
@@ -68,7 +67,7 @@ def _reach(risk: Risk, step: Array) -> tuple[float, float]:
     """The most that a step adds to the margin of a row, and the most that it takes from one."""
     intercept, centre = risk.intercept, risk.centre
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
         xp = namespace(X)
         margins = (2.0 * y - 1.0) * (with_constant(X, intercept, centre) @ step)
         margins = margins if weights is None else xp.where(weights > 0, margins, 0.0)

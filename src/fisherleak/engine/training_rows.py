@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
+from fisherleak._support.namespaces import Namespace, Sums, TableLike, VectorLike
 from fisherleak.engine.losses import Loss
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, gather, map_rows, positions, sum_rows, with_known_rows
@@ -16,7 +17,7 @@ __all__ = ["check_training", "check_values", "check_weights", "training_rows"]
 
 
 def check_training(
-    X: Any, y: Any, weights: Any, loss: Loss, names: Sequence[str] | None = None
+    X: TableLike, y: VectorLike, weights: VectorLike, loss: Loss, names: Sequence[str] | None = None
 ) -> tuple[Array, Array, Array | None]:
     """X (n, d), y (n,) and weights (n,) or None, as the loss takes them, checked in one pass over the rows.
 
@@ -32,7 +33,7 @@ def check_values(X: Array, y: Array, weights: Array | None, loss: Loss, names: S
     """The values of rows as ``training_rows`` gives them, in one pass."""
     xp = namespace(X)
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
         counted = xp.ones_like(y, dtype=xp.bool) if weights is None else weights > 0
         known = xp.ones_like(y, dtype=xp.bool) if weights is None else _finite(weights, xp) & (weights >= 0)
         # y may be NaN here, which no loss accepts: finite labels are looked at first
@@ -67,7 +68,7 @@ def check_values(X: Array, y: Array, weights: Array | None, loss: Loss, names: S
         )
 
 
-def check_weights(weights: Any, X: Array) -> Array | None:
+def check_weights(weights: VectorLike, X: Array) -> Array | None:
     """Example weights (n,): finite, none negative, not all zero."""
     if weights is None:
         return None
@@ -76,7 +77,7 @@ def check_weights(weights: Any, X: Array) -> Array | None:
     weights = _vector(weights, "sample_weight", X.shape[0], X)
     xp = namespace(X)
 
-    def block(weights: Array) -> tuple[Any, ...]:
+    def block(weights: Array) -> Sums:
         known = _finite(weights, xp) & (weights >= 0)
         return xp.sum(xp.astype(~known, xp.int64)), xp.sum(xp.astype(weights > 0, xp.int64))
 
@@ -91,7 +92,9 @@ def check_weights(weights: Any, X: Array) -> Array | None:
     return weights
 
 
-def training_rows(X: Any, y: Any, weights: Any, names: Sequence[str] | None) -> tuple[Array, Array, Array | None]:
+def training_rows(
+    X: TableLike, y: VectorLike, weights: VectorLike, names: Sequence[str] | None
+) -> tuple[Array, Array, Array | None]:
     """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks."""
     given = {"X": X, "y": y, "sample_weight": weights}
     arrays: dict[str, Any] = {
@@ -134,7 +137,7 @@ def _vector(x: Array, name: str, n: int, X: Array) -> Array:
     return xp.astype(xp.asarray(x, device=device(X)), xp.float64)
 
 
-def _finite(x: Array, xp: Any) -> Array:
+def _finite(x: Array, xp: Namespace) -> Array:
     if xp.isdtype(x.dtype, "real floating"):
         return xp.isfinite(x)
     return xp.ones_like(x, dtype=xp.bool)

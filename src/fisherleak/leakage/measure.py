@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, namespace
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
@@ -29,11 +30,11 @@ SAME_DATA = 1e-6
 
 
 def measure(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: Estimator,
+    X: TableLike,
+    y: VectorLike,
     noise: Noise | None = None,
-    sample_weight: Any = None,
+    sample_weight: VectorLike = None,
     attributes: Any = None,
     polish: bool | None = None,
     public: str = "preprocessing",
@@ -115,7 +116,9 @@ def measure(
     return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
 
-def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: Any, polish: bool) -> Leakage:
+def measure_own(
+    model: Estimator, X: TableLike, y: VectorLike, noise: Noise | None, sample_weight: VectorLike, polish: bool
+) -> Leakage:
     """As :func:`measure`, for a scikit-learn model that is known to have been fitted on these data."""
     noise = Gaussian(1.0) if noise is None else noise
     check_noise(noise)
@@ -126,7 +129,7 @@ def measure_own(model: Any, X: Any, y: Any, noise: Noise | None, sample_weight: 
 
 
 def _measured(
-    reading: Reading, model: Any, table: Table, noise: Noise, attributes: Any, quiet: bool = False
+    reading: Reading, model: Estimator, table: Table, noise: Noise, attributes: Any, quiet: bool = False
 ) -> Leakage:
     records = larger_side(reading, noise)
     if attributes is not None:
@@ -140,7 +143,7 @@ def _measured(
     return Leakage(information_of(jacobian), noise, table, () if loose is None else (loose.note(),))
 
 
-def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: Any, names: list[str] | None) -> None:
+def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, names: list[str] | None) -> None:
     if namespace(X) is not namespace(fit.coef) or device(X) != device(fit.coef):
         raise InvalidInputError(
             f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "

@@ -29,6 +29,7 @@ from sklearn import linear_model
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from fisherleak._support.arrays import as_array, device, host, namespace
+from fisherleak._support.namespaces import Estimator, Json, VectorLike
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 
@@ -58,19 +59,19 @@ class Recipe:
     intercept_l2: float = 0.0
 
 
-def recipe_of(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def recipe_of(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     """The recipe of a fitted estimator for these labels and weights, or a refusal by class name."""
     check_supported(estimator)
     return RECIPES[type(estimator)](estimator, y, weights)
 
 
-def check_supported(estimator: Any) -> None:
+def check_supported(estimator: Estimator) -> None:
     """Refuse a model that is in no list, by class name and reason."""
     if type(estimator) not in RECIPES:
         raise UnsupportedModelError(f"{type(estimator).__name__} is not supported: {_reason(estimator)}")
 
 
-def parameters(estimator: Any) -> Vector:
+def parameters(estimator: Estimator) -> Vector:
     """Coefficients, then the intercept if the model has one: (p,)."""
     coef = host(as_array(estimator.coef_, "coef_")).astype(np.float64)
     if coef.ndim == 2 and coef.shape[0] > 1:
@@ -83,7 +84,7 @@ def parameters(estimator: Any) -> Vector:
     return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
 
 
-def _number(y: NDArray[Any], estimator: Any) -> Vector:
+def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -98,7 +99,7 @@ def _number(y: NDArray[Any], estimator: Any) -> Vector:
         ) from None
 
 
-def _class_one(y: NDArray[Any], estimator: Any) -> Vector:
+def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
     """1 for the second of the model's two classes, 0 for the first."""
     classes = host(as_array(estimator.classes_, "classes_")) if _elsewhere(estimator.classes_) else estimator.classes_
     classes = np.asarray(classes)
@@ -127,10 +128,10 @@ def _elsewhere(x: Any) -> bool:
     return not isinstance(x, (np.ndarray, list, tuple)) and hasattr(x, "shape")
 
 
-def _class_one_in_place(y: Any, first: Any, second: Any) -> Any:
+def _class_one_in_place(y: VectorLike, first: Any, second: Any) -> Any:
     """The same where the labels are: on a device, or lazy."""
 
-    def unknown(y: Any) -> tuple[Any]:
+    def unknown(y: VectorLike) -> tuple[Any]:
         xp = namespace(y)
         return (xp.sum(xp.astype((y != first) & (y != second), xp.int64)),)
 
@@ -140,7 +141,7 @@ def _class_one_in_place(y: Any, first: Any, second: Any) -> Any:
     return map_rows(lambda y: namespace(y).astype(y == second, namespace(y).float64), y)
 
 
-def _by_class(estimator: Any, y: Any) -> Any:
+def _by_class(estimator: Estimator, y: VectorLike) -> Any:
     """Class weights of rows that are not NumPy's: those of a mapping."""
     if not isinstance(estimator.class_weight, Mapping):
         raise UnsupportedModelError(
@@ -149,7 +150,7 @@ def _by_class(estimator: Any, y: Any) -> Any:
         )
     given = estimator.class_weight
 
-    def factors(y: Any) -> Any:
+    def factors(y: VectorLike) -> Any:
         xp = namespace(y)
         weights = xp.ones(y.shape[0], dtype=xp.float64, device=device(y))
         for label, weight in given.items():
@@ -159,28 +160,28 @@ def _by_class(estimator: Any, y: Any) -> Any:
     return map_rows(factors, y)
 
 
-def _positive(estimator: Any) -> None:
+def _positive(estimator: Estimator) -> None:
     if estimator.positive:
         raise UnsupportedModelError(
             f"{type(estimator).__name__}(positive=True) is not supported: at a bound the minimiser has no derivative."
         )
 
 
-def _linear(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     _positive(estimator)
     return Recipe("squared", 0.0, _number(y, estimator), weights, bool(estimator.fit_intercept))
 
 
-def _ridge(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _ridge(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     _positive(estimator)
     return _ridge_like(estimator, estimator.alpha, _number(y, estimator), weights)
 
 
-def _ridge_cv(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _ridge_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     return _ridge_like(estimator, estimator.alpha_, _number(y, estimator), weights)
 
 
-def _ridge_like(estimator: Any, alpha: Any, y: Vector, weights: Vector | None) -> Recipe:
+def _ridge_like(estimator: Estimator, alpha: Any, y: Vector, weights: Vector | None) -> Recipe:
     if np.size(alpha) != 1:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
@@ -188,7 +189,7 @@ def _ridge_like(estimator: Any, alpha: Any, y: Vector, weights: Vector | None) -
     return Recipe("squared", float(np.ravel(alpha)[0]) / y.shape[0], y, weights, bool(estimator.fit_intercept))
 
 
-def _ridge_classifier(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
     if getattr(estimator, "positive", False):
         _positive(estimator)
@@ -201,12 +202,12 @@ def _ridge_classifier(estimator: Any, y: NDArray[Any], weights: Vector | None) -
     return _ridge_like(estimator, alpha, signs, weights)
 
 
-def _logistic(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _logistic(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     ratio = getattr(estimator, "l1_ratio", None)
     return _logistic_like(estimator, y, weights, estimator.C, ratio)
 
 
-def _logistic_cv(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _logistic_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     if not estimator.refit:
         raise UnsupportedModelError(
             "LogisticRegressionCV(refit=False) is not supported: an average over folds is no minimiser. Use refit=True."
@@ -216,7 +217,7 @@ def _logistic_cv(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Rec
     return _logistic_like(estimator, y, weights, float(np.ravel(estimator.C_)[0]), ratio)
 
 
-def _logistic_like(estimator: Any, y: NDArray[Any], weights: Vector | None, C: float, ratio: Any) -> Recipe:
+def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None, C: float, ratio: Any) -> Recipe:
     name = type(estimator).__name__
     penalty = estimator.penalty
     if penalty == "l1" or (penalty in ("elasticnet", "deprecated") and ratio not in (None, 0, 0.0)):
@@ -237,7 +238,7 @@ def _logistic_like(estimator: Any, y: NDArray[Any], weights: Vector | None, C: f
     return Recipe("logistic", l2, ones, weights, intercept, on_intercept)
 
 
-def _class_factor(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Vector:
+def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Vector:
     """The class weight of each row; scikit-learn 1.7 began to count sample weights in "balanced"."""
     if not isinstance(y, np.ndarray):
         return _by_class(estimator, y)
@@ -250,7 +251,7 @@ def _class_factor(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Ve
 
 
 def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]:
-    def recipe(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    def recipe(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
         labels = _number(y, estimator)
         mean_weight = 1.0
         if weights is not None:
@@ -261,7 +262,7 @@ def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]
     return recipe
 
 
-def _tweedie(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
+def _tweedie(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     link = estimator.link
     if link == "auto":
         link = "identity" if estimator.power <= 0 else "log"
@@ -274,7 +275,7 @@ def _tweedie(estimator: Any, y: NDArray[Any], weights: Vector | None) -> Recipe:
     return _deviance(covered[estimator.power, link])(estimator, y, weights)
 
 
-def solves_directly(estimator: Any) -> bool:
+def solves_directly(estimator: Estimator) -> bool:
     """Whether the model's solver is exact to rounding, so that any distance from the minimum is a mistake in the data."""
     if isinstance(estimator, (linear_model.LinearRegression, linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
         return True
@@ -285,7 +286,7 @@ def solves_directly(estimator: Any) -> bool:
     )
 
 
-def promised_gradient(estimator: Any) -> float | None:
+def promised_gradient(estimator: Estimator) -> float | None:
     """Largest component of the mean gradient at which the model's solver stops; None for solvers that stop otherwise."""
     iterative = (
         linear_model.LogisticRegression,
@@ -299,7 +300,7 @@ def promised_gradient(estimator: Any) -> float | None:
     return None
 
 
-def frozen(estimator: Any) -> dict[str, Any]:
+def frozen(estimator: Estimator) -> Json:
     """The parameters that make a model that tuned itself repeat its choice."""
     if isinstance(estimator, (linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
         return {"alphas": [float(np.ravel(estimator.alpha_)[0])]}
@@ -350,7 +351,7 @@ _REASONS = {
 }
 
 
-def _reason(estimator: Any) -> str:
+def _reason(estimator: Estimator) -> str:
     for kind in type(estimator).__mro__:
         if kind.__name__ in _REASONS:
             return _REASONS[kind.__name__]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
@@ -113,7 +114,7 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(attributes)
 
 
-def output(transformer: Any, flow: Flow) -> Table:
+def output(transformer: Estimator, flow: Flow) -> Table:
     """What the transformer makes of the table, dense."""
     in_place = not flow.table.is_frame and not isinstance(flow.table.values, np.ndarray)
     try:
@@ -181,7 +182,7 @@ def together(first: Block, second: Block, n: int, same_change: bool) -> Block:
     return Block(columns, joined, first.encoding.beside(second.encoding))
 
 
-def joined(transformer: Any, flow: Flow, flows: Sequence[Flow]) -> Flow:
+def joined(transformer: Estimator, flow: Flow, flows: Sequence[Flow]) -> Flow:
     """Flows side by side: the outputs of a ColumnTransformer or FeatureUnion."""
     n = flow.table.n
     blocks: Blocks = {}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import as_array, device, host, is_lazy, is_lazy_frame, namespace
 from fisherleak._support.checks import default_names, nearest
+from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import with_known_rows
 from fisherleak.rows.selection import same_rows
@@ -186,7 +187,7 @@ def same_values(first: Table, second: Table) -> bool:
     return True
 
 
-def as_table(X: Any) -> Table:
+def as_table(X: TableLike) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
     lazy = is_lazy_frame(X) and hasattr(X, "columns")
     if lazy or nw.dependencies.is_into_dataframe(X):

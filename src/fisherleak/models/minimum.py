@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, as_real, host, namespace
+from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import NotAtMinimumError
@@ -42,7 +43,7 @@ TELLING = 3.0
 """A promise proves something if the gradient of another sample would be this many times larger."""
 
 
-def check_at_minimum(estimator: Any, risk: Risk, fit: Fit, as_given: bool) -> None:
+def check_at_minimum(estimator: Estimator, risk: Risk, fit: Fit, as_given: bool) -> None:
     """Refuse a model that cannot have been fitted on these data, or that stopped too far from its minimum to tell.
 
     ``as_given`` says that the parameters are measured as they are: then no promise excuses a distance.
@@ -96,13 +97,13 @@ def _is_telling(risk: Risk, fit: Fit, promise: float) -> bool:
     return bool(by_chance >= TELLING * promise * _total_weight(risk))
 
 
-def _stopped_short(estimator: Any) -> bool:
+def _stopped_short(estimator: Estimator) -> bool:
     """Whether the solver ran out of iterations, or (after a search of its own) does not say how many the last fit took."""
     steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
     return steps is None or most is None or np.size(steps) != 1 or bool(np.max(steps) >= most)
 
 
-def _away(estimator: Any, distance: float, gradient: float | None = None) -> str:
+def _away(estimator: Estimator, distance: float, gradient: float | None = None) -> str:
     name = type(estimator).__name__
     slope = "" if gradient is None else f"; mean gradient {gradient:.1e}, where it stops below tol={estimator.tol:g}"
     text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}{slope}). "

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import SMALL_STEP, Fit, check_rank_possible, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
@@ -73,14 +74,14 @@ class Reading:
     folding: Folding | None = None
 
 
-def final_estimator(model: Any) -> Any:
+def final_estimator(model: Estimator) -> Any:
     """The linear model inside a search or at the end of a pipeline."""
     if hasattr(model, "best_estimator_"):
         return final_estimator(model.best_estimator_)
     return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else model
 
 
-def checked_model(model: Any) -> Any:
+def checked_model(model: Estimator) -> Any:
     """A fitted model or pipeline; of a search, its best one."""
     if not isinstance(model, BaseEstimator):
         raise UnsupportedModelError(
@@ -97,7 +98,7 @@ def checked_model(model: Any) -> Any:
     return model
 
 
-def prepare(model: Any, table: Table) -> Prepared:
+def prepare(model: Estimator, table: Table) -> Prepared:
     """Walk the raw table through a fitted model's preprocessing."""
     model = checked_model(model)
     _check_columns(model, table)
@@ -125,20 +126,20 @@ def prepare(model: Any, table: Table) -> Prepared:
     return Prepared(values, attributes_of(flow, table.names), estimator, other)
 
 
-def _walked(model: Any, flow: Flow) -> Flow:
+def _walked(model: Estimator, flow: Flow) -> Flow:
     """A table behind all but the last step of a pipeline."""
     for _, step in model.steps[:-1] if isinstance(model, Pipeline) else ():
         flow = through(step, flow)
     return flow
 
 
-def _in_place(values: Any, estimator: Any) -> bool:
+def _in_place(values: Any, estimator: Estimator) -> bool:
     """Whether the model was fitted on arrays of this library (``array_api_dispatch``), so that they stay where they are."""
     coef = getattr(estimator, "coef_", None)
     return not isinstance(values, np.ndarray) and type(coef) is type(values)
 
 
-def _prepare_lazily(model: Any, table: Table) -> Prepared:
+def _prepare_lazily(model: Estimator, table: Table) -> Prepared:
     """The same block by block; a few rows show the width and the raw columns that feed each feature."""
     sample = prepare(model, as_table(first_rows(table.values)))
     uneven = [attribute.name for attribute in sample.attributes if attribute.local]
@@ -155,7 +156,14 @@ def _prepare_lazily(model: Any, table: Table) -> Prepared:
     return Prepared(map_partitions(features, table.values, width), sample.attributes, sample.estimator)
 
 
-def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | None, own_data: bool = False) -> Reading:
+def read(
+    model: Estimator,
+    table: Table,
+    y: VectorLike,
+    sample_weight: VectorLike,
+    polish: bool | None,
+    own_data: bool = False,
+) -> Reading:
     """The fit, the features and the attributes of a fitted scikit-learn model.
 
     ``polish`` moves the fit to its minimum; None does so for iterative solvers. ``own_data`` says that the model is known to
@@ -184,7 +192,9 @@ def read(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | No
     )
 
 
-def read_folded(model: Any, table: Table, y: Any, sample_weight: Any, polish: bool | None) -> Reading:
+def read_folded(
+    model: Estimator, table: Table, y: VectorLike, sample_weight: VectorLike, polish: bool | None
+) -> Reading:
     """The same with scalers folded in: a fit in raw units, whose scales are counted."""
     if table.lazy:
         raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
@@ -215,7 +225,7 @@ def _apart(risk: Risk, given: Fit, exact: Fit) -> bool:
     return moved > SMALL_STEP * max(largest, 1.0)
 
 
-def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array]:
+def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tuple[Risk, Array]:
     """The objective that the last step minimises, and its parameters."""
     features = prepared.features
     labels = _labels(y, features)
@@ -231,7 +241,7 @@ def risk_of(prepared: Prepared, y: Any, sample_weight: Any) -> tuple[Risk, Array
     return risk, like(parameters(prepared.estimator), X, namespace(X))
 
 
-def _labels(y: Any, features: Array) -> Any:
+def _labels(y: VectorLike, features: Array) -> Any:
     """Labels, numbers or text, beside the features."""
     if is_lazy(features):
         return lazy_labels(y, features)
@@ -256,7 +266,7 @@ def _feature_names(attributes: tuple[Attribute, ...], count: int) -> tuple[str, 
     return tuple(names)
 
 
-def _check_columns(model: Any, table: Table) -> None:
+def _check_columns(model: Estimator, table: Table) -> None:
     """The columns the model was fitted on, by name where it knows them."""
     known = getattr(model, "feature_names_in_", None)
     if known is not None and table.is_frame:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn import compose, pipeline, preprocessing
 
 from fisherleak._support.arrays import like, namespace
+from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
@@ -50,7 +51,7 @@ class Scale:
 Scales = list[Scale | None]
 
 
-def neutral(model: Any) -> tuple[Any, Scales | None]:
+def neutral(model: Estimator) -> tuple[Any, Scales | None]:
     """A copy of a model whose last scalers do nothing, and what each of its features was scaled by; None where nothing was."""
     if not isinstance(model, pipeline.Pipeline):
         return model, None
@@ -86,7 +87,7 @@ def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Sca
     return made, scales
 
 
-def _step(step: Any) -> tuple[Any, Scales | None]:
+def _step(step: Estimator) -> tuple[Any, Scales | None]:
     if type(step) in SCALERS:
         return SCALERS[type(step)](step)
     if isinstance(step, (*LEARN_NOTHING, *LEVELS)):
@@ -103,7 +104,7 @@ def _step(step: Any) -> tuple[Any, Scales | None]:
     )
 
 
-def _columns(step: Any) -> tuple[Any, Scales]:
+def _columns(step: Estimator) -> tuple[Any, Scales]:
     """The parts of a ColumnTransformer side by side."""
     made = copy.copy(step)
     width = max((part.stop for part in step.output_indices_.values()), default=0)
@@ -121,7 +122,7 @@ def _columns(step: Any) -> tuple[Any, Scales]:
 # One function for each scaler: a copy that does nothing, and what it had learned
 
 
-def _standard(step: Any) -> tuple[Any, Scales]:
+def _standard(step: Estimator) -> tuple[Any, Scales]:
     made = copy.copy(step)
     count = step.n_features_in_
     centres = step.mean_ if step.with_mean else np.zeros(count)
@@ -134,7 +135,7 @@ def _standard(step: Any) -> tuple[Any, Scales]:
     return made, [Scale("StandardScaler", float(c), float(s), step.with_std) for c, s in _pairs(centres, scales)]
 
 
-def _min_max(step: Any) -> tuple[Any, Scales]:
+def _min_max(step: Estimator) -> tuple[Any, Scales]:
     if step.clip:
         raise UnsupportedModelError("MinMaxScaler(clip=True) cannot be folded into the model: use clip=False.")
     made = copy.copy(step)
@@ -149,14 +150,14 @@ def _min_max(step: Any) -> tuple[Any, Scales]:
     ]
 
 
-def _max_abs(step: Any) -> tuple[Any, Scales]:
+def _max_abs(step: Estimator) -> tuple[Any, Scales]:
     made = copy.copy(step)
     _refuse_constant(step, step.max_abs_)
     made.scale_ = np.ones_like(step.scale_)
     return made, [Scale("MaxAbsScaler", 0.0, float(s), False, ((math.inf, 1.0),)) for s in step.scale_]
 
 
-def _robust(step: Any) -> tuple[Any, Scales]:
+def _robust(step: Estimator) -> tuple[Any, Scales]:
     if getattr(step, "unit_variance", False):
         raise UnsupportedModelError("RobustScaler(unit_variance=True) cannot be folded into the model: leave it out.")
     made = copy.copy(step)
@@ -185,7 +186,7 @@ def _pairs(centres: Any, scales: Any) -> list[tuple[float, float]]:
     return list(zip(np.asarray(centres).tolist(), np.asarray(scales).tolist(), strict=True))
 
 
-def _refuse_constant(step: Any, sizes: Any) -> None:
+def _refuse_constant(step: Estimator, sizes: Any) -> None:
     zero = np.flatnonzero(~(np.asarray(sizes) > 0))
     if zero.size:
         names = getattr(step, "feature_names_in_", None)
@@ -239,7 +240,7 @@ def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
     return Folding(parts[0], parts[1], weighted, ends[0], ends[1], ends[2])
 
 
-def _spread_of(x: Vector, weights: Any, scale: Scale, name: str) -> tuple[float, float, bool]:
+def _spread_of(x: Vector, weights: VectorLike, scale: Scale, name: str) -> tuple[float, float, bool]:
     """Mean and total weight behind a standard deviation: with the rows' weights, or without."""
     for weighted in (False, True) if weights is not None else (False,):
         omega = np.asarray(weights) if weighted else np.ones(x.shape[0])

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together, unfed
@@ -23,7 +24,7 @@ from fisherleak.models.frames import Table
 __all__ = ["READERS", "check_steps", "through"]
 
 
-def through(transformer: Any, flow: Flow) -> Flow:
+def through(transformer: Estimator, flow: Flow) -> Flow:
     """The flow after a fitted transformer, or a refusal by class name."""
     if transformer is None or _is(transformer, "passthrough"):
         return flow
@@ -34,7 +35,7 @@ def through(transformer: Any, flow: Flow) -> Flow:
     raise UnsupportedModelError(_refusal(transformer))
 
 
-def _check_numbers(transformer: Any, flow: Flow) -> None:
+def _check_numbers(transformer: Estimator, flow: Flow) -> None:
     """Refuse columns that a transformer computes with and that cannot be read as numbers: their derivative is unknown."""
     text = unfed(flow)
     if text:
@@ -44,14 +45,14 @@ def _check_numbers(transformer: Any, flow: Flow) -> None:
         )
 
 
-def check_steps(model: Any) -> None:
+def check_steps(model: Estimator) -> None:
     """Refuse a pipeline with steps that cannot be attributed: they may hold models fitted on the labels."""
     if isinstance(model, pipeline.Pipeline):
         for _, step in model.steps[:-1]:
             _check_step(step)
 
 
-def _check_step(step: Any) -> None:
+def _check_step(step: Estimator) -> None:
     if step is None or isinstance(step, str):
         return
     if type(step) not in READERS:
@@ -61,7 +62,7 @@ def _check_step(step: Any) -> None:
             _check_step(child[1])
 
 
-def _refusal(transformer: Any) -> str:
+def _refusal(transformer: Estimator) -> str:
     return (
         f"{type(transformer).__name__} is not supported: its features cannot be attributed to raw columns. Apply it before, "
         "and measure the model behind it on its features."
@@ -71,18 +72,18 @@ def _refusal(transformer: Any) -> str:
 # One function for each transformer
 
 
-def _standard_scaler(transformer: Any, flow: Flow) -> Flow:
+def _standard_scaler(transformer: Estimator, flow: Flow) -> Flow:
     table = output(transformer, flow)
     scale = transformer.scale_ if transformer.with_std else None
     return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
 
 
-def _robust_scaler(transformer: Any, flow: Flow) -> Flow:
+def _robust_scaler(transformer: Estimator, flow: Flow) -> Flow:
     table = output(transformer, flow)
     return scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
 
 
-def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
+def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
     """Affine; with ``clip``, values beyond the range move nothing, and at its ends the side within counts."""
     after = scaled(flow, output(transformer, flow), transformer.scale_)
     if not transformer.clip or not flow.table.n:
@@ -99,11 +100,11 @@ def _min_max_scaler(transformer: Any, flow: Flow) -> Flow:
     return replace(after, blocks=blocks)
 
 
-def _max_abs_scaler(transformer: Any, flow: Flow) -> Flow:
+def _max_abs_scaler(transformer: Estimator, flow: Flow) -> Flow:
     return scaled(flow, output(transformer, flow), 1.0 / transformer.scale_)
 
 
-def _components(transformer: Any, flow: Flow) -> Flow:
+def _components(transformer: Estimator, flow: Flow) -> Flow:
     """PCA and its relatives: an affine map."""
     matrix = host(transformer.components_).astype(np.float64)
     if getattr(transformer, "whiten", False):
@@ -111,11 +112,11 @@ def _components(transformer: Any, flow: Flow) -> Flow:
     return linear(flow, output(transformer, flow), matrix)
 
 
-def _selector(transformer: Any, flow: Flow) -> Flow:
+def _selector(transformer: Estimator, flow: Flow) -> Flow:
     return kept(flow, output(transformer, flow), transformer.get_support(indices=True).tolist())
 
 
-def _imputer(transformer: Any, flow: Flow) -> Flow:
+def _imputer(transformer: Estimator, flow: Flow) -> Flow:
     """An imputer that had nothing to do passes everything on."""
     table = output(transformer, flow)
     for j, name in enumerate(flow.table.names):
@@ -142,7 +143,7 @@ def _same(before: Any, after: Any) -> bool:
     return isinstance(equal, (bool, np.bool_)) and bool(equal)
 
 
-def _one_hot(transformer: Any, flow: Flow) -> Flow:
+def _one_hot(transformer: Estimator, flow: Flow) -> Flow:
     table = output(transformer, flow)
     infrequent = getattr(transformer, "infrequent_categories_", None)
     matrices = []
@@ -172,7 +173,7 @@ def _plain(levels: Any) -> list[Any]:
     return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
-def _ordinal(transformer: Any, flow: Flow) -> Flow:
+def _ordinal(transformer: Estimator, flow: Flow) -> Flow:
     table = output(transformer, flow)
     infrequent = getattr(transformer, "infrequent_categories_", [None] * len(table.names))
     codes = []
@@ -184,7 +185,7 @@ def _ordinal(transformer: Any, flow: Flow) -> Flow:
     return replace(flow, table=table, blocks=coded.blocks)
 
 
-def _levels(transformer: Any, flow: Flow, table: Table, matrices: Sequence[Any]) -> Flow:
+def _levels(transformer: Estimator, flow: Flow, table: Table, matrices: Sequence[Any]) -> Flow:
     """Encoders of categories: each input column feeds a block of its own, which follows its levels by a matrix.
 
     Where every level has an indicator these always sum to one, and only changes that keep the sum count.
@@ -228,7 +229,7 @@ def _decoded(encoding: Encoding, before: Block | None) -> Encoding | None:
     return Encoding(tuple(before.encoding.levels[codes.index(code)] for code in encoding.levels), encoding.matrix)
 
 
-def _polynomial(transformer: Any, flow: Flow) -> Flow:
+def _polynomial(transformer: Estimator, flow: Flow) -> Flow:
     """Monomials: the derivative of each by each of its variables, row by row."""
     table = output(transformer, flow)
     powers = np.asarray(transformer.powers_)
@@ -248,7 +249,7 @@ def _polynomial(transformer: Any, flow: Flow) -> Flow:
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
-def _splines(transformer: Any, flow: Flow) -> Flow:
+def _splines(transformer: Estimator, flow: Flow) -> Flow:
     """B-splines of single columns: their derivative, row by row, from the side within at the ends of the knots."""
     if transformer.degree == 0:
         raise UnsupportedModelError(
@@ -296,7 +297,7 @@ def _slopes(spline: Any, x: Any, side: int, width: int) -> tuple[Any, bool]:
     return towards[side], bool(jumps)
 
 
-def _function(transformer: Any, flow: Flow) -> Flow:
+def _function(transformer: Estimator, flow: Flow) -> Flow:
     if transformer.func is not None:
         raise UnsupportedModelError(
             "FunctionTransformer with a function of its own is not supported: its derivative is unknown. Apply the function "
@@ -305,13 +306,13 @@ def _function(transformer: Any, flow: Flow) -> Flow:
     return flow
 
 
-def _pipeline(transformer: Any, flow: Flow) -> Flow:
+def _pipeline(transformer: Estimator, flow: Flow) -> Flow:
     for _, step in transformer.steps:
         flow = through(step, flow)
     return flow
 
 
-def _union(transformer: Any, flow: Flow) -> Flow:
+def _union(transformer: Estimator, flow: Flow) -> Flow:
     if transformer.transformer_weights:
         raise UnsupportedModelError(
             "FeatureUnion with transformer_weights is not supported: scale the features instead."
@@ -320,7 +321,7 @@ def _union(transformer: Any, flow: Flow) -> Flow:
     return joined(transformer, flow, parts)
 
 
-def _column_transformer(transformer: Any, flow: Flow) -> Flow:
+def _column_transformer(transformer: Estimator, flow: Flow) -> Flow:
     if transformer.transformer_weights:
         raise UnsupportedModelError("ColumnTransformer with transformer_weights is not supported: scale them instead.")
     parts = []
@@ -334,7 +335,7 @@ def _column_transformer(transformer: Any, flow: Flow) -> Flow:
     return joined(transformer, flow, parts)
 
 
-def _is(step: Any, word: str) -> bool:
+def _is(step: Estimator, word: str) -> bool:
     return isinstance(step, str) and step == word
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import final_estimator
 from fisherleak.models.estimators import frozen
@@ -23,7 +24,7 @@ from fisherleak.models.estimators import frozen
 __all__ = ["Wrapper", "fit_weighted", "one_target", "repeatable"]
 
 
-def fit_weighted(model: Any, X: Any, y: Any, weights: Any) -> Any:
+def fit_weighted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
     """Fit a model, a pipeline or a search with example weights for its last step."""
     if weights is None:
         return model.fit(X, y)
@@ -40,7 +41,7 @@ def fit_weighted(model: Any, X: Any, y: Any, weights: Any) -> Any:
     return model.fit(X, y, **{key: weights})
 
 
-def one_target(estimator: Any, y: Any) -> Any:
+def one_target(estimator: Estimator, y: VectorLike) -> Any:
     """One label for each row; of two classes for a classifier."""
     if y is None:
         raise InvalidInputError("y is None: this estimator requires y to be passed, but the target y is None.")
@@ -56,7 +57,7 @@ def one_target(estimator: Any, y: Any) -> Any:
     return y
 
 
-def repeatable(model: Any) -> Any:
+def repeatable(model: Estimator) -> Any:
     """An unfitted copy of a fitted model with the choices it made: a search's best one, a tuned model's alpha or C."""
     if hasattr(model, "best_estimator_"):
         return repeatable(model.best_estimator_)
@@ -82,24 +83,24 @@ class Wrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator: Any
     estimator_: Any
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: TableLike) -> Any:
         """Predictions of ``estimator_``."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
     @_has("predict_proba")
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: TableLike) -> Any:
         """Class probabilities of ``estimator_``."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @_has("decision_function")
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: TableLike) -> Any:
         """Linear predictor of ``estimator_``."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> float:
         """Score of ``estimator_``."""
         check_is_fitted(self)
         options = {} if sample_weight is None else {"sample_weight": sample_weight}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import VectorLike
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -29,7 +30,7 @@ def calibrate(
     *,
     attributes: Sequence[str | int] | str | int | None = None,
     label: bool | None = None,
-    groups: Any = None,
+    groups: VectorLike = None,
 ) -> Noise:
     """The least noise, of the same kind as the leakage's, that keeps eta at or below a limit.
 
@@ -78,7 +79,7 @@ def calibrate(
     return enough(noise, _safe(leakage, over, attributes, label, groups), target)
 
 
-def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: Any) -> float:
+def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
     if over == "max":
         return leakage._certain(attributes, label, digest(leakage.per_example(attributes, label)).top)

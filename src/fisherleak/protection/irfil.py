@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import jacobian_of
@@ -92,7 +93,7 @@ class IRFIL(Wrapper):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         n_iter: int = 15,
         attributes: Sequence[str | int] | None = None,
         weighting: str = "example",
@@ -112,7 +113,7 @@ class IRFIL(Wrapper):
         self.accelerate = accelerate
         self.noise = noise
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None, groups: VectorLike = None) -> Self:
         """Fit, measure, reweight, and fit again.
 
         Parameters
@@ -150,7 +151,7 @@ class IRFIL(Wrapper):
         self._warn_if_loose(table, y)
         return self
 
-    def _measured(self, prepared: Prepared, table: Table, y: Any) -> Callable[[Array, Any], tuple[Array, Any]]:
+    def _measured(self, prepared: Prepared, table: Table, y: VectorLike) -> Callable[[Array, Any], tuple[Array, Any]]:
         """From weights and the last parameters to etas and the new ones."""
         noise = Gaussian(1.0) if self.noise is None else self.noise
 
@@ -162,7 +163,9 @@ class IRFIL(Wrapper):
 
         return etas
 
-    def _followed(self, points: Iterator[Balance], shadow: Any, X: Any, y: Any) -> tuple[Array, dict[str, Any]]:
+    def _followed(
+        self, points: Iterator[Balance], shadow: Estimator, X: TableLike, y: VectorLike
+    ) -> tuple[Array, Json]:
         """The last weights, and what happened on the way; ``shadow`` is a model that takes each point's parameters."""
         history: dict[str, list[float]] = {name: [] for name in ("mean", "sd", "max", "min", "score")}
         point: Balance | None = None
@@ -190,7 +193,7 @@ class IRFIL(Wrapper):
             )
         return low, high
 
-    def _targets(self, table: Table, y: Any, groups: Any, classifier: bool, features: Array) -> Any:
+    def _targets(self, table: Table, y: VectorLike, groups: VectorLike, classifier: bool, features: Array) -> Any:
         if self.weighting == "example":
             if groups is not None:
                 raise InvalidInputError("groups are for weighting='group' or 'hybrid'; leave them out.")
@@ -207,7 +210,7 @@ class IRFIL(Wrapper):
         return lambda eta, counted: xp.sqrt(example_targets(eta, counted) * group_targets(eta, counted, members))
 
     @staticmethod
-    def _note(history: dict[str, list[float]], point: Balance, model: Any, X: Any, y: Any) -> None:
+    def _note(history: dict[str, list[float]], point: Balance, model: Estimator, X: TableLike, y: VectorLike) -> None:
         for name, value in zip(("mean", "sd", "max", "min"), point.stats, strict=True):
             history[name].append(value)
         history["score"].append(float(model.score(X, y)))
@@ -225,7 +228,7 @@ class IRFIL(Wrapper):
             stacklevel=3,
         )
 
-    def _warn_if_loose(self, table: Table, y: Any) -> None:
+    def _warn_if_loose(self, table: Table, y: VectorLike) -> None:
         risk, theta = risk_of(prepare(self.estimator_, table), y, self.weights_)
         distance = fit_at(risk, theta, polish=False).distance
         if distance > LOOSE:
@@ -237,7 +240,7 @@ class IRFIL(Wrapper):
             )
 
 
-def _refuse_balanced(estimator: Any) -> None:
+def _refuse_balanced(estimator: Estimator) -> None:
     if getattr(estimator, "class_weight", None) == "balanced":
         raise UnsupportedModelError(
             "IRFIL with class_weight='balanced' is not supported: it undoes the weights of whole classes. "

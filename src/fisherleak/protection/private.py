@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -97,14 +98,14 @@ class PrivateRelease(Wrapper):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         eta: float = 1.0,
         over: str = "max",
         attributes: Sequence[str | int] | None = None,
         noise: Noise | None = None,
         polish: bool = False,
         keep_unperturbed: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.estimator = estimator
         self.eta = eta
@@ -115,7 +116,7 @@ class PrivateRelease(Wrapper):
         self.keep_unperturbed = keep_unperturbed
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
         """Fit the estimator, find the noise for the limit, and keep a perturbed copy."""
         check_positive(self.eta, "eta")
         if self.over not in OVER:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.models import checked_model, final_estimator
@@ -41,7 +42,7 @@ class Released:
     noise: Noise
 
 
-def release(model: Any, noise: Noise, random_state: int | np.random.Generator | None = None) -> Any:
+def release(model: Estimator, noise: Noise, random_state: int | np.random.Generator | None = None) -> Any:
     """A copy of a fitted model with noise in its coefficients and intercept.
 
     Parameters
@@ -96,11 +97,11 @@ def release(model: Any, noise: Noise, random_state: int | np.random.Generator | 
     return noisy
 
 
-def _last_step(model: Any) -> Any:
+def _last_step(model: Estimator) -> Any:
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
-def set_parameters(estimator: Any, theta: np.ndarray) -> None:
+def set_parameters(estimator: Estimator, theta: np.ndarray) -> None:
     """Put coefficients (and intercept) into a fitted linear model, in the shapes it uses."""
     coef, level = estimator.coef_, theta[-1] if estimator.fit_intercept else None
     values = (theta if level is None else theta[:-1]).reshape(tuple(coef.shape))
@@ -118,7 +119,7 @@ def set_parameters(estimator: Any, theta: np.ndarray) -> None:
         estimator.intercept_ = np.full(shape, level) if shape else float(level)
 
 
-def _released_fit(fit: Fit, noise: Noise, random_state: Any) -> Released:
+def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
     d = fit.coef.shape[0]

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NotConvergedError, SingularHessianError
 
 __all__ = ["Balance", "balance", "example_targets", "group_targets"]
@@ -223,6 +224,6 @@ class _Mixer:
         return x + residual - (dx + df) @ gamma
 
 
-def _steps(points: list[Array], xp: Any) -> Array:
+def _steps(points: list[Array], xp: Namespace) -> Array:
     """Differences of successive points, as columns."""
     return xp.stack([b - a for a, b in pairwise(points)], axis=1)

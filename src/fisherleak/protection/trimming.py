@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
@@ -64,12 +65,12 @@ class Trimmed:
 
 
 def trim(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: Estimator,
+    X: TableLike,
+    y: VectorLike,
     max_eta: float,
     noise: Noise | None = None,
-    sample_weight: Any = None,
+    sample_weight: VectorLike = None,
     attributes: Sequence[str | int] | None = None,
 ) -> Trimmed:
     """Drop the rows above a limit, fit again, measure again, and say what that did to everyone else.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Sums
 from fisherleak.rows.cluster import connected, local_cluster, memory_of
 from fisherleak.rows.dask_arrays import (
     aligned,
@@ -75,12 +76,12 @@ def map_rows(
 
 
 def sum_rows(
-    function: Callable[..., tuple[Any, ...]],
+    function: Callable[..., Sums],
     *arrays: Array | None,
     rows: Array | None = None,
     most: int | None = None,
     join: Join = add,
-) -> tuple[Any, ...]:
+) -> Sums:
     """``function(block of each array) -> tuple of small arrays``, added up (or joined otherwise) over all blocks.
 
     ``rows`` (integer positions, or for lazy rows also a lazy mask) restricts the sum to a subset, gathered block by block.
@@ -91,18 +92,18 @@ def sum_rows(
 
 
 def sum_groups(
-    function: Callable[..., tuple[Any, ...]],
+    function: Callable[..., Sums],
     *arrays: Array | None,
     labels: Array,
     groups: Sequence[Any],
     missing: Callable[[Any], Any],
-) -> list[tuple[Any, ...]]:
+) -> list[Sums]:
     """The sums of several groups of lazy rows in one pass: those whose label is each of ``groups``.
 
     The group None has the labels for which ``missing`` is true.
     """
 
-    def block(*rows: Array | None) -> tuple[Any, ...]:
+    def block(*rows: Array | None) -> Sums:
         *values, labels = rows
         names = labels if isinstance(labels, np.ndarray) else host(labels)
         gone = missing(names)
@@ -116,7 +117,7 @@ def sum_groups(
             sums.append(function(*part) if chosen.size else None)
         return (sums,)
 
-    def joined(total: tuple[Any, ...], part: tuple[Any, ...]) -> tuple[Any, ...]:
+    def joined(total: Sums, part: Sums) -> Sums:
         pairs = zip(total[0], part[0], strict=True)
         return ([b if a is None else a if b is None else add(a, b) for a, b in pairs],)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, is_lazy, namespace
+from fisherleak._support.namespaces import Sums
 from fisherleak._support.progress import watched
 from fisherleak.errors import ClusterError, FisherleakError
 from fisherleak.rows.memory import Join, map_in_memory, sum_in_memory
@@ -140,12 +141,12 @@ def map_lazily(
 
 
 def sum_lazily(
-    function: Callable[..., tuple[Any, ...]],
+    function: Callable[..., Sums],
     arrays: Sequence[Array | None],
     rows: Array | None,
     most: int | None,
     join: Join,
-) -> tuple[Any, ...]:
+) -> Sums:
     """One task per block and a tree of sums, in a fixed order: the same digits wherever and however often tasks run."""
     da = module("dask.array")
     graphs = module("dask.highlevelgraph")
@@ -258,7 +259,7 @@ def task_items(values: Sequence[Any], lazily: bool) -> Array:
 
 
 def rows_of(
-    make: Callable[[Any], tuple[Any, ...]], values: Sequence[Any], sizes: Sequence[int], kinds: Sequence[Any]
+    make: Callable[[Any], Sums], values: Sequence[Any], sizes: Sequence[int], kinds: Sequence[Any]
 ) -> tuple[Array, ...]:
     """Lazy arrays made of blocks: ``make(value)`` gives the blocks of all of them, with ``sizes`` rows each.
 
@@ -283,7 +284,7 @@ def rows_of(
     return tuple(arrays)
 
 
-def _made(make: Callable[[Any], tuple[Any, ...]], value: Any) -> _Part:
+def _made(make: Callable[[Any], Sums], value: Any) -> _Part:
     return _Part(make(value[0]))
 
 
@@ -291,7 +292,7 @@ def _taken(part: _Part, k: int) -> Any:
     return part.values[k]
 
 
-def persisted(*arrays: Array | None) -> tuple[Any, ...]:
+def persisted(*arrays: Array | None) -> Sums:
     """The same arrays with their blocks kept where they are computed: passes over them read nothing again."""
     return tuple(module("dask").persist(*arrays))
 
@@ -332,7 +333,7 @@ LOST = {
 }
 
 
-def computed(*lazy: Any) -> tuple[Any, ...]:
+def computed(*lazy: Any) -> Sums:
     """Compute lazy values in one graph; a cluster that is gone is said so in one sentence."""
     try:
         with watched() as update, module("dask").config.set(num_workers=_THREADS.get()):
@@ -351,7 +352,7 @@ def computed(*lazy: Any) -> tuple[Any, ...]:
         ) from None
 
 
-def _computed_in_view(lazy: Sequence[Any], update: Callable[[int, int], None]) -> tuple[Any, ...]:
+def _computed_in_view(lazy: Sequence[Any], update: Callable[[int, int], None]) -> Sums:
     """The same, telling how many tasks are done of how many."""
     client = _client()
     if client is not None:

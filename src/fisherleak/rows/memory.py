@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fisherleak._support.arrays import Array, namespace, on_accelerator
+from fisherleak._support.namespaces import Sums
 
 __all__ = ["Join", "add", "block_elements", "map_in_memory", "rows_per_block", "sum_in_memory"]
 
@@ -29,7 +30,7 @@ def rows_per_block(width: int, reference: Array) -> int:
     return max(SMALLEST_BLOCK, block_elements(reference) // max(width, 1))
 
 
-def add(total: tuple[Any, ...], part: tuple[Any, ...]) -> tuple[Any, ...]:
+def add(total: Sums, part: Sums) -> Sums:
     """The usual way to join the sums of two blocks."""
     return tuple(a + b for a, b in zip(total, part, strict=True))
 
@@ -58,12 +59,12 @@ def map_in_memory(function: Callable[..., Array], arrays: tuple[Array | None, ..
 
 
 def sum_in_memory(
-    function: Callable[..., tuple[Any, ...]],
+    function: Callable[..., Sums],
     arrays: tuple[Array | None, ...],
     rows: Array | None,
     most: int | None,
     join: Join,
-) -> tuple[Any, ...]:
+) -> Sums:
     """``sum_rows`` of rows in memory."""
     total: tuple[Any, ...] | None = None
     for block in _slices(arrays, rows, most):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, Namespace, as_array, device, host, is_lazy, is_lazy_frame, namespace
+from fisherleak._support.namespaces import VectorLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, sum_rows, with_known_rows
 
@@ -91,7 +92,7 @@ def _lazy_rows(chosen: Array, n: int, reference: Array) -> Array:
     return chosen
 
 
-def rows_by_group(labels: Any, n: int) -> dict[Any, Array]:
+def rows_by_group(labels: VectorLike, n: int) -> dict[Any, Array]:
     """Row numbers of each group, groups in order where they have one; missing labels are the group None.
 
     Positions are of the library of the labels, and where they are; those of lists and tables are NumPy's.
@@ -117,7 +118,7 @@ def some_rows(n: int, most: int, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
 
-def lazy_labels(labels: Any, X: Array) -> Array:
+def lazy_labels(labels: VectorLike, X: Array) -> Array:
     """Groups of lazy rows, numbers or text, in the blocks of X."""
     if not is_lazy_frame(labels) and not is_lazy(labels):
         labels = np.asarray(labels.tolist() if hasattr(labels, "tolist") else list(labels), dtype=object)
@@ -132,14 +133,14 @@ def lazy_labels(labels: Any, X: Array) -> Array:
 def distinct(labels: Array) -> list[Any]:
     """The groups of lazy labels, in order: one pass."""
 
-    def block(labels: Any) -> tuple[set[Any]]:
+    def block(labels: VectorLike) -> tuple[set[Any]]:
         return ({None if _is_missing(value) else value for value in np.asarray(labels).tolist()},)
 
     (found,) = sum_rows(block, labels, join=lambda a, b: (a[0] | b[0],))
     return in_order(found)
 
 
-def missing(labels: Any) -> NDArray[np.bool_]:
+def missing(labels: VectorLike) -> NDArray[np.bool_]:
     """Where a label is None, NaN or pandas.NA."""
     return np.array([_is_missing(value) for value in labels.tolist()], dtype=bool)
 
@@ -161,7 +162,7 @@ def in_order(groups: Iterable[Any]) -> list[Any]:
     return order + [None] * (None in groups)
 
 
-def _is_device_array(labels: Any) -> bool:
+def _is_device_array(labels: VectorLike) -> bool:
     """A numeric array that is neither NumPy's nor a table's: it may be long, and elsewhere."""
     if isinstance(labels, (np.ndarray, list, tuple)) or not hasattr(labels, "ndim"):
         return False

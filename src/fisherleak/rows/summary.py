@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from fisherleak._support.arrays import Array, Namespace, as_real, host, namespace
+from fisherleak._support.namespaces import Sums
 from fisherleak.rows import positions, sum_rows
 
 __all__ = ["Digest", "column_spreads", "digest"]
@@ -36,14 +36,14 @@ def digest(values: Array, most: int = 5) -> Digest:
     """Of values (n,), with the ``most`` largest."""
     xp = namespace(values)
 
-    def block(values: Array, rows: Array) -> tuple[Any, ...]:
+    def block(values: Array, rows: Array) -> Sums:
         mean = xp.mean(values)
         order = xp.argsort(values, descending=True, stable=True)[:most]
         moments = [xp.ones_like(mean) * values.shape[0], mean, xp.sum((values - mean) ** 2)]
         tops = xp.stack([xp.astype(xp.take(rows, order), xp.float64), xp.take(values, order)])
         return xp.stack(moments), xp.min(values), xp.max(values), tops
 
-    def join(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    def join(a: Sums, b: Sums) -> Sums:
         tops = xp.concat([a[3], b[3]], axis=1)
         if tops.shape[1] > 2 * most:
             tops = xp.take(tops, xp.argsort(tops[1, :], descending=True, stable=True)[:most], axis=1)
@@ -61,7 +61,7 @@ def column_spreads(X: Array) -> list[float]:
     """Standard deviation of every column, (d,)."""
     xp = namespace(X)
 
-    def block(X: Array) -> tuple[Any, ...]:
+    def block(X: Array) -> Sums:
         X = as_real(X, xp)
         mean = xp.mean(X, axis=0)
         return (xp.stack([xp.ones_like(mean) * X.shape[0], mean, xp.sum((X - mean[None, :]) ** 2, axis=0)]),)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 
 __all__ = ["csv_to_parquet", "delimiter_of", "encoding_of", "first_line", "read_csv"]
@@ -86,9 +87,9 @@ def _wider(kind: Any, field: str) -> Any:
 def _written(
     file: IO[bytes],
     source: str,
-    options: dict[str, Any],
-    kinds: dict[str, Any],
-    wider: dict[str, Any],
+    options: Json,
+    kinds: Json,
+    wider: Json,
     path: Path,
     named: Named,
 ) -> tuple[str, ...]:
@@ -108,9 +109,7 @@ def _written(
         return notes
 
 
-def _options(
-    file: IO[bytes], source: str, delimiter: str | None, encoding: str | None
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _options(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Json, tuple[str, ...]]:
     """How Arrow is to read the file, and what was assumed."""
     from pyarrow import csv
 
@@ -127,7 +126,7 @@ def _options(
 
 
 @contextmanager
-def _refusals(source: str, options: dict[str, Any]) -> Iterator[None]:
+def _refusals(source: str, options: Json) -> Iterator[None]:
     """Turns complaints about a file into one sentence."""
     import pyarrow
 
@@ -144,7 +143,7 @@ def _refusals(source: str, options: dict[str, Any]) -> Iterator[None]:
         raise DataError(f"{source} cannot be read as CSV: {str(error).splitlines()[0][:120]}.") from None
 
 
-def _check_text(schema: Any, source: str, options: dict[str, Any]) -> None:
+def _check_text(schema: Any, source: str, options: Json) -> None:
     binary = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_bytes(kind)]
     if binary:
         raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, binary[0]))

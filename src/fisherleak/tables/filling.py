@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import TableLike
 from fisherleak.rows import persisted, rows_of
 from fisherleak.tables.arrow_columns import as_numbers, as_text, places
 from fisherleak.tables.features import Facts, Feature
@@ -36,7 +37,7 @@ class FeatureMaker:
     def width(self) -> int:
         return self.features[-1].columns[-1] + 1
 
-    def training(self, part: Part, table: Any, X: Vector) -> tuple[Any, ...]:
+    def training(self, part: Part, table: TableLike, X: Vector) -> tuple[Any, ...]:
         """y, row numbers from 1, identifiers and groups of a part's training rows; their features go into X."""
         labels, whole, held = self._rows(part, table)
         train = whole[~held]
@@ -45,7 +46,7 @@ class FeatureMaker:
         self._fill(table, train, X)
         return self._standard(labels[train]), part.start + train + 1, ids, groups
 
-    def tested(self, part: Part, table: Any, chosen: NDArray[np.int64]) -> tuple[Vector, Vector, int]:
+    def tested(self, part: Part, table: TableLike, chosen: NDArray[np.int64]) -> tuple[Vector, Vector, int]:
         """Features and labels of some of a part's held-out rows, and how many of all have a category that is new."""
         labels, whole, held = self._rows(part, table)
         test = whole[held]
@@ -58,7 +59,7 @@ class FeatureMaker:
         self._fill(table, test, X)
         return X, self._standard(labels[test]), int(unseen.sum())
 
-    def _rows(self, part: Part, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.bool_]]:
+    def _rows(self, part: Part, table: TableLike) -> tuple[Vector, NDArray[np.int64], NDArray[np.bool_]]:
         labels, whole, _ = self.complete.rows(table)
         return labels, whole, self.split.held(part.start + whole)
 
@@ -66,7 +67,7 @@ class FeatureMaker:
         target = self.complete.target
         return (labels - target.centre) / target.scale
 
-    def _fill(self, table: Any, rows: NDArray[np.int64], X: Vector) -> None:
+    def _fill(self, table: TableLike, rows: NDArray[np.int64], X: Vector) -> None:
         for feature in self.features:
             values = table.column(feature.name)
             if feature.kind == "number":

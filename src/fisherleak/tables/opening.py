@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.header import GZIP, PARQUET
@@ -130,7 +131,7 @@ def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None,
     return RawTable(source, digest, tuple(schema.names), tuple(schema.types), rows, notes, parts, here=True)
 
 
-def from_frame(frame: Any, source: str = "a table") -> RawTable:
+def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
     """A pandas or polars frame, or an Arrow table."""
     pa = arrow()
     if hasattr(frame, "to_arrow"):
@@ -148,7 +149,7 @@ def from_frame(frame: Any, source: str = "a table") -> RawTable:
     return _held(table.rename_columns(list(names)), source, digest.hexdigest(), notes)
 
 
-def _held(table: Any, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
+def _held(table: TableLike, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
     """A table in memory."""
     kinds = tuple(table.schema.types)
     return RawTable(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
+from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.rows import sum_rows, task_items
 from fisherleak.tables.parquet import ParquetPart, checksum
@@ -178,7 +179,7 @@ def free_memory() -> int:
     return min(found, default=4 * 2**30)
 
 
-def table_parts(table: Any) -> tuple[Part, ...]:
+def table_parts(table: TableLike) -> tuple[Part, ...]:
     """An Arrow table, cut by rows where it is large."""
     return tuple(MemoryPart(table).finer(max(1, PART_VALUES // max(1, table.num_columns))))
 

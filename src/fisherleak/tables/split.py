@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.arrow_columns import as_numbers, as_text, missing_in, places
 from fisherleak.tables.choices import is_plain
@@ -72,7 +73,7 @@ class Complete:
         names = dict.fromkeys([self.target.name, *(column.name for column in self.used), *self.others])
         return part.read(tuple(names))
 
-    def rows(self, table: Any) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
+    def rows(self, table: TableLike) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
         """All labels, the places of complete rows, and how many rows each column loses (the target's first)."""
         labels = labels_of(self.target, table.column(self.target.name))
         lost = np.zeros(1 + len(self.used), dtype=np.int64)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numba
 
+from fisherleak._support.namespaces import Sums
+
 __all__ = ["compiled", "in_threads"]
 
 
@@ -20,7 +22,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
         return numba.njit(function, **options)
 
 
-def in_threads(kernel: Callable[..., None], rows: int, arguments: tuple[Any, ...], alone: bool) -> None:
+def in_threads(kernel: Callable[..., None], rows: int, arguments: Sums, alone: bool) -> None:
     """``kernel(first, last, *arguments)`` over all rows, split over the threads; ``alone`` starts none."""
     threads = 1 if alone else numba.get_num_threads()
     if threads == 1:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.tridiagonal import top_of_tridiagonals
 
 __all__ = ["WANTED", "top_by_products"]
@@ -77,7 +78,7 @@ def top_by_products(product: Callable[[State, Array], Array], state: State, size
     return like(found.values, state[0], xp), like(found.errors, state[0], xp)
 
 
-def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Any) -> tuple[Array, Array]:
+def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace) -> tuple[Array, Array]:
     """The largest Ritz value and its relative error by the residual."""
     theta, last, gap = top_of_tridiagonals(diagonal, beside)
     size = xp.where(theta > 0, theta, 1.0)

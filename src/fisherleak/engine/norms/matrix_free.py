@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak._support.namespaces import Sums
 from fisherleak.engine.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of, set_norm
@@ -107,7 +108,7 @@ class MatrixFree:
         xp = namespace(self.jacobians[0].B)
         roots = [part.B for part in self.jacobians]
 
-        def finish(sums: tuple[Any, ...]) -> Array:
+        def finish(sums: Sums) -> Array:
             pairs = iter(sums)
             count = len(roots)
             blocks = {(k, m): roots[k] @ next(pairs) @ roots[m].T for k in range(count) for m in range(k, count)}
@@ -237,7 +238,7 @@ class _Releases:
             found[left[start : start + 16]] = host(few)
         return like(found, values, xp)
 
-    def pairs(self, *rows: Array | None) -> tuple[Any, ...]:
+    def pairs(self, *rows: Array | None) -> Sums:
         """sum_i Z_k Z_l^T of a block for releases k <= l, with J_k = B_k Z_k: (p_k, p_l) each."""
         blocks = [kind.block(*own) for kind, own in zip(self.kinds, self.split(rows), strict=True)]
         count = len(blocks)

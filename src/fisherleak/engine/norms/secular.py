@@ -26,9 +26,9 @@ repeated poles).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fisherleak._support.arrays import Array, device, namespace, row_dots, row_squares
+from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.rows import in_task
 
@@ -110,12 +110,12 @@ class _Rows:
     second: Array | None
     squared_r: Array
 
-    def take(self, rows: Array, xp: Any) -> _Rows:
+    def take(self, rows: Array, xp: Namespace) -> _Rows:
         second = None if self.second is None else xp.take(self.second, rows)
         return _Rows(xp.take(self.K, rows, axis=0), second, xp.take(self.squared_r, rows))
 
 
-def _start(rows: _Rows, v: Array, gaps: Array, xp: Any) -> tuple[Array, Array]:
+def _start(rows: _Rows, v: Array, gaps: Array, xp: Namespace) -> tuple[Array, Array]:
     """A point below the root (a Rayleigh quotient, or the top diagonal entry) and one above it."""
     K = rows.K
     g11 = row_squares(K, xp)
@@ -135,7 +135,7 @@ def _start(rows: _Rows, v: Array, gaps: Array, xp: Any) -> tuple[Array, Array]:
     return xp.clip(lower, FLOOR, None), xp.clip(upper, FLOOR, None)
 
 
-def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
+def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Namespace) -> tuple[Array, Array, Array, Array]:
     """Top eigenvalue, the other, and the top's unit eigenvector (cos, sin) of symmetric 2 x 2 matrices."""
     half = 0.5 * (g11 - g22)
     radius = xp.hypot(half, g12)
@@ -147,7 +147,7 @@ def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Any) -> tuple[Array, Arr
     return middle + radius, middle - radius, cos, xp.where(g12 < 0, -other, other)
 
 
-def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Any) -> tuple[Array, Array, Array]:
+def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Namespace) -> tuple[Array, Array, Array]:
     """The function g, the second eigenvalue, and minus the derivative of g, at delta."""
     # delta + r^2 gaps as one product of inner size two
     distances = xp.stack([delta, rows.squared_r], axis=1) @ poles
@@ -167,7 +167,7 @@ def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Any) -> tupl
     return g, second, slope + 2.0 * cos * sin * (T1 @ v) + sin * sin * (T @ squares)
 
 
-def _climb(rows: _Rows, v: Array, poles: Array, delta: Array, upper: Array, xp: Any) -> Array:
+def _climb(rows: _Rows, v: Array, poles: Array, delta: Array, upper: Array, xp: Namespace) -> Array:
     """Newton's method on 1/g, kept inside a bracket; rows leave when half of them are done."""
     lower = delta
     index = xp.arange(delta.shape[0], device=device(delta))

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
@@ -117,7 +117,7 @@ def example_norms(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> 
     return map_rows(block, *J.arrays)
 
 
-def _turned(J: Jacobian, length: Array, xp: Any) -> tuple[Array, Array]:
+def _turned(J: Jacobian, length: Array, xp: Namespace) -> tuple[Array, Array]:
     r"""For a quadratic loss, one rank-one term per example instead of two.
 
     With a and c constant, turning (j_1, j_2) as in :func:`set_product` leaves
@@ -146,7 +146,7 @@ def _label_norms(J: Jacobian) -> Array:
     return map_rows(block, *J.arrays)
 
 
-def _unit(w: Array, xp: Any) -> Array:
+def _unit(w: Array, xp: Namespace) -> Array:
     """The unit vector along w, or any where w is zero."""
     length = float(xp.linalg.vector_norm(w))
     if length > 0:
@@ -154,7 +154,7 @@ def _unit(w: Array, xp: Any) -> Array:
     return xp.astype(xp.arange(w.shape[0], device=device(w)) == 0, w.dtype)
 
 
-def _eigenbasis(A: Array, reduced: Array, xp: Any) -> tuple[Array, Array, int]:
+def _eigenbasis(A: Array, reduced: Array, xp: Namespace) -> tuple[Array, Array, int]:
     """Orthonormal basis (p, p) in which ``reduced reduced^T`` is diag(s).
 
     Where A has few columns, the basis starts with ``plain`` vectors that span its range and s covers these and
@@ -229,7 +229,7 @@ def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     return map_rows(block, *J.arrays, width=len(attributes))
 
 
-def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Any) -> Array:
+def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Namespace) -> Array:
     """Matrix with matrix[i, j] = values, where the (i, j) come in the order of ``nonzero``."""
     flat = xp.reshape(matrix, (-1,))
     position = i * matrix.shape[1] + j
@@ -256,7 +256,7 @@ def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Pr
     length = xp.linalg.vector_norm(w)
     model = J.model
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
         part = model.rows(X, y, weights)
         h = length * part.a
         c = part.c if label else xp.zeros_like(h)
@@ -267,7 +267,7 @@ def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Pr
         rest = xp.where(root > 0, c / safe, 1.0) * part.r
         return moved.T @ moved, xp.sum(part.r * part.r), xp.sum(rest * rest)
 
-    def finish(sums: tuple[Any, ...]) -> Array:
+    def finish(sums: Sums) -> Array:
         G, total, along = sums
         A = E.after(J.B)
         f = A @ e
@@ -319,14 +319,14 @@ def _centred(J: Jacobian) -> tuple[float, Array, Array]:
     xp = namespace(J.B)
     model = J.model
 
-    def first(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def first(X: Array, y: Array, weights: Array | None) -> Sums:
         rows = model.rows(X, y, weights)
         return xp.sum(rows.r**2), rows.x.T @ (rows.r * rows.a)
 
     R, q = sum_rows(first, *J.arrays)
     mean = q / R if float(R) > 0 else xp.zeros_like(q)
 
-    def second(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def second(X: Array, y: Array, weights: Array | None) -> Sums:
         rows = model.rows(X, y, weights)
         centred = rows.a[:, None] * rows.x - rows.r[:, None] * mean[None, :]
         return (centred.T @ centred,)

@@ -16,11 +16,11 @@ keeps its digits however small it is. Arrays are lists over i of values of shape
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, namespace
+from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.rows import in_task
 
@@ -49,7 +49,7 @@ def top_of_tridiagonals(diagonal: Sequence[Array], beside: Sequence[Array]) -> t
 
 
 def top_of_tridiagonals_portable(
-    diagonal: Sequence[Array], beside: Sequence[Array], xp: Any
+    diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace
 ) -> tuple[Array, Array, Array]:
     """The same in array API functions alone."""
     unit = _above(diagonal, beside, xp)
@@ -69,7 +69,7 @@ def top_of_tridiagonals_portable(
     return unit * x, _last(x, diagonal, beside, squares, xp), unit * 2.0 / xp.clip(curved, 2.0, None)
 
 
-def _above(diagonal: Sequence[Array], beside: Sequence[Array], xp: Any) -> Array:
+def _above(diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace) -> Array:
     """Gershgorin's upper bound, a little above it."""
     zero = xp.zeros_like(diagonal[0])
     left, right = [zero, *beside], [*beside, zero]
@@ -80,13 +80,13 @@ def _above(diagonal: Sequence[Array], beside: Sequence[Array], xp: Any) -> Array
     return largest + 1e-14 * xp.abs(largest)
 
 
-def _positive(pivot: Array, xp: Any) -> tuple[Array, Array]:
+def _positive(pivot: Array, xp: Namespace) -> tuple[Array, Array]:
     """Whether a pivot is positive, and one that can be divided by: values here are at most 2, so SMALLEST is rounding."""
     positive = pivot > 0
     return positive, xp.where(positive, xp.where(pivot > SMALLEST, pivot, SMALLEST), 1.0)
 
 
-def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], xp: Any) -> tuple[Any, ...]:
+def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], xp: Namespace) -> Sums:
     """Whether x is above all eigenvalues, p'/p, (p'/p)^2 - p''/p, and p''/p' at a root, from the pivots."""
     inside, pivot = _positive(x - diagonal[-1], xp)
     slope, bend = xp.ones_like(x), xp.zeros_like(x)
@@ -105,7 +105,9 @@ def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], 
     return inside, first, second, bend / slope + 2.0 * others
 
 
-def _last(x: Array, diagonal: Sequence[Array], beside: Sequence[Array], squares: Sequence[Array], xp: Any) -> Array:
+def _last(
+    x: Array, diagonal: Sequence[Array], beside: Sequence[Array], squares: Sequence[Array], xp: Namespace
+) -> Array:
     pivot = x - diagonal[-1]
     ratios = []
     for i in range(len(diagonal) - 2, -1, -1):
