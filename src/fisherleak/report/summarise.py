@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fisherleak._support.json import plain, versions
-from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
@@ -18,7 +17,7 @@ __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 SCHEMA = "fisherleak.summary/1"
 
 
-def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:
+def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> dict[str, Any]:
     """The dictionary that is written as ``summary.json`` and shown in the report.
 
     Parameters
@@ -65,12 +64,12 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
     return done
 
 
-def outcomes_of(attacked: Attacked) -> list[Json]:
+def outcomes_of(attacked: Attacked) -> list[dict[str, Any]]:
     """Each outcome as the summary and the command ``attack`` have it."""
     return [_outcome(outcome, note) for outcome, note in attacked.outcomes]
 
 
-def _outcome(outcome: Outcome, note: str) -> Json:
+def _outcome(outcome: Outcome, note: str) -> dict[str, Any]:
     how = "expected over the noise"
     if outcome.trials is not None:
         how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
@@ -107,7 +106,7 @@ def _assumptions(audit: Audit) -> list[str]:
     return sentences
 
 
-def _data(audit: Audit) -> Json:
+def _data(audit: Audit) -> dict[str, Any]:
     design, settings = audit.design, audit.settings
     return {
         "source": design.source,
@@ -129,7 +128,7 @@ def _data(audit: Audit) -> Json:
     }
 
 
-def _model(audit: Audit) -> Json:
+def _model(audit: Audit) -> dict[str, Any]:
     trained, target = audit.trained, audit.design.target
     penalty = f"with l2 = {trained.l2:g} per row" if trained.l2 else "without a penalty"
     weights = "" if trained.weights is None else ", rows reweighted by IRFIL"
@@ -143,7 +142,7 @@ def _model(audit: Audit) -> Json:
     }
 
 
-def _eta(audit: Audit) -> Json:
+def _eta(audit: Audit) -> dict[str, Any]:
     rows, scale = audit.rows, audit.unit_scale
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
     bars += [] if audit.spread is None else [_bar("all rows", audit.spread, scale)]
@@ -160,7 +159,7 @@ def _eta(audit: Audit) -> Json:
     return {"dataset": audit.dataset / scale, "examples": examples, "histogram": histogram}
 
 
-def _bar(name: str, spread: Spread, scale: float) -> Json:
+def _bar(name: str, spread: Spread, scale: float) -> dict[str, Any]:
     return {"name": name, "count": spread.count, "mean": spread.mean / scale, "counts": spread.bins}
 
 
@@ -168,7 +167,7 @@ def _moments(spread: Spread, scale: float) -> dict[str, float]:
     return {"eta_mean": spread.mean / scale, "eta_sd": spread.sd / scale, "eta_max": spread.largest / scale}
 
 
-def _row(audit: Audit, k: int, show_values: bool) -> Json:
+def _row(audit: Audit, k: int, show_values: bool) -> dict[str, Any]:
     design, worst, scale = audit.design, audit.worst, audit.unit_scale
     number, name = audit.names[int(worst.rows[k])]
     own = worst.X[k : k + 1]
@@ -186,7 +185,7 @@ def _text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
+def _attribute(audit: Audit, figures: ColumnFigures) -> dict[str, Any]:
     feature, scale = figures.feature, audit.unit_scale
     return {
         "name": feature.name,
@@ -202,7 +201,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
     }
 
 
-def _tradeoff(audit: Audit) -> Json:
+def _tradeoff(audit: Audit) -> dict[str, Any]:
     cost, curves = audit.tradeoff, audit.attacked.curves
     where = "held-out rows" if cost.held_out else "the training rows"
     return {
@@ -223,7 +222,7 @@ def _tradeoff(audit: Audit) -> Json:
     }
 
 
-def _balance(audit: Audit) -> Json | None:
+def _balance(audit: Audit) -> dict[str, Any] | None:
     even = audit.balance
     if even is None:
         return None
@@ -240,7 +239,7 @@ def _balance(audit: Audit) -> Json | None:
     }
 
 
-def _gate(audit: Audit) -> Json | None:
+def _gate(audit: Audit) -> dict[str, Any] | None:
     if audit.gate is None:
         return None
     scale, count = audit.unit_scale, audit.gate.count
@@ -253,7 +252,7 @@ def _gate(audit: Audit) -> Json | None:
     }
 
 
-def _diagnostics(audit: Audit) -> Json:
+def _diagnostics(audit: Audit) -> dict[str, Any]:
     fit, spot = audit.trained.fit, audit.spot
     return {
         "gradient": fit.gradient,

@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks import BlackBox, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
@@ -43,7 +42,7 @@ def compute(work: Workspace) -> Numbers:
     return numbers
 
 
-def _balanced(model: Estimator, X: TableLike, y: VectorLike, attribute: str | int) -> Numbers:
+def _balanced(model: Any, X: Any, y: Any, attribute: str | int) -> Numbers:
     """Eta and attack accuracy over the reweightings; deciles by the eta of the plain fit."""
     weights = np.ones(len(y))
     deciles: list[Any] = []
@@ -66,12 +65,12 @@ def _balanced(model: Estimator, X: TableLike, y: VectorLike, attribute: str | in
     return found
 
 
-def _fitted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
+def _fitted(model: Any, X: Any, y: Any, weights: Any) -> Any:
     options = {"ridge__sample_weight": weights} if isinstance(model, Pipeline) else {"sample_weight": weights}
     return clone(model).fit(X, y, **options)
 
 
-def _by_decile(iteration: int, attack: WhiteBox, expected: Any, deciles: list[Any], model: Estimator) -> Numbers:
+def _by_decile(iteration: int, attack: WhiteBox, expected: Any, deciles: list[Any], model: Any) -> Numbers:
     theta = np.ravel(model[-1].coef_ if hasattr(model, "steps") else model.coef_)
     released = theta + SIGMA * np.random.default_rng(SEED).normal(size=(TRIALS, theta.size))
     right = attack.infer(released) == attack.truth[None, :]
