@@ -7,9 +7,10 @@ functions are listed here, so that a type checker refuses one that is not of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Array",
@@ -31,7 +32,7 @@ VectorLike = Any
 """One value for each row: an array of any library, a list, or a column of a table."""
 Estimator = Any
 """A model or transformer of scikit-learn, which has no types: fitted or not, alone or as a pipeline."""
-Seed = int | np.random.Generator | None
+Seed: TypeAlias = "int | np.random.Generator | None"
 """Where randomness comes from: None is the operating system."""
 Sums = tuple[Any, ...]
 """Small arrays that a block of rows adds to a sum, in an order of their own."""

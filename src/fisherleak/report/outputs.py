@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.atomic import written_whole
+from fisherleak._support.namespaces import Json
 from fisherleak.audit.run import Audit
 from fisherleak.report.render import render
 from fisherleak.tables.opening import arrow
@@ -18,7 +19,7 @@ __all__ = ["FILES", "write_outputs"]
 FILES = ("report.html", "leakage.parquet", "summary.json")
 
 
-def write_outputs(audit: Audit, summary: dict[str, Any], folder: Path) -> None:
+def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
     """Write all three, or nothing."""
     with written_whole(folder, FILES) as place:
         text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fisherleak._support.json import plain, versions
+from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
@@ -17,7 +18,7 @@ __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 SCHEMA = "fisherleak.summary/1"
 
 
-def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> dict[str, Any]:
+def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:
     """The dictionary that is written as ``summary.json`` and shown in the report.
 
     Parameters
@@ -64,12 +65,12 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
     return done
 
 
-def outcomes_of(attacked: Attacked) -> list[dict[str, Any]]:
+def outcomes_of(attacked: Attacked) -> list[Json]:
     """Each outcome as the summary and the command ``attack`` have it."""
     return [_outcome(outcome, note) for outcome, note in attacked.outcomes]
 
 
-def _outcome(outcome: Outcome, note: str) -> dict[str, Any]:
+def _outcome(outcome: Outcome, note: str) -> Json:
     how = "expected over the noise"
     if outcome.trials is not None:
         how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
@@ -106,7 +107,7 @@ def _assumptions(audit: Audit) -> list[str]:
     return sentences
 
 
-def _data(audit: Audit) -> dict[str, Any]:
+def _data(audit: Audit) -> Json:
     design, settings = audit.design, audit.settings
     return {
         "source": design.source,
@@ -128,7 +129,7 @@ def _data(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _model(audit: Audit) -> dict[str, Any]:
+def _model(audit: Audit) -> Json:
     trained, target = audit.trained, audit.design.target
     penalty = f"with l2 = {trained.l2:g} per row" if trained.l2 else "without a penalty"
     weights = "" if trained.weights is None else ", rows reweighted by IRFIL"
@@ -142,7 +143,7 @@ def _model(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _eta(audit: Audit) -> dict[str, Any]:
+def _eta(audit: Audit) -> Json:
     rows, scale = audit.rows, audit.unit_scale
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
     bars += [] if audit.spread is None else [_bar("all rows", audit.spread, scale)]
@@ -159,7 +160,7 @@ def _eta(audit: Audit) -> dict[str, Any]:
     return {"dataset": audit.dataset / scale, "examples": examples, "histogram": histogram}
 
 
-def _bar(name: str, spread: Spread, scale: float) -> dict[str, Any]:
+def _bar(name: str, spread: Spread, scale: float) -> Json:
     return {"name": name, "count": spread.count, "mean": spread.mean / scale, "counts": spread.bins}
 
 
@@ -167,7 +168,7 @@ def _moments(spread: Spread, scale: float) -> dict[str, float]:
     return {"eta_mean": spread.mean / scale, "eta_sd": spread.sd / scale, "eta_max": spread.largest / scale}
 
 
-def _row(audit: Audit, k: int, show_values: bool) -> dict[str, Any]:
+def _row(audit: Audit, k: int, show_values: bool) -> Json:
     design, worst, scale = audit.design, audit.worst, audit.unit_scale
     number, name = audit.names[int(worst.rows[k])]
     own = worst.X[k : k + 1]
@@ -185,7 +186,7 @@ def _text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _attribute(audit: Audit, figures: ColumnFigures) -> dict[str, Any]:
+def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
     feature, scale = figures.feature, audit.unit_scale
     return {
         "name": feature.name,
@@ -201,7 +202,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> dict[str, Any]:
     }
 
 
-def _tradeoff(audit: Audit) -> dict[str, Any]:
+def _tradeoff(audit: Audit) -> Json:
     cost, curves = audit.tradeoff, audit.attacked.curves
     where = "held-out rows" if cost.held_out else "the training rows"
     return {
@@ -222,7 +223,7 @@ def _tradeoff(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _balance(audit: Audit) -> dict[str, Any] | None:
+def _balance(audit: Audit) -> Json | None:
     even = audit.balance
     if even is None:
         return None
@@ -239,7 +240,7 @@ def _balance(audit: Audit) -> dict[str, Any] | None:
     }
 
 
-def _gate(audit: Audit) -> dict[str, Any] | None:
+def _gate(audit: Audit) -> Json | None:
     if audit.gate is None:
         return None
     scale, count = audit.unit_scale, audit.gate.count
@@ -252,7 +253,7 @@ def _gate(audit: Audit) -> dict[str, Any] | None:
     }
 
 
-def _diagnostics(audit: Audit) -> dict[str, Any]:
+def _diagnostics(audit: Audit) -> Json:
     fit, spot = audit.trained.fit, audit.spot
     return {
         "gradient": fit.gradient,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fisherleak._support.namespaces import Json
 from fisherleak.report._numbers import number
 
 __all__ = ["charts", "exposure", "page"]
@@ -37,7 +38,7 @@ DIGITS = 6
 """Significant digits of the numbers that the charts get."""
 
 
-def page(summary: Mapping[str, Any]) -> dict[str, Any]:
+def page(summary: Mapping[str, Any]) -> Json:
     """The summary as the template reads it: every text clipped, every list capped, with what is derived from it."""
     shown: dict[str, Any] = _clipped(summary)
     whole = summary["attributes"]
@@ -68,7 +69,7 @@ def page(summary: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def charts(shown: Mapping[str, Any]) -> dict[str, Any]:
+def charts(shown: Mapping[str, Any]) -> Json:
     """What the page's script needs, and nothing more: shapes of histograms, cells, curves, and η at the chosen noise."""
     examples, histogram = shown["eta"]["examples"], shown["eta"]["histogram"]
     drawn: dict[str, Any] = {
@@ -127,9 +128,7 @@ def _most_exposed(attributes: Sequence[Mapping[str, Any]]) -> list[int]:
     )
 
 
-def _with_closest(
-    row: dict[str, Any], full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _with_closest(row: Json, full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]) -> Json:
     """The row with all its cells, and the column whose bound is the smallest part of its spread."""
     cells = full["cells"]
     known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and cells[j] > 0]
@@ -144,7 +143,7 @@ def _with_closest(
     return row | {"cells": cells, "closest": closest}
 
 
-def _panels(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _panels(groups: list[Json]) -> list[Json]:
     """The groups to draw: all of a few, or the largest of many, in the order given."""
     if len(groups) <= CHARTED["panels"]:
         return groups
@@ -152,7 +151,7 @@ def _panels(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [groups[k] for k in sorted(largest)]
 
 
-def _heat(shown: Mapping[str, Any]) -> dict[str, Any]:
+def _heat(shown: Mapping[str, Any]) -> Json:
     rows, columns = shown["rows"][: CHARTED["heat_rows"]], shown["heat_columns"]
     ranked = shown["attributes"][: len(columns)]
     etas = [[row["cells"][j] for j in columns] for row in rows]
@@ -165,7 +164,7 @@ def _heat(shown: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _attribute_ranges(attributes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _attribute_ranges(attributes: Sequence[Mapping[str, Any]]) -> list[Json]:
     """Least and typical error of numbers, in spreads of their columns."""
     made = []
     for attribute in attributes:
@@ -178,20 +177,20 @@ def _attribute_ranges(attributes: Sequence[Mapping[str, Any]]) -> list[dict[str,
     return made[: CHARTED["attributes"]]
 
 
-def _group_range(group: Mapping[str, Any]) -> dict[str, Any]:
+def _group_range(group: Mapping[str, Any]) -> Json:
     mean, sd = group["eta_mean"], group["eta_sd"] or 0.0
     note = f"mean {number(mean)}, spread {number(sd)}, largest {number(group['eta_max'])}"
     low = max(0.0, mean - sd)
     return {"name": group["name"], "low": low, "high": mean + sd, "value": mean, "mark": group["eta_max"], "note": note}
 
 
-def _attack_range(attack: Mapping[str, Any]) -> dict[str, Any]:
+def _attack_range(attack: Mapping[str, Any]) -> Json:
     name = f"{attack['attacker']}: {attack['attribute']}"
     made = {key: attack[key] for key in ("low", "high")}
     return made | {"name": name, "value": attack["accuracy"], "mark": attack["baseline"], "note": ""}
 
 
-def _balance(balance: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _balance(balance: Mapping[str, Any] | None) -> Json | None:
     if balance is None:
         return None
     histogram = balance["histogram"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fisherleak._support.namespaces import TableLike, VectorLike
 from fisherleak.engine.erm import minimise
 from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.comparison import Comparison, Item, Numbers
@@ -50,7 +51,7 @@ def compute(work: Workspace) -> Numbers:
     return {"rows": rows.tolist(), "reported": reported[rows].tolist(), "end to end": true}
 
 
-def _irfil(X: Any, y: Any) -> tuple[Any, Any]:
+def _irfil(X: TableLike, y: VectorLike) -> tuple[Any, Any]:
     """Algorithm 1 of the paper on plain arrays."""
     weights = np.ones(y.size)
     fit = minimise(X, y, "squared", L2, weights)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
+from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks import BlackBox, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
@@ -42,7 +43,7 @@ def compute(work: Workspace) -> Numbers:
     return numbers
 
 
-def _balanced(model: Any, X: Any, y: Any, attribute: str | int) -> Numbers:
+def _balanced(model: Estimator, X: TableLike, y: VectorLike, attribute: str | int) -> Numbers:
     """Eta and attack accuracy over the reweightings; deciles by the eta of the plain fit."""
     weights = np.ones(len(y))
     deciles: list[Any] = []
@@ -65,12 +66,12 @@ def _balanced(model: Any, X: Any, y: Any, attribute: str | int) -> Numbers:
     return found
 
 
-def _fitted(model: Any, X: Any, y: Any, weights: Any) -> Any:
+def _fitted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
     options = {"ridge__sample_weight": weights} if isinstance(model, Pipeline) else {"sample_weight": weights}
     return clone(model).fit(X, y, **options)
 
 
-def _by_decile(iteration: int, attack: WhiteBox, expected: Any, deciles: list[Any], model: Any) -> Numbers:
+def _by_decile(iteration: int, attack: WhiteBox, expected: Any, deciles: list[Any], model: Estimator) -> Numbers:
     theta = np.ravel(model[-1].coef_ if hasattr(model, "steps") else model.coef_)
     released = theta + SIGMA * np.random.default_rng(SEED).normal(size=(TRIALS, theta.size))
     right = attack.infer(released) == attack.truth[None, :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fisherleak._support.namespaces import Json
 from fisherleak.reproduce.comparison import Item
 from fisherleak.reproduce.items import ITEMS
 
@@ -21,7 +22,7 @@ the files and on the random split.
 """
 
 
-def results_page(results: dict[str, dict[str, Any]]) -> str:
+def results_page(results: dict[str, Json]) -> str:
     """The page for the items that are finished."""
     parts = [HEAD]
     for beyond, title in ((False, ""), (True, "# Beyond the paper\n")):
@@ -36,7 +37,7 @@ def results_page(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def _section(item: Item, found: dict[str, Any]) -> str:
+def _section(item: Item, found: Json) -> str:
     lines = [f"## {item.title}", ""]
     if item.remark:
         lines += [item.remark, ""]

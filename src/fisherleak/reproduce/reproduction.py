@@ -13,6 +13,7 @@ from typing import Any
 
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.checks import nearest
+from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.reproduce.comparison import Item
 from fisherleak.reproduce.items import ITEMS
@@ -97,7 +98,7 @@ def _pictures(item: Item, folder: Path) -> list[Path]:
     return [] if item.draw is None else [folder / f"{item.name}.{kind}" for kind in ("png", "pdf")]
 
 
-def _key(item: Item, data: str) -> dict[str, Any]:
+def _key(item: Item, data: str) -> Json:
     from fisherleak import __version__
 
     key = {"format": FORMAT, "version": __version__, "data": data, "settings": item.settings}

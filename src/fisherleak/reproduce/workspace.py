@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from fisherleak import datasets
+from fisherleak._support.namespaces import Estimator, Json
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.protection.irfil import IRFIL
@@ -31,7 +32,7 @@ L2 = {"mnist": 8e-4, "cifar10": 8e-5}
 REWEIGHTINGS = 15
 
 
-def settings_of_images() -> dict[str, Any]:
+def settings_of_images() -> Json:
     """What decides the image models."""
     return {"l2 of logistic regression": L2, "l2 of linear regression": 0.0, "reweightings": REWEIGHTINGS, "sigma": 1.0}
 
@@ -114,7 +115,7 @@ class Workspace:
             lambda: IRFIL(self.estimator(name, kind), n_iter=REWEIGHTINGS).fit(data.X, data.labels(kind)),
         )
 
-    def test_accuracy(self, name: str, kind: str, model: Any) -> float:
+    def test_accuracy(self, name: str, kind: str, model: Estimator) -> float:
         """Part of the test images on the right side."""
         data = self.images(name)
         guesses = model.predict(data.X_test)
