@@ -13,6 +13,7 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
     "audit/test_records.py": "records that do not change, options that are known by name",
+    "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
     "cli/test_fuzz.py": "tables that nobody would write",
     "cli/test_memory.py": "how much memory a command takes",

@@ -16,6 +16,7 @@ minimal without an example (the only one of its class, or of its level without a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,12 +29,13 @@ from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of
+from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.third_derivative import ThirdDerivative, pays, slopes, third_derivative
-from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 
-__all__ = ["EXACT", "is_light", "removal_moves", "removal_norms"]
+__all__ = ["EXACT", "check_normal", "is_known", "is_light", "removal_moves", "removal_norms"]
 
 EXACT = 1e-8
 """Relative error of a move at which it counts as exact."""
@@ -41,6 +43,8 @@ MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
 SLOW = 0.7
 """A chord step that is longer than this part of the one before it leads nowhere soon."""
+AT_MINIMUM = 1e-12
+"""Distance from the minimum up to which a fit counts as there."""
 WORK = 2**32
 """Products n x n x p of a pass over all rows for each row that take a few seconds."""
 
@@ -72,6 +76,14 @@ class _Task:
         xp = namespace(moves)
         moved = moves @ self.metric.T
         return xp.sqrt(row_dots(moved, moved, xp))
+
+    def released(self, moves: Array) -> Array:
+        """Moves of the parameters as they are released, for rows that are not centred."""
+        return self.fit.uncentred(moves.T).T
+
+
+Finish = Callable[[_Task, Array], Array]
+"""From moves (m, p) for rows as they are centred to what is wanted of them."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +127,26 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT) -> Array:
         return map_rows(_closed_form(jacobian), *jacobian.arrays)
     xp = namespace(X)
     everyone = xp.arange(X.shape[0], device=device(X))
-    return like(_walked(_task(jacobian, tolerance), everyone, _Task.length), X, xp)
+    return _walked(_task(jacobian, tolerance), everyone, _Task.length)
 
 
 def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
     """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
-    task = _task(jacobian, tolerance)
-    return like(_walked(task, rows, lambda task, moves: task.fit.uncentred(moves.T).T), jacobian.X, namespace(rows))
+    return _walked(_task(jacobian, tolerance), rows, _Task.released)
+
+
+def check_normal(noise: Noise) -> None:
+    """Refuse noise under which the best test between two releases has no closed form."""
+    if not noise.normal:
+        raise InvalidInputError(
+            f"noise must be normal for membership: the best test has a closed form for such noise only; got "
+            f"{type(noise).__name__}. Use fisherleak.Gaussian."
+        )
+
+
+def is_known(jacobian: Jacobian) -> bool:
+    """Whether ``removal_norms`` says how well presence can be told."""
+    return jacobian.noise.normal and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
 
 
 def is_light(fit: Fit) -> bool:
@@ -153,7 +178,7 @@ def _task(jacobian: Jacobian, tolerance: float) -> _Task:
     task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance)
     if jacobian.fit.loss.quadratic:
         return task
-    if jacobian.fit.distance > EPSILON:
+    if jacobian.fit.distance > AT_MINIMUM:
         fit = fit_at(risk, jacobian.fit.theta, polish=True)
         task = replace(task, fit=fit, B=fit.factor.inverse())
     if not pays(task.fit.n, risk.size):
@@ -177,25 +202,32 @@ def _usual_move(task: _Task) -> float:
     return max(float(moved), EPSILON**0.5 * float(predicted)) / task.fit.n or 1.0
 
 
-def _walked(task: _Task, rows: Array, finish: Callable[[_Task, Array], Array]) -> NDArray[np.float64]:
+def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
     """``finish(task, moves)`` of every row that is left out, block by block; infinite where there is no minimum."""
     xp = namespace(rows)
-    most = rows_per_block(task.risk.size, task.risk.X)
-    count = rows.shape[0]
+    most, count = rows_per_block(task.risk.size, task.risk.X), rows.shape[0]
     parts = []
     for start in track(range(0, count, most), -(-count // most), "Leaving rows out"):
-        part, moves, settled, rate = _first_moves(task, rows[start : start + most])
-        found = np.array(host(finish(task, moves)))
-        later = np.flatnonzero(~host(settled))
-        for begin in range(0, later.size, AT_ONCE):
-            some = later[begin : begin + AT_ONCE]
-            chosen = like(some, task.risk.X, xp)
-            improved, lost = _chords(task, part.take(chosen), *(xp.take(x, chosen, axis=0) for x in (moves, rate)))
-            found[some] = host(finish(task, improved))
-            for k in some[lost].tolist():
-                found[k] = _refit(task, int(part.rows[k]), finish)
-        parts.append(found)
-    return np.concatenate(parts)
+        part, moves, settled, rate = _first_moves(task, rows[start : min(start + most, count)])
+        places, later = [xp.nonzero(settled)[0]], xp.nonzero(~settled)[0]
+        found = [finish(task, xp.take(moves, places[0], axis=0))]
+        for begin in range(0, later.shape[0], AT_ONCE):
+            some = later[begin : min(begin + AT_ONCE, later.shape[0])]
+            places.append(some)
+            found.append(_improved(task, part.take(some), *(xp.take(x, some, axis=0) for x in (moves, rate)), finish))
+        order = xp.argsort(xp.concat(places))
+        parts.append(xp.take(xp.concat(found, axis=0), order, axis=0))
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+
+def _improved(task: _Task, part: _Removed, moves: Array, rate: Array, finish: Finish) -> Array:
+    """The same for a few rows whose moves are not near enough yet."""
+    moves, lost = _chords(task, part, moves, rate)
+    found = finish(task, moves)
+    for k in np.flatnonzero(lost).tolist():
+        move = _refit(task, int(part.rows[k]))
+        found[k, ...] = namespace(found).inf if move is None else finish(task, move[None, :])[0, ...]
+    return found
 
 
 def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Array]:
@@ -278,14 +310,15 @@ def _gradients(task: _Task, part: _Removed, moves: Array) -> Array:
     return gradients_at(task.risk, theta) - own[:, None] * part.x
 
 
-def _refit(task: _Task, row: int, finish: Callable[[_Task, Array], Array]) -> Any:
-    """The same by a true fit without the row; infinite where there is none."""
+def _refit(task: _Task, row: int) -> Array | None:
+    """The move by a true fit without the row; None where there is no minimum."""
     risk = task.risk
     xp = namespace(risk.X)
     weights = xp.ones_like(risk.y) if risk.weights is None else xp.astype(risk.weights, xp.float64, copy=True)
     weights[row] = 0.0
     try:
-        move, _ = refitted(task.fit, replace(risk, weights=weights))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself
+            return refitted(task.fit, replace(risk, weights=weights))[0]
     except FisherleakError:
-        return np.inf
-    return host(finish(task, move[None, :]))[0]
+        return None

@@ -45,8 +45,8 @@ class ThirdDerivative:
 
     def twice(self, moves: Array) -> Array:
         """T[D, D] of each move (m, p): (m, p)."""
-        most = _at_once(moves)
-        blocks = (moves[start : start + most, :] for start in range(0, moves.shape[0], most))
+        most, count = _at_once(moves), moves.shape[0]
+        blocks = (moves[start : min(start + most, count), :] for start in range(0, count, most))
         parts = [_pairs(some) @ self.pairs for some in blocks]
         return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
 
@@ -87,8 +87,9 @@ def slopes(model: Model, z: Array, y: Array, step: float) -> tuple[Array, Array]
     at = model.loss.a
     low, middle, high = at(z - step, y), at(z, y), at(z + step, y)
     bend = xp.abs(high - 2.0 * middle + low) / (6.0 * step**2)
-    sure = xp.where(middle > 0, middle, 1.0)
-    return (high - low) / (2.0 * step), xp.where(middle > 0, bend / xp.sqrt(sure), xp.where(bend > 0, xp.inf, 0.0))
+    sure = xp.sqrt(xp.where(middle > 0, middle, 1.0))
+    relative = xp.where((middle > 0) | (bend == 0), bend / sure, xp.inf)
+    return (high - low) / (2.0 * step), relative
 
 
 def _pairs(x: Array) -> Array:
@@ -98,5 +99,5 @@ def _pairs(x: Array) -> Array:
 
 def _at_once(x: Array) -> int:
     """Rows whose pairs are held at a time."""
-    p = x.shape[1]
+    p = int(x.shape[1])
     return max(512, block_elements(x) // (p * (p + 1) // 2))
