@@ -111,8 +111,8 @@ class _Removed:
         return _Removed(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
 
 
-def removal_norms(jacobian: Jacobian, tolerance: float = EXACT) -> Array:
-    """How far the parameters move when each example is left out, as the noise sees it: (n,).
+def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | None = None) -> Array:
+    """How far the parameters move when each example (or each of ``rows``) is left out, as the noise sees it: (n,).
 
     Infinite where there is no minimum without it. The relative error is at most about ``tolerance``; for the squared loss,
     rounding. Lazy rows are lazy here too, for the squared loss alone.
@@ -125,9 +125,8 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT) -> Array:
                 "a pass over all others. Measure rows in memory, X.compute()."
             )
         return map_rows(_closed_form(jacobian), *jacobian.arrays)
-    xp = namespace(X)
-    everyone = xp.arange(X.shape[0], device=device(X))
-    return _walked(_task(jacobian, tolerance), everyone, _Task.length)
+    chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
+    return _walked(_task(jacobian, tolerance), chosen, _Task.length)
 
 
 def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
@@ -214,13 +213,14 @@ def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
         for begin in range(0, later.shape[0], AT_ONCE):
             some = later[begin : min(begin + AT_ONCE, later.shape[0])]
             places.append(some)
-            found.append(_improved(task, part.take(some), *(xp.take(x, some, axis=0) for x in (moves, rate)), finish))
+            known = (xp.take(each, some, axis=0) for each in (moves, rate))
+            found.append(_improved(task, part.take(some), finish, *known))
         order = xp.argsort(xp.concat(places))
         parts.append(xp.take(xp.concat(found, axis=0), order, axis=0))
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def _improved(task: _Task, part: _Removed, moves: Array, rate: Array, finish: Finish) -> Array:
+def _improved(task: _Task, part: _Removed, finish: Finish, moves: Array, rate: Array) -> Array:
     """The same for a few rows whose moves are not near enough yet."""
     moves, lost = _chords(task, part, moves, rate)
     found = finish(task, moves)
