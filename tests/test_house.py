@@ -15,6 +15,7 @@ TOPICS = {
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "audit/test_records.py": "records that do not change, options that are known by name",
+    "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
     "cli/test_fuzz.py": "tables that nobody would write",
     "cli/test_memory.py": "how much memory a command takes",

@@ -25,7 +25,8 @@ def test_tables_keep_names_and_index() -> None:
     leak = fl.measure(fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y)
     assert leak.attributes == list(table.columns)
     frame = leak.to_frame()
-    assert list(frame.columns) == ["eta", "eta[age]", "eta[dose]", "eta[height]", "eta[weight]", "eta_label"]
+    cells = [f"eta[{name}]" for name in table.columns]
+    assert list(frame.columns) == ["eta", *cells, "eta_label", "membership"]
     assert list(frame.index) == list(table.index)
     np.testing.assert_array_equal(frame["eta"], leak.per_example())
     np.testing.assert_array_equal(frame["eta[dose]"], leak.per_cell()[:, 1])

@@ -200,6 +200,14 @@ def test_other_refusals() -> None:
         fl.measure(model, flat_column, Y, public="nothing")
 
 
+def test_membership_end_to_end_is_refused_by_name() -> None:
+    model = make_pipeline(pre.StandardScaler(), lm.Ridge()).fit(FRAME[NUMBERS], Y)
+    leak = fl.measure(model, FRAME[NUMBERS], Y, public="nothing")
+    with pytest.raises(fl.InvalidInputError, match="would move the scales too"):
+        leak.membership()
+    assert "membership" not in leak.to_frame()
+
+
 def test_polynomials_before_a_scaler() -> None:
     X = FRAME[["age", "bmi"]] / 10
     pipe = make_pipeline(pre.PolynomialFeatures(2, include_bias=False), pre.StandardScaler(), lm.Ridge(alpha=4.0))

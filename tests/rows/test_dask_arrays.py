@@ -42,7 +42,8 @@ def test_results_for_rows_are_lazy_and_nothing_long_is_gathered(loss: str, compu
     assert computes.longest < 100
     np.testing.assert_allclose(results[0].compute(), case.leak().per_example(), rtol=1e-12)
     frame = results[-1].compute()
-    assert list(frame.columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta[x3]", "eta_label"]
+    known = ["membership"] * (loss == "squared")
+    assert list(frame.columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta[x3]", "eta_label", *known]
     np.testing.assert_allclose(frame["eta[x2]"], case.leak().per_cell()[:, 2], rtol=1e-12)
 
 

@@ -1,14 +1,16 @@
 """What real attackers get out of a released model: may import ``protection`` and the rooms above it; reads no files.
 
-All attackers take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that one can
-stand in for another. Adding one is adding a file with a subclass of ``Attacker``.
+All attackers on an attribute take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that
+one can stand in for another. Adding one is adding a file with a subclass of ``Attacker``. ``Membership`` attacks no attribute:
+it tells whether a row was in the data at all.
 """
 
 from fisherleak.attacks.base import Attacker
 from fisherleak.attacks.black_box import BlackBox
 from fisherleak.attacks.ideal import Ideal
+from fisherleak.attacks.membership import Membership, Presence
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.prior import Prior
 from fisherleak.attacks.white_box import WhiteBox
 
-__all__ = ["Attacker", "BlackBox", "Ideal", "Outcome", "Prior", "WhiteBox"]
+__all__ = ["Attacker", "BlackBox", "Ideal", "Membership", "Outcome", "Presence", "Prior", "WhiteBox"]

@@ -22,7 +22,7 @@ from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.protection.release import Released
 
-__all__ = ["Attacker", "part_right"]
+__all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_parameters"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -124,7 +124,7 @@ class Attacker(ABC):
         array of shape (m,), or (T, m) for several
         """
         theta, several = self._parameters(released)
-        guesses = self.target.chosen(self.guess(theta, _known_noise(released, noise)))
+        guesses = self.target.chosen(self.guess(theta, known_noise(released, noise)))
         return guesses if several else guesses[0, ...]
 
     def accuracy(self, noise: Noise, draws: int = 100, random_state: Any = 0) -> Array:
@@ -156,7 +156,7 @@ class Attacker(ABC):
         if hasattr(released, "unit_information_root"):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
-        return self._scored(theta, several, _known_noise(released, noise))
+        return self._scored(theta, several, known_noise(released, noise))
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:
         return self._scored(self._drawn(noise, draws, random_state), True, noise)
@@ -194,28 +194,36 @@ class Attacker(ABC):
     def _noise_drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
         """The noise of that many releases, (draws, p)."""
         check_noise(noise)
-        if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
-            raise InvalidInputError(f"draws must be a whole number, one or more; got {draws!r}.")
-        return drawn(noise, draws, self.target.given.shape[0], random_state)
+        return drawn(noise, check_draws(draws), self.target.given.shape[0], random_state)
 
     def _parameters(self, released: Any) -> tuple[Vector, bool]:
-        """(T, p) parameters, and whether there may be several."""
-        own = self.target.given
-        if released is None:
-            return own[None, :], False
-        if isinstance(released, (list, tuple)) and released and not np.isscalar(released[0]):
-            return np.concatenate([self._parameters(each)[0] for each in released]), True
-        theta = _parameters_of(released, self.target.model)
-        if (
-            theta.ndim not in (1, 2)
-            or theta.shape[-1] != own.shape[0]
-            or theta.shape[0] == 0
-            or not np.isfinite(theta).all()
-        ):
-            raise InvalidInputError(
-                f"released must have {own.shape[0]} finite parameters, as the model has; got shape {theta.shape}."
-            )
-        return np.atleast_2d(theta), theta.ndim == 2
+        return released_parameters(released, self.target.given, self.target.model)
+
+
+def released_parameters(released: Any, own: Vector, model: Any) -> tuple[Vector, bool]:
+    """(T, p) parameters of releases of a model, and whether there may be several; the model's own for None."""
+    if released is None:
+        return own[None, :], False
+    if isinstance(released, (list, tuple)) and released and not np.isscalar(released[0]):
+        return np.concatenate([released_parameters(each, own, model)[0] for each in released]), True
+    theta = _parameters_of(released, model)
+    if (
+        theta.ndim not in (1, 2)
+        or theta.shape[-1] != own.shape[0]
+        or theta.shape[0] == 0
+        or not np.isfinite(theta).all()
+    ):
+        raise InvalidInputError(
+            f"released must have {own.shape[0]} finite parameters, as the model has; got shape {theta.shape}."
+        )
+    return np.atleast_2d(theta), theta.ndim == 2
+
+
+def check_draws(draws: Any, name: str = "draws") -> int:
+    """A number of releases."""
+    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 1:
+        raise InvalidInputError(f"{name} must be a whole number, one or more; got {draws!r}.")
+    return int(draws)
 
 
 def part_right(right: Array, axis: int) -> Array:
@@ -224,7 +232,7 @@ def part_right(right: Array, axis: int) -> Array:
     return xp.mean(xp.astype(right, xp.float64), axis=axis)
 
 
-def _known_noise(released: Any, noise: Noise | None) -> Noise | None:
+def known_noise(released: Any, noise: Noise | None) -> Noise | None:
     """The noise that is given, or that all the releases bring along; none where they differ."""
     if noise is None:
         several = isinstance(released, (list, tuple)) and released and not np.isscalar(released[0])

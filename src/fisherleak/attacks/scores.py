@@ -14,7 +14,7 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["by_density", "by_distance"]
+__all__ = ["by_density", "by_distance", "log_density"]
 
 Vector = NDArray[np.float64]
 
@@ -69,17 +69,17 @@ def by_density(delta: Array, b: Vector, noise: Noise, log_prior: Vector) -> Arra
 
 def _likeliest(moves: Vector, b: Vector, noise: Noise, log_prior: Vector) -> NDArray[np.int64]:
     """The same for a few releases and rows, one candidate after the other."""
-    highest = _log_density(noise, b[:, None, :] - moves[0]) + log_prior[0]
+    highest = log_density(noise, b[:, None, :] - moves[0]) + log_prior[0]
     best = np.zeros(highest.shape, dtype=np.int64)
     for k in range(1, moves.shape[0]):
-        score = _log_density(noise, b[:, None, :] - moves[k]) + log_prior[k]
+        score = log_density(noise, b[:, None, :] - moves[k]) + log_prior[k]
         better = score > highest
         best[better] = k
         highest = np.where(better, score, highest)
     return best
 
 
-def _log_density(noise: Noise, b: Vector) -> Vector:
+def log_density(noise: Noise, b: Vector) -> Vector:
     """The noise's own, refused by name where it cannot rank candidates; minus infinity is a density of zero."""
     found = np.asarray(noise.log_density(b))
     if found.shape != b.shape[:-1] or not np.all(found < np.inf):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fisherleak._support.arrays import Array, like, namespace
+from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
@@ -87,6 +87,8 @@ class Jacobian:
     B: Array
     theta: Array
     attributes: tuple[Attribute, ...]
+    noise: Noise
+    """What B is whitened by."""
     folding: Folding | None = None
 
     @property
@@ -107,7 +109,16 @@ class Jacobian:
         return jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
 
     def scaled(self, factor: float) -> Jacobian:
-        return replace(self, B=self.B * factor)
+        return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
+
+    @property
+    def metric(self) -> Array:
+        """How the noise sees a move of the parameters for rows as they are centred: B H, (p, p)."""
+        xp = namespace(self.B)
+        p = self.B.shape[1]
+        moved: Any = self.fit.uncentred(xp.eye(p, dtype=self.B.dtype, device=device(self.B)))
+        W = self.noise.unit_information_root(p)
+        return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 
     def named(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The release's own records of attributes of these names: releases may encode them differently."""
@@ -155,4 +166,4 @@ def jacobian_of(
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
-    return Jacobian(fit, X, y, B, fit.centred_theta, attributes, folding)
+    return Jacobian(fit, X, y, B, fit.centred_theta, attributes, noise.rescaled(1.0), folding)

@@ -26,7 +26,7 @@ from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 
-__all__ = ["Moves", "moves"]
+__all__ = ["Moves", "gradients_at", "moves", "refitted", "risk_of"]
 
 UNSURE = 1e-6
 """det H' / det H below which the update has lost digits: such examples are fitted again, one by one."""
@@ -155,9 +155,7 @@ def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str)
 
     found = map_rows(block, changed, rows)
     values, det = found[:, :-1], found[:, -1]
-    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
-    intercept = fit.intercept is not None
-    risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre)
+    risk = risk_of(fit, X, y)
     loose = ~(det > UNSURE)
     if fit.loss.quadratic:
         digits = EPSILON * (fit.condition + 1.0 / xp.where(loose, 1.0, det))
@@ -169,6 +167,13 @@ def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str)
     for k in again:
         values[k, :], error[k] = _refit(fit, risk, int(rows[k]), changed[k, :], what)
     return Moves(values, error, len(again))
+
+
+def risk_of(fit: Fit, X: Array, y: Array) -> Risk:
+    """The risk that a fit is the minimum of, for rows as they are centred."""
+    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
+    intercept = fit.intercept is not None
+    return Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre)
 
 
 def _neighbours(fit: Fit, X: Array, y: Array, rows: Array, changed: Array) -> _Neighbours:
@@ -245,21 +250,26 @@ def _gradients(fit: Fit, risk: Risk, near: _Neighbours, values: Array) -> Array:
     xp = namespace(values)
     loss = fit.loss
     theta = fit.centred_theta[None, :] + values
-    most = max(64, rows_per_block(values.shape[0], values))
+    z = xp.sum(near.x * theta, axis=1)
+    step = xp.sum(near.e * theta, axis=1)
+    old, new = near.omega * loss.r(z, near.y), near.omega * loss.r(z + step, near.y)
+    return gradients_at(risk, theta) + (new - old)[:, None] * near.x + new[:, None] * near.e
+
+
+def gradients_at(risk: Risk, theta: Array) -> Array:
+    """Gradient of the risk of all rows at each of several parameters (m, p), for rows as they are centred: (m, p)."""
+    xp = namespace(theta)
+    loss, intercept, centre = risk.loss, risk.intercept, risk.centre
+    most = max(64, rows_per_block(theta.shape[0], theta))
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Array]:
-        x = with_constant(X, risk.intercept, risk.centre)
+        x = with_constant(X, intercept, centre)
         z = x @ theta.T
-        labels = xp.broadcast_to(y[:, None], z.shape)
-        r = loss.r(z, labels)
+        r = loss.r(z, xp.broadcast_to(y[:, None], z.shape))
         r = r if weights is None else weights[:, None] * r
         return (r.T @ x,)
 
     (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
-    z = xp.sum(near.x * theta, axis=1)
-    step = xp.sum(near.e * theta, axis=1)
-    old, new = near.omega * loss.r(z, near.y), near.omega * loss.r(z + step, near.y)
-    total = total + (new - old)[:, None] * near.x + new[:, None] * near.e
     return total + risk.penalty[None, :] * theta
 
 
@@ -273,15 +283,20 @@ def _refit(fit: Fit, risk: Risk, row: int, features: Array, what: str) -> tuple[
     xp = namespace(risk.X)
     X = xp.astype(risk.X, xp.float64, copy=True)
     X[row, :] = xp.astype(features, xp.float64)
-    other = replace(risk, X=X)
     try:
-        fresh = fit_at(other, fit.theta, polish=True)
+        return refitted(fit, replace(risk, X=X))
     except FisherleakError as error:
         raise type(error)(
             f"With {what} in row {row} there is no model to compare with: {error} Or leave the row out with rows=."
         ) from None
+
+
+def refitted(fit: Fit, other: Risk) -> tuple[Array, float]:
+    """The move from a fit to the minimum of another risk, for rows as they are centred, and how far it may be off."""
+    xp = namespace(other.X)
+    fresh = fit_at(other, fit.theta, polish=True)
     theta = fresh.centred_theta
-    left, least = other.at(theta, curvature=False).gradient, _least_penalty(risk)
+    left, least = other.at(theta, curvature=False).gradient, _least_penalty(other)
     rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
     if least > 0:
         rounding += float(xp.sqrt(xp.sum(left * left))) / least

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import host, is_lazy
+from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
+from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.rows import lazy_frame
+from fisherleak.rows import lazy_frame, map_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["plot", "summary", "to_frame"]
 
 MOST_SHOWN = 5
+ENOUGH = 1e-3
+"""Relative error of mu that no digit shown betrays."""
 
 
 def to_frame(leakage: Any, index: Any) -> Any:
@@ -29,16 +32,15 @@ def to_frame(leakage: Any, index: Any) -> Any:
         import pandas
     except ImportError:
         raise FisherleakError("to_frame needs pandas: pip install 'fisherleak[frames]'.") from None
-    if is_lazy(leakage.per_label()):
-        cells = leakage.per_cell()
-        lazy = {"eta": leakage.per_example()}
-        lazy |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
-        return lazy_frame(lazy | {"eta_label": leakage.per_label()})
-    cells = host(leakage.per_cell())
-    columns = {"eta": host(leakage.per_example())}
+    cells = leakage.per_cell()
+    columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
-    columns["eta_label"] = host(leakage.per_label())
-    return pandas.DataFrame(columns, index=index)
+    columns["eta_label"] = leakage.per_label()
+    if all(is_known(jacobian) for jacobian in leakage._information.jacobians):
+        columns["membership"] = leakage.membership()
+    if is_lazy(cells):
+        return lazy_frame(columns)
+    return pandas.DataFrame({name: host(values) for name, values in columns.items()}, index=index)
 
 
 def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
@@ -71,8 +73,10 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     ]
     lines += [f"  note          {note}" for note in notes]
     lines += [
+        f"  presence      {_presence(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
-        "It is not differential privacy and does not bound membership inference. This digest is derived from the data.",
+        "It is not differential privacy and does not bound membership inference, which is measured beside it: presence.",
+        "This digest is derived from the data.",
     ]
     return "\n".join(lines)
 
@@ -82,6 +86,33 @@ def _assumed(leakage: Any) -> str:
     if any(jacobian.folding is not None for jacobian in leakage._information.jacobians):
         return "end to end: scalers counted, levels of encoders public"
     return "preprocessing public and fixed"
+
+
+def _presence(leakage: Any) -> str:
+    """How often the best attacker is right about whether a row was in, and a row as likely was not."""
+    jacobians = leakage._information.jacobians
+    if not all(jacobian.noise.normal for jacobian in jacobians):
+        return "not measured: the best test for it has a closed form for normal noise only"
+    if any(jacobian.folding is not None for jacobian in jacobians):
+        return "not measured end to end: a row that is left out would move the scales too"
+    if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
+        return "not measured here: with this loss and these rows it takes long (leak.membership)"
+    right = map_rows(_part_right, leakage.membership(ENOUGH))
+    ((row, worst),) = digest(right, 1).top
+    # a median needs all rows in one place
+    middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median row"
+    return (
+        f"the best attacker tells it right {100 * worst:.1f} times in 100 at worst (row {row}){middle}; 50 is guessing"
+    )
+
+
+def _median(values: Any) -> float:
+    ordered, half = namespace(values).sort(values), values.shape[0] // 2
+    return float(ordered[half]) if values.shape[0] % 2 else 0.5 * float(ordered[half - 1] + ordered[half])
+
+
+def _part_right(mu: Any) -> Any:
+    return normal_cdf(0.5 * mu)
 
 
 def _units(leakage: Any, table: Table) -> NDArray[np.float64]:

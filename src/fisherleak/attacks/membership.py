@@ -1,0 +1,267 @@
+r"""Membership inference: was this row in the data the model was fitted on?
+
+The attacker knows all other rows, the row in question, how the model is trained and the noise, and sees the release
+:math:`w'`. With D the move of the parameters when the row is left out, he has to tell :math:`w + b` from :math:`w + D + b`:
+two distributions that are known but for one bit, so that no test is better than the one by their likelihood ratio,
+
+.. math:: \log f(w' - w) - \log f(w' - w - D) ,
+
+f the density of the noise. For normal noise it has closed forms: with :math:`\mu = |W D| / \sigma`, :math:`W^T W` the
+information of the noise at scale 1, the area under its ROC curve is :math:`\Phi(\mu / \sqrt 2)`, it is right
+:math:`\Phi(\mu / 2)` of the time at equal odds, and its true positive rate is :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` where
+its false positive rate is alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from fisherleak._support.arrays import Array, device, host, namespace, normal_cdf
+from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
+from fisherleak.attacks.candidates import MOST_VALUES
+from fisherleak.attacks.scores import log_density
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.removal import check_normal, removal_moves, removal_norms
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measure import measure
+from fisherleak.models import as_table, final_estimator
+from fisherleak.models.estimators import parameters
+from fisherleak.rows.selection import check_rows
+
+__all__ = ["Membership", "Presence"]
+
+AT_ONCE = 2**21
+"""Scores, or coordinates of noise vectors, held at a time."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """How well simulated releases tell who was in the data.
+
+    Attributes
+    ----------
+    accuracy : array of shape (m,)
+        Part of the releases, half with the row and half without, that are told right.
+    auc : array of shape (m,)
+        How often a release with the row looks more like one than a release without it.
+    true_positive_rate : array of shape (m,)
+        Part of the releases with the row that are told, at a threshold that the part ``at`` of those without it passes.
+    at : float
+        The false positive rate.
+    releases : int
+        Releases with each row, and without it.
+    """
+
+    accuracy: Vector = field(repr=False)
+    auc: Vector = field(repr=False)
+    true_positive_rate: Vector = field(repr=False)
+    at: float
+    releases: int
+
+    def __str__(self) -> str:
+        return (
+            f"membership over {self.releases} releases with each row and without: {self.accuracy.mean():.1%} right on average, "
+            f"{self.accuracy.max():.1%} at worst; true positive rate at {self.at:.1%} false positives "
+            f"{self.true_positive_rate.mean():.1%} on average, {self.true_positive_rate.max():.1%} at worst"
+        )
+
+
+class Membership:
+    r"""Tells whether each row was in the data, knowing all the others and the row itself.
+
+    Parameters
+    ----------
+    model : Fit or fitted scikit-learn model
+        The model without noise.
+    X : array or table of shape (n, d)
+        The rows it was fitted on.
+    y : array of shape (n,)
+    sample_weight : array of shape (n,), optional
+        The weights the model was fitted with.
+    rows : mask or positions, optional
+        Rows to attack. All by default.
+
+    Notes
+    -----
+    **What holds, and when.** No attacker does better, whatever he computes, as long as the noise's scale and shape do not
+    depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less.
+    Closed forms are for normal noise; ``simulate`` and ``infer`` take any. The mu behind them is that of
+    :meth:`fisherleak.Leakage.membership`: infinite where there is no model without the row.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    >>> attack = fl.attacks.Membership(LinearRegression().fit(X, y), X, y)
+    >>> auc = attack.auc(fl.Gaussian(1.0))
+    >>> print(f"{auc.mean():.3f} on average, {auc.max():.3f} at worst")
+    0.776 on average, 1.000 at worst
+    """
+
+    name = "membership"
+
+    def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any = None, rows: Any = None) -> None:
+        table = as_table(X)
+        if table.lazy:
+            raise InvalidInputError(
+                "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
+            )
+        # moves start from exact minimisers, so the model must be one too
+        self._jacobian = measure(model, X, y, sample_weight=sample_weight, polish=True)._information.jacobians[0]
+        features = self._jacobian.X
+        everyone = namespace(features).arange(table.n, device=device(features))
+        self.rows = everyone if rows is None else check_rows(rows, table.n, features)
+        self._model = model
+        own = model.theta if isinstance(model, Fit) else parameters(final_estimator(model))
+        self._given: Vector = np.asarray(host(own))
+        self._known: tuple[Noise, Array] | None = None
+
+    @cached_property
+    def moves(self) -> Array:
+        """How the parameters move when each attacked row is left out, (m, p); infinite where there is no model then."""
+        size = self.rows.shape[0] * self._given.shape[0]
+        if size > MOST_VALUES:
+            raise InvalidInputError(
+                f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} rows would need "
+                f"{8 * size / 2**30:.0f} GiB: attack fewer rows with rows=."
+            )
+        return removal_moves(self._jacobian, self.rows)
+
+    # closed forms
+
+    def mu(self, noise: Noise) -> Array:
+        r"""How far apart releases with and without each row are, in standard deviations of the noise, (m,)."""
+        check_noise(noise)
+        check_normal(noise)
+        unit = noise.rescaled(1.0)
+        if self._known is None or self._known[0] != unit:
+            self._known = unit, removal_norms(self._under(unit), rows=self.rows)
+        return self._known[1] / noise.scale
+
+    def _under(self, noise: Noise) -> Jacobian:
+        own = self._jacobian
+        return jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
+
+    def auc(self, noise: Noise) -> Array:
+        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing."""
+        return normal_cdf(self.mu(noise) / math.sqrt(2.0))
+
+    def accuracy(self, noise: Noise) -> Array:
+        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`."""
+        return normal_cdf(0.5 * self.mu(noise))
+
+    def true_positive_rate(self, noise: Noise, at: float | Sequence[float] = 0.01) -> Array:
+        r"""Part of those present that the best test finds, at a false positive rate: :math:`\Phi(\Phi^{-1}(\alpha) + \mu)`.
+
+        Parameters
+        ----------
+        noise : Noise
+            A normal one.
+        at : float or sequence of float
+            False positive rates, alpha.
+
+        Returns
+        -------
+        array of shape (m,), or (m, k) for several rates
+        """
+        mu = self.mu(noise)
+        if np.ndim(at) == 0:
+            return normal_cdf(_quantile(at) + mu)
+        return namespace(mu).stack([normal_cdf(_quantile(rate) + mu) for rate in np.asarray(at).tolist()], axis=-1)
+
+    # any noise
+
+    def infer(self, released: Any = None, noise: Noise | None = None) -> NDArray[np.bool_]:
+        """Whether each row is taken to have been in: where the release is likelier with it than without.
+
+        Parameters
+        ----------
+        released : released model, array of parameters, or a list of either
+            As for every attacker; the model without noise if not given.
+        noise : Noise, optional
+            What the attacker knows of it; a released Fit and a ``PrivateRelease`` bring their own. Without it, the nearer of
+            the two models is taken.
+
+        Returns
+        -------
+        boolean array of shape (m,), or (T, m) for several
+        """
+        theta, several = released_parameters(released, self._given, self._model)
+        b = theta - host(self._jacobian.fit.theta)[None, :]
+        score = self._scores(known_noise(released, noise), b, slice(0, self.rows.shape[0]))
+        return score > 0 if several else score[0] > 0
+
+    def simulate(self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01) -> Presence:
+        """Draw releases with each row and without it, and tell them apart.
+
+        Parameters
+        ----------
+        noise : Noise
+            Any; each release is scored by the noise's own density.
+        releases : int
+            With each row, and without it.
+        random_state : int or Generator
+        at : float
+            False positive rate of ``true_positive_rate``.
+        """
+        check_noise(noise)
+        _quantile(at)
+        b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
+        m = self.rows.shape[0]
+        most = max(1, AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
+        parts = []
+        for start in range(0, m, most):
+            some = slice(start, min(start + most, m))
+            present = self._scores(noise, b[:releases], some)
+            absent = self._scores(noise, b[releases:], some, without=True)
+            parts.append(np.stack(_told(present, absent, at)))
+        right, auc, found = np.concatenate(parts, axis=1)
+        return Presence(right, auc, found, float(at), int(releases))
+
+    def _scores(self, noise: Noise | None, b: Vector, rows: slice, without: bool = False) -> Vector:
+        """Log-likelihood ratios for presence of some rows, (T, m): what is released is w + b, or w + D + b."""
+        D = host(self.moves)[rows]
+        certain = ~np.isfinite(D).all(axis=1)
+        D = np.where(certain[:, None], 0.0, D)
+        if noise is None or noise.normal:
+            W = None if noise is None else noise.unit_information_root(b.shape[1])
+            D, b = (each if W is None else each @ W.T for each in (D, b))
+            score = (-0.5 if without else 0.5) * np.sum(D * D, axis=1) - b @ D.T
+        else:
+            at = b[:, None, :] + (D if without else 0.0)
+            score = log_density(noise, at) - log_density(noise, at - D)
+        return np.where(certain, -np.inf if without else np.inf, score)
+
+
+def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, Vector]:
+    """Accuracy, AUC and true positive rate of scores (T, m) with the rows and without; ties count half."""
+    count = present.shape[0]
+    right = 0.5 * (np.mean(_step(present), axis=0) + 1.0 - np.mean(_step(absent), axis=0))
+    ranks = rankdata(np.concatenate([present, absent]), axis=0)[:count]
+    auc = (ranks.sum(axis=0) - 0.5 * count * (count + 1)) / count**2
+    threshold = np.quantile(absent, 1.0 - at, axis=0, method="higher")
+    return right, auc, np.mean(present > threshold, axis=0)
+
+
+def _step(score: Vector) -> Vector:
+    """One where a release looks like one with the row, a half where it looks like neither."""
+    return np.asarray(0.5 * (np.sign(score) + 1.0))
+
+
+def _quantile(at: Any) -> float:
+    if isinstance(at, bool) or not isinstance(at, (int, float, np.floating)) or not 0 < at < 1:
+        raise InvalidInputError(f"at must be a false positive rate between 0 and 1; got {at!r}.")
+    return float(ndtri(at))

@@ -1,0 +1,335 @@
+r"""Minimisers with one example left out, for every example, without fitting again.
+
+Example i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives,
+:math:`u = H^{-1} x`, :math:`h = a\, x \cdot u` and T the third derivative of the risk, the parameters move by D,
+
+.. math::
+
+    D = H_-^{-1} \Big( r x - \tfrac12 \big(T[D, D] - \omega a' (x \cdot D)^2 x\big) + O(D^3) \Big), \qquad
+    H_-^{-1} v = H^{-1} v + \frac{a\, u \cdot v}{1 - h}\, u ,
+
+so that :math:`D = r u / (1 - h)` exactly for the squared loss. For the others that is a Newton step; T improves it in
+O(n p^3) for all examples, and where its bound is above the tolerance, chord steps (the same H_-, the gradient of all
+rows: O(n p) each for each example) go on. Examples for which they do not settle are fitted again. Where nothing is
+minimal without an example (the only one of its class, or of its level without a penalty), the move is infinite.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
+from fisherleak._support.progress import track
+from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.jacobian import Jacobian, Model
+from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.risk import Risk
+from fisherleak.engine.third_derivative import ThirdDerivative, pays, slopes, third_derivative
+from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
+from fisherleak.rows import map_rows, rows_per_block, sum_rows
+
+__all__ = ["EXACT", "check_fixed", "check_normal", "is_known", "is_light", "removal_moves", "removal_norms"]
+
+EXACT = 1e-8
+"""Relative error of a move at which it counts as exact."""
+MOST_CHORDS = 60
+"""Chord steps at most: a fit costs some hundred times as much as one."""
+SLOW = 0.7
+"""A chord step that is longer than this part of the one before it leads nowhere soon."""
+AT_MINIMUM = 1e-12
+"""Distance from the minimum up to which a fit counts as there."""
+WORK = 2**32
+"""Products n x n x p of a pass over all rows for each row that take a few seconds."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A fit at its minimum, how moves are measured, and what all examples share."""
+
+    fit: Fit
+    risk: Risk
+    B: Array
+    """H^-1."""
+    metric: Array
+    tolerance: float
+    third: ThirdDerivative | None = None
+    spread: float = 0.0
+    """What a move of length one by H is as the noise sees it, at most."""
+
+    @property
+    def model(self) -> Model:
+        return Model(self.fit.centred_theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
+
+    @property
+    def rounding(self) -> float:
+        """A step of this length is nothing but rounding."""
+        return ROUNDING * float(np.linalg.norm(host(self.metric @ self.fit.centred_theta)))
+
+    def length(self, moves: Array) -> Array:
+        xp = namespace(moves)
+        moved = moves @ self.metric.T
+        return xp.sqrt(row_dots(moved, moved, xp))
+
+    def released(self, moves: Array) -> Array:
+        """Moves of the parameters as they are released, for rows that are not centred."""
+        return self.fit.uncentred(moves.T).T
+
+
+Finish = Callable[[_Task, Array], Array]
+"""From moves (m, p) for rows as they are centred to what is wanted of them."""
+
+
+@dataclass(frozen=True)
+class _Removed:
+    """Examples that are left out, one at a time."""
+
+    rows: Array
+    x: Array
+    y: Array
+    omega: Array
+    z: Array
+    u: Array
+    r: Array
+    a: Array
+    left: Array
+    """1 - h, what is left of the curvature along u; no less than ``UNSURE``."""
+
+    def solve(self, B: Array, gradient: Array) -> Array:
+        """H_-^-1 gradient."""
+        along = self.a / self.left * row_dots(self.u, gradient, namespace(gradient))
+        return gradient @ B + along[:, None] * self.u
+
+    def take(self, chosen: Array) -> _Removed:
+        xp = namespace(self.x)
+        return _Removed(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
+
+
+def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | None = None) -> Array:
+    """How far the parameters move when each example (or each of ``rows``) is left out, as the noise sees it: (n,).
+
+    Infinite where there is no minimum without it. The relative error is at most about ``tolerance``; for the squared loss,
+    rounding. Lazy rows are lazy here too, for the squared loss alone.
+    """
+    X, loss = jacobian.X, jacobian.fit.loss
+    if is_lazy(X):
+        if not loss.quadratic:
+            raise InvalidInputError(
+                f"Membership is known for Dask rows with the squared loss only, and the loss is {loss.name}: each row needs "
+                "a pass over all others. Measure rows in memory, X.compute()."
+            )
+        return map_rows(_closed_form(jacobian), *jacobian.arrays)
+    chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
+    return _walked(_task(jacobian, tolerance), chosen, _Task.length)
+
+
+def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
+    """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
+    return _walked(_task(jacobian, tolerance), rows, _Task.released)
+
+
+def check_normal(noise: Noise) -> None:
+    """Refuse noise under which the best test between two releases has no closed form."""
+    if not noise.normal:
+        raise InvalidInputError(
+            f"noise must be normal for membership: the best test has a closed form for such noise only; got "
+            f"{type(noise).__name__}. Use fisherleak.Gaussian."
+        )
+
+
+def check_fixed(jacobian: Jacobian) -> None:
+    """Refuse preprocessing that is folded in: without a row it would have learned something else."""
+    if jacobian.folding is not None:
+        raise InvalidInputError(
+            "Membership is measured with preprocessing held fixed, and here it is folded into the model: a row that is left out "
+            "would move the scales too. Measure with public='preprocessing'."
+        )
+
+
+def is_known(jacobian: Jacobian) -> bool:
+    """Whether ``removal_norms`` says how well presence can be told."""
+    return (
+        jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
+    )
+
+
+def is_light(fit: Fit) -> bool:
+    """Whether the norms of all examples take seconds rather than minutes."""
+    n, p = fit.n, int(fit.theta.shape[0])
+    return fit.loss.quadratic or pays(n, p) or n * n * p <= WORK
+
+
+def _closed_form(jacobian: Jacobian) -> Callable[..., Array]:
+    """A function of blocks, for the squared loss: |B x r| / (1 - h)."""
+    xp = namespace(jacobian.B)
+    model, B, inverse = jacobian.model, jacobian.B, jacobian.fit.factor.inverse()
+    nothing = EPSILON * (64 + jacobian.fit.condition)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        part = model.rows(X, y, weights)
+        moved = part.r[:, None] * (part.x @ B.T)
+        left = 1.0 - part.a * row_dots(part.x, part.x @ inverse, xp)
+        length = xp.sqrt(row_dots(moved, moved, xp))
+        found = xp.where(left > nothing, length / xp.where(left > nothing, left, 1.0), xp.inf)
+        return found if weights is None else xp.where(weights > 0, found, 0.0)
+
+    return block
+
+
+def _task(jacobian: Jacobian, tolerance: float) -> _Task:
+    """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
+    risk, metric = risk_of(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
+    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance)
+    if jacobian.fit.loss.quadratic:
+        return task
+    if jacobian.fit.distance > AT_MINIMUM:
+        fit = fit_at(risk, jacobian.fit.theta, polish=True)
+        task = replace(task, fit=fit, B=fit.factor.inverse())
+    if not pays(task.fit.n, risk.size):
+        return task
+    third = third_derivative(risk, task.model, task.B, _usual_move(task))
+    spread = float(namespace(metric).linalg.eigvalsh(metric @ task.B @ metric.T)[-1])
+    return replace(task, third=third, spread=spread**0.5)
+
+
+def _usual_move(task: _Task) -> float:
+    """The mean move of an example's own predictor when it is left out, or a number that rounding still tells from zero."""
+    xp = namespace(task.B)
+    model, B = task.model, task.B
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        part = model.rows(X, y, weights)
+        moved = xp.abs(part.r) * row_dots(part.x, part.x @ B, xp)
+        return xp.sum(moved), xp.sum(xp.abs(part.x @ model.theta))
+
+    moved, predicted = sum_rows(block, task.risk.X, task.risk.y, task.risk.weights)
+    return max(float(moved), EPSILON**0.5 * float(predicted)) / task.fit.n or 1.0
+
+
+def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
+    """``finish(task, moves)`` of every row that is left out, block by block; infinite where there is no minimum."""
+    xp = namespace(rows)
+    most, count = rows_per_block(task.risk.size, task.risk.X), rows.shape[0]
+    parts = []
+    for start in track(range(0, count, most), -(-count // most), "Leaving rows out"):
+        part, moves, settled, rate = _first_moves(task, rows[start : min(start + most, count)])
+        places, later = [xp.nonzero(settled)[0]], xp.nonzero(~settled)[0]
+        found = [finish(task, xp.take(moves, places[0], axis=0))]
+        for begin in range(0, later.shape[0], AT_ONCE):
+            some = later[begin : min(begin + AT_ONCE, later.shape[0])]
+            places.append(some)
+            known = (xp.take(each, some, axis=0) for each in (moves, rate))
+            found.append(_improved(task, part.take(some), finish, *known))
+        order = xp.argsort(xp.concat(places))
+        parts.append(xp.take(xp.concat(found, axis=0), order, axis=0))
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+
+def _improved(task: _Task, part: _Removed, finish: Finish, moves: Array, rate: Array) -> Array:
+    """The same for a few rows whose moves are not near enough yet."""
+    moves, lost = _chords(task, part, moves, rate)
+    found = finish(task, moves)
+    for k in np.flatnonzero(lost).tolist():
+        move = _refit(task, int(part.rows[k]))
+        found[k, ...] = namespace(found).inf if move is None else finish(task, move[None, :])[0, ...]
+    return found
+
+
+def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Array]:
+    """A block's examples, their moves by H and T, which of these are near enough, and by how much a step improves them."""
+    part = _removed(task, rows)
+    xp = namespace(part.x)
+    along = part.r / part.left
+    moves = along[:, None] * part.u
+    still = part.omega == 0
+    if task.fit.loss.quadratic:
+        return part, moves, still | (part.left > UNSURE), xp.zeros_like(part.r)
+    if task.third is None:
+        return part, moves, still, xp.ones_like(part.r)
+    newton, lengths = moves, []
+    for _ in range(2):
+        slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
+        own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
+        later = newton - part.solve(task.B, 0.5 * (task.third.twice(moves) - own[:, None] * part.x))
+        lengths.append(task.length(later - moves))
+        moves = later
+    size = task.length(moves)
+    rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
+    across = along**2 * row_dots(part.x, part.u, xp)
+    error = _to_come(lengths[1], rate) + task.spread * across * task.third.beyond(moves) / part.left
+    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
+
+
+def _removed(task: _Task, rows: Array) -> _Removed:
+    xp = namespace(task.risk.X)
+    risk, weights = task.risk, task.risk.weights
+    X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
+    omega = xp.ones_like(y) if weights is None else xp.take(weights, rows, axis=0)
+    part = task.model.rows(X, y, omega)
+    u = part.x @ task.B
+    left = 1.0 - part.a * row_dots(part.x, u, xp)
+    sure = xp.where(left > UNSURE, left, UNSURE)
+    return _Removed(rows, part.x, y, omega, part.x @ task.model.theta, u, part.r, part.a, sure)
+
+
+def _chords(task: _Task, part: _Removed, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Moves improved until they settle, and which did not."""
+    xp = namespace(moves)
+    places = np.arange(moves.shape[0])
+    lost = host(part.left) <= UNSURE
+    done: list[tuple[NDArray[np.int64], Array]] = []
+    previous = None
+    for count in range(MOST_CHORDS):
+        step = part.solve(task.B, _gradients(task, part, moves))
+        moves = moves - step
+        length, size = task.length(step), task.length(moves)
+        rate = rate if previous is None else length / xp.where(previous > 0, previous, 1.0)
+        close = (_to_come(length, rate) <= 0.5 * task.tolerance * size) | (length <= task.rounding)
+        stop = host(close) | lost[places] | (count > 2) & ~(host(rate) <= SLOW)
+        lost[places[stop & ~host(close)]] = True
+        done.append((places[stop], xp.take(moves, like(np.flatnonzero(stop), moves, xp), axis=0)))
+        if stop.all():
+            break
+        going = like(np.flatnonzero(~stop), moves, xp)
+        places = places[~stop]
+        part, moves, previous = part.take(going), xp.take(moves, going, axis=0), xp.take(length, going)
+    else:
+        lost[places] = True
+        done.append((places, moves))
+    order = np.argsort(np.concatenate([index for index, _ in done]))
+    together = xp.concat([each for _, each in done], axis=0)
+    return xp.take(together, like(order, moves, xp), axis=0), lost
+
+
+def _to_come(length: Array, rate: Array) -> Array:
+    """How long all further steps are together if each is ``rate`` times the one before it."""
+    xp = namespace(length)
+    return length * xp.clip(rate, 0.0, 1.0) / (1.0 - xp.clip(rate, 0.0, SLOW))
+
+
+def _gradients(task: _Task, part: _Removed, moves: Array) -> Array:
+    """Gradient of each risk with an example left out, at its own parameters."""
+    theta = task.fit.centred_theta[None, :] + moves
+    z = row_dots(part.x, theta, namespace(moves))
+    own = part.omega * task.fit.loss.r(z, part.y)
+    return gradients_at(task.risk, theta) - own[:, None] * part.x
+
+
+def _refit(task: _Task, row: int) -> Array | None:
+    """The move by a true fit without the row; None where there is no minimum."""
+    risk = task.risk
+    xp = namespace(risk.X)
+    weights = xp.ones_like(risk.y) if risk.weights is None else xp.astype(risk.weights, xp.float64, copy=True)
+    weights[row] = 0.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself
+            return refitted(task.fit, replace(risk, weights=weights))[0]
+    except FisherleakError:
+        return None

@@ -1,0 +1,160 @@
+"""Whether a row was in: closed forms, and simulated releases that are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import fisherleak as fl
+from attacks.clinic import DOSE, MODELS, TABLE
+from cases import make
+from copies import copies
+
+NOISE = fl.Gaussian(0.02)
+SHAPED = fl.Gaussian(0.02, np.diag([1.0, 4.0, 0.5, 1.0]) + 0.2)
+
+
+def attack_on(loss: str = "squared", **options: Any) -> fl.attacks.Membership:
+    case = make(loss, 2, 40, 3, intercept=True)
+    return fl.attacks.Membership(case.fit(), case.X, case.y, **options)
+
+
+@pytest.mark.parametrize("noise", [NOISE, SHAPED])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_closed_forms_are_those_of_the_leakage(loss: str, noise: fl.Gaussian) -> None:
+    case = make(loss, 2, 40, 3, intercept=True)
+    attack = attack_on(loss)
+    mu = case.leak(noise).membership()
+    np.testing.assert_allclose(attack.mu(noise), mu, rtol=1e-9)
+    np.testing.assert_allclose(attack.auc(noise), norm.cdf(mu / np.sqrt(2)), rtol=1e-9)
+    np.testing.assert_allclose(attack.accuracy(noise), norm.cdf(mu / 2), rtol=1e-9)
+    rates = [0.001, 0.01, 0.1]
+    expected = norm.cdf(norm.ppf(rates)[None, :] + mu[:, None])
+    np.testing.assert_allclose(attack.true_positive_rate(noise, rates), expected, rtol=1e-7)
+    np.testing.assert_allclose(attack.true_positive_rate(noise), expected[:, 1], rtol=1e-7)
+    some = attack_on(loss, rows=[3, 5])
+    np.testing.assert_allclose(some.mu(noise), mu[[3, 5]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [NOISE, SHAPED])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_simulated_releases_are_told_as_often_as_the_closed_form_says(loss: str, noise: fl.Gaussian) -> None:
+    """100,000 releases each way: a mu that was 5 % off would be noticed in each of the rows."""
+    attack = attack_on(loss, rows=np.arange(4))
+    plain = np.asarray(attack.mu(noise))
+    noise = noise.rescaled(float(plain.max()) * noise.scale)  # the largest mu is 1
+    count = 100_000
+    found = attack.simulate(noise, count, random_state=1)
+    mu = plain / plain.max()
+    for simulated, law in ((found.accuracy, 0.5), (found.auc, np.sqrt(0.5))):
+        within = 4 * np.sqrt(0.25 / count)
+        np.testing.assert_allclose(simulated, norm.cdf(law * mu), atol=within)
+        worst = int(np.argmax(mu))
+        for factor in (0.95, 1.05):
+            assert abs(simulated[worst] - norm.cdf(law * factor)) > within
+    np.testing.assert_allclose(found.true_positive_rate, attack.true_positive_rate(noise), atol=0.01)
+
+
+def test_models_without_the_row_are_recognised() -> None:
+    """A release of the model without the row, with little noise, is taken for what it is; so is one with it."""
+    case = make("squared", 2, 40, 3)
+    attack = fl.attacks.Membership(case.fit(), case.X, case.y)
+    quiet = fl.Gaussian(1e-9)
+    assert attack.infer(fl.release(case.fit(), quiet, 0)).all()
+    assert attack.infer().all()
+    for row in (0, 7):
+        weights = np.ones(40)
+        weights[row] = 0.0
+        other = fl.minimise(case.X, case.y, l2=case.l2, sample_weight=weights)
+        said = attack.infer(np.stack([np.asarray(other.theta), np.asarray(case.fit().theta)]), noise=quiet)
+        assert said.shape == (2, 40)
+        assert not said[0, row]
+        assert said[1].all()
+
+
+def test_noise_that_is_not_normal_is_simulated_by_its_own_density() -> None:
+    """Laplace noise in one dimension: the best test at equal odds is right 1 - exp(-|D| / 2 s) / 2 of the time."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = 2 * X[:, 0] + rng.normal(size=30)
+    attack = fl.attacks.Membership(fl.minimise(X, y, l2=0.01), X, y)
+    noise = fl.Laplace(0.05)
+    found = attack.simulate(noise, releases=20_000)
+    expected = 1 - 0.5 * np.exp(-np.abs(attack.moves[:, 0]) / (2 * 0.05))
+    np.testing.assert_allclose(found.accuracy, expected, atol=0.01)
+    assert attack.infer(fl.release(fl.minimise(X, y, l2=0.01), noise, 0)).shape == (30,)
+    for closed in (attack.auc, attack.accuracy, attack.true_positive_rate):
+        with pytest.raises(fl.InvalidInputError, match="noise must be normal for membership"):
+            closed(noise)
+
+
+def test_rows_without_a_model_are_certain() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), (np.arange(40) == 3) * 1.0
+    attack = fl.attacks.Membership(fl.minimise(X, y, "logistic", 1e-2, intercept=True), X, y, rows=[2, 3])
+    assert attack.auc(NOISE)[1] == attack.accuracy(NOISE)[1] == attack.true_positive_rate(NOISE)[1] == 1
+    found = attack.simulate(fl.Gaussian(10.0), releases=50)
+    assert found.auc[1] == found.accuracy[1] == found.true_positive_rate[1] == 1
+    assert found.accuracy[0] < 1
+
+
+def test_a_row_without_weight_cannot_be_told() -> None:
+    case = make("squared", 2, 40, 3, weighted=True)
+    attack = fl.attacks.Membership(case.fit(), case.X, case.y, case.weights, rows=[20])
+    assert attack.auc(NOISE)[0] == attack.accuracy(NOISE)[0] == 0.5
+    assert attack.true_positive_rate(NOISE, 0.1)[0] == pytest.approx(0.1)
+    found = attack.simulate(NOISE, releases=10)
+    assert found.auc[0] == found.accuracy[0] == 0.5
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "poisson"])
+def test_pipelines(name: str) -> None:
+    model, y = MODELS[name]
+    model = model.fit(TABLE, y)
+    attack = fl.attacks.Membership(model, TABLE, y)
+    expected = fl.measure(model, TABLE, y, NOISE).membership()
+    np.testing.assert_allclose(attack.mu(NOISE), expected, rtol=1e-5)
+    assert "right on average" in str(attack.simulate(NOISE, releases=5))
+
+
+def test_copies_are_worth_as_much() -> None:
+    model, y = MODELS["linear"]
+    for used in (False, True):
+        attack = fl.attacks.Membership(model.fit(TABLE, y), TABLE, y)
+        if used:
+            attack.simulate(NOISE, releases=3)
+            attack.auc(NOISE)
+        for other in copies(attack):
+            np.testing.assert_array_equal(other.auc(NOISE), attack.auc(NOISE))
+            np.testing.assert_array_equal(other.simulate(NOISE, 9).auc, attack.simulate(NOISE, 9).auc)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "words"),
+    [
+        (lambda a: a.true_positive_rate(NOISE, 0.0), "at must be a false positive rate between 0 and 1; got 0.0"),
+        (lambda a: a.true_positive_rate(NOISE, [0.1, 2]), "got 2"),
+        (lambda a: a.simulate(NOISE, releases=0), "releases must be a whole number"),
+        (lambda a: a.auc(1.0), "noise must be a noise such as"),
+        (lambda a: a.infer(np.zeros(9)), "released must have 4 finite parameters"),
+    ],
+)
+def test_misuse_is_refused_by_name(misuse: Any, words: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match=words):
+        misuse(attack_on())
+
+
+def test_lazy_rows_and_loose_models() -> None:
+    da = pytest.importorskip("dask.array")
+    case = make("squared", 2, 40, 3)
+    with pytest.raises(fl.InvalidInputError, match="Attacks need rows in memory"):
+        fl.attacks.Membership(Ridge().fit(case.X, case.y), da.from_array(case.X, chunks=20), case.y)
+    y = (np.median(DOSE) < DOSE).astype(int)
+    X = TABLE[["age"]]
+    loose, tight = (LogisticRegression(tol=tol, max_iter=1000).fit(X, y) for tol in (1e-4, 1e-12))
+    mu = [fl.attacks.Membership(model, X, y).mu(NOISE) for model in (loose, tight)]
+    np.testing.assert_allclose(mu[0], mu[1], rtol=1e-6)

@@ -1,0 +1,146 @@
+"""Moves of the parameters when a row is left out, against fits without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cases
+import fisherleak as fl
+from fisherleak.engine import removal, third_derivative
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.removal import removal_moves, removal_norms
+
+SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
+
+
+def without(case: cases.Case, row: int) -> cases.Vector:
+    """Parameters of a fit on the other rows, with the same n l2."""
+    n = case.X.shape[0]
+    weights = None if case.weights is None else np.delete(case.weights, row)
+    others = replace(case, X=np.delete(case.X, row, axis=0), y=np.delete(case.y, row), weights=weights)
+    return cases.parameters(replace(others, l2=case.l2 * n / (n - 1)).fit())
+
+
+def jacobian(case: cases.Case, noise: fl.Noise | None = None) -> Jacobian:
+    return case.leak(noise)._information.jacobians[0]
+
+
+def moves(case: cases.Case) -> cases.Vector:
+    theta = cases.parameters(case.fit())
+    return np.stack([without(case, i) - theta for i in range(case.X.shape[0])])
+
+
+@pytest.mark.parametrize("n", [25, 150])
+@pytest.mark.parametrize(("weighted", "intercept"), SETTINGS)
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_norms_are_those_of_refitted_models(loss: str, weighted: bool, intercept: bool, n: int) -> None:
+    """With few rows for each pair of parameters by chords alone, with many by the third derivative first."""
+    case = cases.make(loss, seed=3, n=n, d=4, weighted=weighted, intercept=intercept)
+    assert third_derivative.pays(n, 4) == (n == 150)
+    expected = moves(case)
+    np.testing.assert_allclose(removal_norms(jacobian(case)), np.linalg.norm(expected, axis=1), rtol=1e-8, atol=1e-11)
+    some = np.array([1, n // 2, 7])
+    np.testing.assert_allclose(removal_moves(jacobian(case), some), expected[some], rtol=1e-7, atol=1e-10)
+    if weighted:
+        assert removal_norms(jacobian(case))[n // 2] == 0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_noise_says_what_far_is(loss: str) -> None:
+    case = cases.make(loss, seed=1, n=120, d=3, intercept=True)
+    shape = np.diag([1.0, 4.0, 0.25, 9.0]) + 0.1
+    found = removal_norms(jacobian(case, fl.Gaussian(0.3, shape)))
+    expected = moves(case)
+    expected = np.sqrt(np.sum(expected * np.linalg.solve(shape, expected.T).T, axis=1))
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in fl.LOSSES if loss != "squared"])
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-2, 1e-3, 1e-5])
+def test_a_tolerance_is_kept_without_a_pass_for_each_row(
+    loss: str, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of what the third derivative leaves out holds, and spares many rows their chords."""
+    case = cases.make(loss, seed=5, n=400, d=3, intercept=True)
+    exact = removal_norms(jacobian(case))
+    improved = [0]
+
+    def counted(task: Any, part: Any, *rest: Any) -> Any:
+        improved[0] += part.rows.shape[0]
+        return chords(task, part, *rest)
+
+    chords = removal._chords
+    monkeypatch.setattr(removal, "_chords", counted)
+    found = removal_norms(jacobian(case), tolerance)
+    assert (np.abs(found - exact) <= tolerance * exact).all()
+    assert improved[0] < (20 if tolerance >= 1e-2 else 400)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("loss", ["squared", "pseudo_huber"])
+def test_units_do_not_matter(loss: str, scale: float) -> None:
+    plain, scaled = (cases.make(loss, n=80, scale=s, intercept=True) for s in (1.0, scale))
+    one, other = (removal_moves(jacobian(case), np.arange(80)) for case in (plain, scaled))
+    np.testing.assert_allclose(one[:, :-1], other[:, :-1], rtol=1e-7, atol=1e-12)
+
+
+def test_columns_far_from_zero_keep_their_digits() -> None:
+    case = cases.make("squared", n=100, intercept=True)
+    near, far = (removal_moves(jacobian(c), np.arange(100)) for c in (case, replace(case, X=case.X + 1e6)))
+    np.testing.assert_allclose(near[:, :-1], far[:, :-1], rtol=1e-6, atol=1e-9)
+
+
+def test_rows_whose_steps_do_not_settle_are_fitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = cases.make("logistic", n=30, d=3, l2=1e-3)
+    expected = np.linalg.norm(moves(case), axis=1)
+    monkeypatch.setattr(removal, "MOST_CHORDS", 1)
+    np.testing.assert_allclose(removal_norms(jacobian(case)), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("loss", "rows"), [("squared", [9]), ("logistic", [4, 9]), ("poisson", [9])])
+def test_without_a_minimum_the_move_is_infinite(loss: str, rows: list[int]) -> None:
+    """A level's only row, its only row of a class, its only count above zero: without a penalty; with one, it is finite."""
+    case = cases.make(loss, seed=2, n=60, d=3, intercept=True, l2=0.0)
+    case.X[:, 2] = np.arange(60) == 9
+    if loss != "squared":
+        case.X[4, 2] = 1.0
+    case.y[[4, 9]] = [0.0, 1.0]
+    assert np.flatnonzero(np.isinf(removal_norms(jacobian(case)))).tolist() == rows
+    assert np.isinf(removal_moves(jacobian(case), np.array([9]))).all()
+    assert np.isfinite(removal_norms(jacobian(replace(case, l2=1e-3)))).all()
+
+
+def test_the_only_row_of_a_class() -> None:
+    """An intercept runs away without it; without an intercept the penalty holds the model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    y = (np.arange(50) == 3) * 1.0
+    free = cases.Case(X, y, "logistic", 1e-2, None, True)
+    assert np.flatnonzero(np.isinf(removal_norms(jacobian(free)))).tolist() == [3]
+    held = cases.Case(X, y, "logistic", 1e-2, None, False)
+    weights = np.ones(50)
+    weights[3] = 1e-300  # the other class has to be there
+    other = fl.minimise(X, y, "logistic", 1e-2, weights)
+    expected = np.linalg.norm(np.asarray(other.theta) - cases.parameters(held.fit()))
+    assert removal_norms(jacobian(held))[3] == pytest.approx(expected, rel=1e-8)
+
+
+def test_a_row_that_outweighs_all_others() -> None:
+    for loss in ("squared", "logistic"):
+        case = cases.make(loss, n=60, l2=1e-2)
+        X = case.X.copy()
+        X[7, 0] = 1e5
+        case = replace(case, X=X)
+        expected = np.linalg.norm(without(case, 7) - cases.parameters(case.fit()))
+        assert removal_norms(jacobian(case))[7] == pytest.approx(expected, rel=1e-7)
+
+
+def test_a_perfect_fit_does_not_move() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    fit = fl.minimise(X, X @ np.array([1.0, -2.0]))
+    leak = fl.measure(fit, X, X @ np.array([1.0, -2.0]))
+    assert removal_norms(leak._information.jacobians[0]).max() < 1e-12

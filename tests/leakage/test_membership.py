@@ -1,0 +1,119 @@
+"""Presence: what a leakage says of rows that may or may not be in the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from cases import make
+
+NOISE = fl.Gaussian(0.3)
+
+
+@pytest.mark.parametrize("last", [Ridge(alpha=2.0), LogisticRegression(C=0.5, tol=1e-12, solver="newton-cholesky")])
+def test_a_pipeline_is_that_of_its_features(last: Any) -> None:
+    """Preprocessing is held fixed: a refit of the last step on the others, as they were transformed."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3)) * [1.0, 10.0, 0.1]
+    z = X @ [1.0, 0.1, -10.0] + rng.normal(size=90)
+    y = z if isinstance(last, Ridge) else (z > 0).astype(int)
+    model = make_pipeline(StandardScaler(), last).fit(X, y)
+    found = fl.measure(model, X, y, NOISE).membership()
+    features = model[0].transform(X)
+    for row in (0, 44, 89):
+        rest = np.arange(90) != row
+        other = type(last)(**last.get_params()).fit(features[rest], y[rest])
+        move = np.append(np.ravel(other.coef_ - model[1].coef_), other.intercept_ - model[1].intercept_)
+        assert found[row] == pytest.approx(np.linalg.norm(move) / 0.3, rel=1e-6)
+
+
+def test_squares_of_independent_releases_add_up() -> None:
+    one, two = make("squared", 0, 60, 3), make("pseudo_huber", 0, 60, 3, intercept=True)
+    first = one.leak(fl.Gaussian(0.5))
+    second = fl.measure(fl.minimise(one.X, one.y, two.loss, 0.1, intercept=True), one.X, one.y, fl.Gaussian(2.0))
+    both = fl.compose(first, second)
+    np.testing.assert_allclose(both.membership() ** 2, first.membership() ** 2 + second.membership() ** 2, rtol=1e-12)
+    np.testing.assert_allclose(fl.compose(first, first).membership(), np.sqrt(2) * first.membership(), rtol=1e-12)
+    assert "presence" in both.summary()
+
+
+def test_noise_divides_it() -> None:
+    leak = make("logistic", 0, 60, 3).leak(fl.Gaussian(0.5))
+    np.testing.assert_allclose(leak.with_noise(fl.Gaussian(0.25)).membership(), 2 * leak.membership(), rtol=1e-12)
+
+
+def test_noise_that_is_not_normal_is_refused() -> None:
+    leak = make("squared", 0, 30, 3).leak(fl.Laplace(0.5))
+    with pytest.raises(fl.InvalidInputError, match=r"noise must be normal for membership.*got Laplace"):
+        leak.membership()
+    with pytest.raises(fl.InvalidInputError, match="got Laplace"):
+        fl.compose(leak.with_noise(fl.Gaussian(1.0)), leak).membership()
+    assert "membership" not in leak.to_frame()
+    assert "presence      not measured: the best test" in leak.summary()
+
+
+def test_the_tolerance_is_a_number_above_zero() -> None:
+    with pytest.raises(fl.InvalidInputError, match="tolerance must be"):
+        make("squared").leak().membership(0.0)
+
+
+def test_frames_and_digests_have_it() -> None:
+    leak = make("squared", 0, 40, 3, intercept=True).leak(NOISE)
+    mu = leak.membership()
+    np.testing.assert_array_equal(leak.to_frame()["membership"], mu)
+    normal = pytest.importorskip("scipy.stats").norm
+    worst, middle = (100 * normal.cdf(value / 2) for value in (mu.max(), np.median(mu)))
+    expected = f"right {worst:.1f} times in 100 at worst (row {int(mu.argmax())}), {middle:.1f} for the median row"
+    assert expected in leak.summary()
+
+
+def test_a_row_that_is_certain_to_be_told_does_not_break_the_digest() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), (np.arange(50) == 3) * 1.0
+    leak = fl.measure(fl.minimise(X, y, "logistic", 1e-2, intercept=True), X, y)
+    assert np.isinf(leak.membership()[3])
+    assert "right 100.0 times in 100 at worst (row 3)" in leak.summary()
+
+
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_other_libraries_give_the_same(loss: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    case = make(loss, 1, 130, 3, weighted=True, intercept=True)
+    expected = case.leak(NOISE).membership()
+    X, y, weights = (strict.asarray(part) for part in (case.X, case.y, case.weights))
+    fit = fl.minimise(X, y, case.loss, case.l2, weights, intercept=True)
+    np.testing.assert_allclose(np.asarray(fl.measure(fit, X, y, NOISE).membership()), expected, rtol=1e-8)
+    torch = pytest.importorskip("torch")
+    X, y, weights = (torch.asarray(part) for part in (case.X, case.y, case.weights))
+    fit = fl.minimise(X, y, case.loss, case.l2, weights, intercept=True)
+    np.testing.assert_allclose(fl.measure(fit, X, y, NOISE).membership().numpy(), expected, rtol=1e-8)
+
+
+def test_lazy_rows_stay_lazy_for_the_squared_loss() -> None:
+    da = pytest.importorskip("dask.array")
+    case = make("squared", 1, 90, 3, weighted=True, intercept=True)
+    X, y, weights = (da.from_array(part, chunks=30) for part in (case.X, case.y, case.weights))
+    leak = fl.measure(fl.minimise(X, y, "squared", case.l2, weights, intercept=True), X, y, NOISE)
+    found = leak.membership()
+    assert isinstance(found, da.Array)
+    np.testing.assert_allclose(found.compute(), case.leak(NOISE).membership(), rtol=1e-10)
+    np.testing.assert_allclose(leak.to_frame()["membership"].compute(), found.compute())
+    twice = fl.compose(leak, leak).membership()
+    np.testing.assert_allclose(twice.compute(), np.sqrt(2) * found.compute(), rtol=1e-12)
+
+
+def test_lazy_rows_of_other_losses_are_refused_by_name() -> None:
+    da = pytest.importorskip("dask.array")
+    case = make("logistic", 1, 90, 3)
+    X, y = da.from_array(case.X, chunks=30), da.from_array(case.y, chunks=30)
+    leak = fl.measure(fl.minimise(X, y, "logistic", case.l2), X, y, NOISE)
+    with pytest.raises(fl.InvalidInputError, match="Dask rows with the squared loss only, and the loss is logistic"):
+        leak.membership()
+    assert "membership" not in leak.to_frame()
+    assert "presence      not measured here" in leak.summary()
