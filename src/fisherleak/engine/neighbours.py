@@ -26,7 +26,7 @@ from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 
-__all__ = ["Moves", "gradients_at", "moves", "refitted", "risk_of"]
+__all__ = ["Moves", "gradients_at", "moves", "refitted", "risk_of_fit"]
 
 UNSURE = 1e-6
 """det H' / det H below which the update has lost digits: such examples are fitted again, one by one."""
@@ -155,7 +155,7 @@ def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str)
 
     found = map_rows(block, changed, rows)
     values, det = found[:, :-1], found[:, -1]
-    risk = risk_of(fit, X, y)
+    risk = risk_of_fit(fit, X, y)
     loose = ~(det > UNSURE)
     if fit.loss.quadratic:
         digits = EPSILON * (fit.condition + 1.0 / xp.where(loose, 1.0, det))
@@ -169,7 +169,7 @@ def _moved(fit: Fit, X: Array, y: Array, rows: Array, changed: Array, what: str)
     return Moves(values, error, len(again))
 
 
-def risk_of(fit: Fit, X: Array, y: Array) -> Risk:
+def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
     """The risk that a fit is the minimum of, for rows as they are centred."""
     names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
     intercept = fit.intercept is not None

@@ -28,7 +28,7 @@ from fisherleak._support.arrays import Array, device, host, is_lazy, like, names
 from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import Jacobian, Model
-from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of
+from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.third_derivative import ThirdDerivative, pays, slopes, third_derivative
@@ -147,7 +147,7 @@ def check_fixed(jacobian: Jacobian) -> None:
     """Refuse preprocessing that is folded in: without a row it would have learned something else."""
     if jacobian.folding is not None:
         raise InvalidInputError(
-            "Membership is measured with preprocessing held fixed, and here it is folded into the model: a row that is left out "
+            "Membership is measured with preprocessing held fixed, and here it is folded into the model: a row left out "
             "would move the scales too. Measure with public='preprocessing'."
         )
 
@@ -184,7 +184,7 @@ def _closed_form(jacobian: Jacobian) -> Callable[..., Array]:
 
 def _task(jacobian: Jacobian, tolerance: float) -> _Task:
     """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
-    risk, metric = risk_of(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
+    risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
     task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance)
     if jacobian.fit.loss.quadratic:
         return task
