@@ -83,8 +83,11 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
 
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
-    if any(jacobian.folding is not None for jacobian in leakage._information.jacobians):
+    counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
+    if all(counted):
         return "end to end: scalers counted, levels of encoders public"
+    if any(counted):
+        return "scalers of some releases counted, all other preprocessing public"
     return "preprocessing public and fixed"
 
 
