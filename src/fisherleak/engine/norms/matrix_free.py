@@ -86,7 +86,13 @@ class MatrixFree:
         return map_rows(block, *arrays, most=self._most(width if small else 8))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        local = {a.name for J in self.jacobians for a in J.named(attributes) if a.local or J.folding is not None}
+        # folded scales move single columns only
+        local = {
+            attribute.name
+            for J in self.jacobians
+            for attribute in J.named(attributes)
+            if attribute.local or (J.folding is not None and len(attribute.columns) > 1)
+        }
         plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
         others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
         squares = [cell_squares(J, J.named(plain)) for J in self.jacobians] if plain else []

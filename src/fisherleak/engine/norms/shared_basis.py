@@ -203,30 +203,41 @@ def cells_in_order(
 
 
 def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
-    """Squares of |a w_j B x + r B E_j|, all one-dimensional attributes in one product."""
+    """Squares of |a w_j B x + (r + m_j) B E_j|, all one-dimensional attributes in one product; m is zero but for folded scales.
+
+    With folded scales each attribute must feed one column.
+    """
     xp = namespace(J.B)
     E = J.map(attributes)
     A = E.after(J.B)
     w = E.pull(J.theta)
     lengths = xp.sum(A * A, axis=0)
     model, B = J.model, J.B
+    columns = like(np.array([attribute.columns[0] for attribute in attributes], dtype=np.int64), J.B, xp)
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
         rows = model.rows(X, y, weights)
         u = rows.x @ B.T
+        r = rows.r[:, None]
+        if rows.moves is not None:
+            r = r + xp.take(rows.moves, columns, axis=1)
         along = (rows.a**2 * xp.vecdot(u, u))[:, None] * (w * w)[None, :]
-        across = 2.0 * (rows.a * rows.r)[:, None] * (u @ A) * w[None, :]
-        fixed = (rows.r**2)[:, None] * lengths[None, :]
+        across = 2.0 * rows.a[:, None] * r * (u @ A) * w[None, :]
+        fixed = r**2 * lengths[None, :]
         squares = along + across + fixed
         i, j = xp.nonzero(squares < CANCELLED * (along + fixed))
         if i.shape[0] == 0:
             return squares
-        again = (xp.take(rows.a, i) * xp.take(w, j))[:, None] * xp.take(u, i, axis=0) + xp.take(rows.r, i)[
-            :, None
-        ] * xp.take(A, j, axis=1).T
+        direct = xp.take(rows.r, i) if rows.moves is None else _picked(r, i, j, xp)
+        again = (xp.take(rows.a, i) * xp.take(w, j))[:, None] * xp.take(u, i, axis=0)
+        again = again + direct[:, None] * xp.take(A, j, axis=1).T
         return _replaced(squares, i, j, xp.vecdot(again, again), xp)
 
     return map_rows(block, *J.arrays, width=len(attributes))
+
+
+def _picked(matrix: Array, i: Array, j: Array, xp: Namespace) -> Array:
+    return xp.take(xp.reshape(matrix, (-1,)), i * matrix.shape[1] + j)
 
 
 def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Namespace) -> Array:
