@@ -1,4 +1,15 @@
-"""How often an attack was right, with an interval and the baseline of a guesser who knows the prior alone."""
+r"""How often an attack was right, with an interval and the baseline of a guesser who knows the prior alone.
+
+The mean accuracy has two sources of chance: which of all rows were attacked, and the noise of the releases, which all rows
+share. With A and B the variances of the mean by rows and by releases, estimated from n and T of each, the half-width is
+
+.. math:: h^2 = t_{n+1}^2 A + \max\big(t_{T-1}^2 B,\; z^2 \rho\, \tilde p (1 - \tilde p) / T\big),
+
+each source with its own quantile of Student's distribution: two releases that happen to agree say little about a third. A is
+that of the rows and two more, one guessed right and one wrong, so that rows unlike those attacked are allowed for, and B is no
+smaller than with a correlation of :math:`\rho = 0.1` between the rows of a release. h is taken as Wilson's interval takes it,
+in proportion to :math:`p (1 - p)` at its ends, so that it neither collapses nor leaves 0 to 1.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from fisherleak._support.arrays import Array
 from fisherleak.rows.summary import digest
@@ -15,7 +26,9 @@ from fisherleak.rows.summary import digest
 __all__ = ["Outcome", "outcome_of"]
 
 Vector = NDArray[np.float64]
-Z = float(ndtri(0.975))
+LEVEL = 0.975
+CORRELATED = 0.1
+"""Between the guesses of a release at least: what simulated attacks have at most, but for a few."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,7 @@ class Outcome:
     accuracy : float
         Part of the rows guessed right: observed, or expected over the noise.
     low, high : float
-        95 % interval (Wilson's) for the accuracy over all training rows, of which the attacked ones are a sample, the model
+        95 % interval for the accuracy over all training rows, of which the attacked ones are a sample, the model
         held fixed. Where several releases or a noise were attacked, it is the mean over draws of the noise that the interval
         is for. All rows share the draw of a release: a single one deviates from that mean by about ``sd``.
     baseline : float
@@ -62,25 +75,36 @@ class Outcome:
 def outcome_of(
     attacker: str, attribute: str, by_row: Array, by_trial: Vector | None, baseline: float, exact: bool = False
 ) -> Outcome:
-    """An outcome from the mean accuracy of each row and, for several releases, of each release.
-
-    The variance of the mean is that over rows plus that over releases; Wilson's interval is taken for the number of
-    independent guesses with the same variance.
-    """
+    """An outcome from the mean accuracy of each row and, for several releases, of each release."""
     n = by_row.shape[0]
     rows = digest(by_row)
-    mean = rows.mean
-    variance = 0.25 if rows.sd is None else rows.sd**2 / n
-    sd = float(by_trial.std(ddof=1)) if by_trial is not None and by_trial.shape[0] > 1 else None
-    if by_trial is not None and sd is not None and not exact:
-        variance += sd**2 / by_trial.shape[0]
-    guesses = mean * (1.0 - mean) / variance if variance > 0 and 0.0 < mean < 1.0 else float(n)
-    low, high = _wilson(mean, guesses)
+    several = by_trial is not None and by_trial.shape[0] > 1
+    sd = float(by_trial.std(ddof=1)) if by_trial is not None and several else None
+    drawn = None if by_trial is None or sd is None or exact else (sd, int(by_trial.shape[0]))
+    low, high = _interval(rows.mean, rows.sd or 0.0, n, drawn)
     trials = None if exact else 1 if by_trial is None else int(by_trial.shape[0])
-    return Outcome(attacker, attribute, mean, low, high, baseline, sd, n, trials)
+    return Outcome(attacker, attribute, rows.mean, low, high, baseline, sd, n, trials)
 
 
-def _wilson(part: float, count: float) -> tuple[float, float]:
-    centre = (part + Z**2 / (2 * count)) / (1 + Z**2 / count)
-    half = Z / (1 + Z**2 / count) * math.sqrt(part * (1 - part) / count + Z**2 / (4 * count**2))
+def _interval(mean: float, sd: float, n: int, releases: tuple[float, int] | None) -> tuple[float, float]:
+    """From the mean, its spread over n rows, and the spread over T releases where these were drawn."""
+    middle = (n * mean + 1.0) / (n + 2)
+    squares = (n - 1) * sd**2 + n * (mean - middle) ** 2 + middle**2 + (1.0 - middle) ** 2
+    width = _student(n + 1) ** 2 * squares / (n + 1) / (n + 2)
+    binary = middle * (1.0 - middle)
+    if releases is not None:
+        spread, count = releases
+        least = float(ndtri(LEVEL)) ** 2 * CORRELATED * binary
+        width += max(_student(count - 1) ** 2 * spread**2, least) / count
+    return _wilson(mean, width / binary)
+
+
+def _student(freedom: int) -> float:
+    return float(stdtrit(freedom, LEVEL))
+
+
+def _wilson(part: float, width: float) -> tuple[float, float]:
+    """Wilson's interval, ``width`` in place of z^2 / n."""
+    centre = (part + 0.5 * width) / (1.0 + width)
+    half = math.sqrt(width * part * (1.0 - part) + 0.25 * width**2) / (1.0 + width)
     return max(0.0, min(centre - half, part)), min(1.0, max(centre + half, part))
