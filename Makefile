@@ -20,13 +20,13 @@ demo: $(VENV)/.demo
 	$(BIN)/fisherleak audit --l2 0.1 --out demo --overwrite
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(TWO) --cov --cov-report=
+	$(BIN)/python -m pytest $(TWO)
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest -m long $(TWO)
 
 test-oldest: $(VENV)-oldest/.ready
-	$(VENV)-oldest/bin/python -m pytest $(TWO)
+	$(VENV)-oldest/bin/python -m pytest $(TWO) --cov --cov-report=
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/startup.py
