@@ -178,6 +178,7 @@ def test_private_releases_count_the_etas_of_the_minimum() -> None:
     assert released.noise_.scale == pytest.approx(expected, rel=1e-2)
 
 
+@pytest.mark.long
 def test_ordinary_models_of_adult_are_measured_and_others_data_refused(data_folder: Path) -> None:
     adult = fl.datasets.load_adult(data_home=data_folder)
     X, y = adult.X, np.asarray(adult.y)

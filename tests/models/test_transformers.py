@@ -247,7 +247,7 @@ def test_names_order_and_index_survive() -> None:
     leak = fl.measure(numbers_through(pre.StandardScaler()), FRAME, Y)
     frame = leak.to_frame()
     assert list(frame.index) == list(FRAME.index)
-    assert list(frame.columns) == ["eta", *(f"eta[{name}]" for name in FRAME.columns), "eta_label"]
+    assert list(frame.columns) == ["eta", *(f"eta[{name}]" for name in FRAME.columns), "eta_label", "membership"]
     by_name, by_labels = leak.by_group("city"), leak.by_group(FRAME["city"])
     assert by_name == by_labels
     position = int(np.argmax(leak.per_example()))

@@ -191,7 +191,10 @@ def as_table(X: TableLike) -> Table:
     """A frame or an array of shape (n, k) as a table; refuses what has other shapes or repeated names."""
     lazy = is_lazy_frame(X) and hasattr(X, "columns")
     if lazy or nw.dependencies.is_into_dataframe(X):
-        names = [str(name) for name in (X.columns if lazy else nw.from_native(X, eager_only=True).columns)]
+        # the frame's own: some versions of narwhals refuse repeated names before we can
+        own: Any = getattr(X, "columns", ())
+        listed = not callable(own) and len(own) > 0 and (lazy or all(isinstance(name, str) for name in own))
+        names = [str(name) for name in (own if listed else nw.from_native(X, eager_only=True).columns)]
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InvalidInputError(f"X has the column '{repeated[0]}' more than once. Rename or drop one.")
