@@ -75,7 +75,7 @@ class WhiteBox(Attacker):
     >>> float(attack.against(model).accuracy)
     1.0
     >>> print(attack.against(fl.Gaussian(1.0)))
-    white-box on sex: 73.9% right (95 % interval 72.8% to 74.9%, ± 12.7% from release to release); the prior alone: 53.2%
+    white-box on sex: 73.9% right (95 % interval 72.7% to 75.0%, ± 12.7% from release to release); the prior alone: 53.2%
     """
 
     name = "white-box"
