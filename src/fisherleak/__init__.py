@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
     from fisherleak.engine.noise import NOISES as NOISES
+    from fisherleak.engine.noise import Bounded as Bounded
     from fisherleak.engine.noise import Gaussian as Gaussian
     from fisherleak.engine.noise import Laplace as Laplace
     from fisherleak.engine.noise import Noise as Noise
@@ -57,7 +58,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
-    "engine.noise": ("NOISES", "Gaussian", "Laplace", "Noise"),
+    "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.compose": ("compose",),
@@ -79,6 +80,7 @@ __all__ = [
     "LOSSES",
     "NOISES",
     "Attribute",
+    "Bounded",
     "ClusterError",
     "DataError",
     "FisherleakError",

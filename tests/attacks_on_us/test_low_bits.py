@@ -66,9 +66,10 @@ def test_the_attacker_beats_noise_that_is_added_without_care() -> None:
 
 
 NOISES = [fl.Gaussian(SIGMA), fl.Gaussian(0.7, np.diag(np.linspace(1.0, 3.0, COLUMNS + 1))), fl.Laplace(SIGMA)]
+NOISES += [fl.Bounded(3.0 * SIGMA)]
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "shaped", "Laplace"])
+@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "shaped", "Laplace", "Bounded"])
 def test_the_attacker_gets_no_more_from_a_release_than_the_closed_form(noise: Any) -> None:
     count = right(lambda model: parameters(fl.release(model, noise)), noise)
     # a total variation of at most that of the Gaussian with as much information, by the difference of the candidates

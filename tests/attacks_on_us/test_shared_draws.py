@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 import fisherleak as fl
 
 X, Y = (part[:60] for part in load_diabetes(return_X_y=True))
-NOISES = [fl.Gaussian(1.0), fl.Laplace(1.0), fl.Gaussian(1.0, np.diag(np.arange(1.0, 12.0)))]
+NOISES = [fl.Gaussian(1.0), fl.Laplace(1.0), fl.Bounded(1.0), fl.Gaussian(1.0, np.diag(np.arange(1.0, 12.0)))]
 
 FORKED = """
 import json, multiprocessing, os, sys
@@ -28,7 +28,7 @@ from sklearn.linear_model import Ridge
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
 model = Ridge().fit(X, y)
-noise = {"Gaussian": fl.Gaussian, "Laplace": fl.Laplace}[sys.argv[1]](1.0)
+noise = fl.NOISES[sys.argv[1]](1.0)
 wrapped = fl.PrivateRelease(Ridge(), eta=1.0)
 before = fl.release(model, noise).coef_.tolist()  # whatever state there were would be there now
 
@@ -73,7 +73,7 @@ def test_forked_processes(noise: str) -> None:
     all_differ(releases)
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "Laplace", "shaped"])
+@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "Laplace", "Bounded", "shaped"])
 def test_calls_and_joblib(noise: Any) -> None:
     model = Ridge().fit(X, Y)
     releases = [fl.release(model, noise) for _ in range(4)]

@@ -27,7 +27,18 @@ from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["NOISES", "Gaussian", "Laplace", "Noise", "check_noise", "drawn", "grid_of", "noise_from_record", "released"]
+__all__ = [
+    "NOISES",
+    "Bounded",
+    "Gaussian",
+    "Laplace",
+    "Noise",
+    "check_noise",
+    "drawn",
+    "grid_of",
+    "noise_from_record",
+    "released",
+]
 
 Vector = NDArray[np.float64]
 STEPS = 1024
@@ -217,7 +228,81 @@ class Laplace(_Drawn):
         return cls(record["scale"])
 
 
-NOISES: dict[str, type[Noise]] = {"Gaussian": Gaussian, "Laplace": Laplace}
+@dataclass(frozen=True)
+class Bounded(_Drawn):
+    r"""Bounded noise, independent on every released parameter, of density :math:`\cos^2(\pi u / 2L) / L` on [-L, L].
+
+    Parameters
+    ----------
+    limit : float
+        L, greater than zero: no released parameter is farther from the model's own than this. The standard deviation is
+        :math:`L \sqrt{1/3 - 2/\pi^2}`, about 0.3615 L.
+
+    Notes
+    -----
+    Its Fisher information is :math:`(\pi / L)^2 I`, exactly, the least of all noise within the same limits: 29 % more than
+    that of Gaussian noise of the same variance. A change of the data that moves a parameter by more than 2 L cannot be
+    hidden at all, and by less it can be seen for certain with some probability: eta speaks of small changes. Closed forms
+    that need normal noise (membership, for one) are refused or simulated.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.Bounded(0.01)
+    Bounded(limit=0.01)
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        _check_scale(self.limit, "limit")
+
+    @property
+    def scale(self) -> float:
+        return self.limit
+
+    @property
+    def normal(self) -> bool:
+        return False
+
+    def unit_information_root(self, size: int) -> Vector | None:
+        return math.pi * np.eye(size)
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, limit=scale)
+
+    def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
+        u = rng.random((count, size))
+        return np.asarray(self.limit * np.where(u < 0.5, -1.0, 1.0) * _beyond(2.0 * np.minimum(u, 1.0 - u)))
+
+    def log_density(self, b: Vector) -> Vector:
+        unit = np.abs(b) / self.limit
+        inside = unit < 1.0
+        height = np.where(inside, np.cos(0.5 * math.pi * np.where(inside, unit, 0.0)) ** 2, 0.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.sum(np.log(height), axis=-1) - b.shape[-1] * math.log(self.limit))
+
+    def record(self) -> Json:
+        return {"kind": "Bounded", "scale": float(self.limit)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["scale"])
+
+
+def _beyond(u: Vector) -> Vector:
+    r"""What bounded noise of limit 1 exceeds in size with probability u: :math:`1 - v - \sin(\pi v) / \pi = u`."""
+    low, high = np.zeros_like(u), np.ones_like(u)
+    for _ in range(
+        54
+    ):  # halves an interval down to the last bit: the tail is flat at v = 1, where Newton's steps would stall
+        v = 0.5 * (low + high)
+        above = 1.0 - v - np.sin(math.pi * v) / math.pi > u
+        low, high = np.where(above, v, low), np.where(above, high, v)
+    return low
+
+
+NOISES: dict[str, type[Noise]] = {"Gaussian": Gaussian, "Laplace": Laplace, "Bounded": Bounded}
 """Every noise by name."""
 
 
@@ -305,12 +390,12 @@ def check_noise(noise: Any) -> None:
         )
 
 
-def _check_scale(scale: Any) -> None:
+def _check_scale(scale: Any, name: str = "scale") -> None:
     if not isinstance(scale, (int, float, np.floating, np.integer)) or isinstance(scale, bool):
-        raise InvalidInputError(f"scale must be a number; got {type(scale).__name__}.")
+        raise InvalidInputError(f"{name} must be a number; got {type(scale).__name__}.")
     if not (scale > 0 and math.isfinite(scale)):
         raise InvalidInputError(
-            f"scale must be a finite number greater than zero; got {scale}. "
+            f"{name} must be a finite number greater than zero; got {scale}. "
             "A model released without noise has unbounded Fisher information."
         )
 

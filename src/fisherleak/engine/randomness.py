@@ -39,8 +39,8 @@ def signs_and_uniforms(shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDA
 class SystemGenerator(np.random.Generator):
     """A numpy Generator that the operating system feeds.
 
-    What the noises of this package ask (``standard_normal`` and ``laplace``) is made of the system's words. A noise from
-    outside may ask anything else of a Generator: that comes from a stream with a new seed of 512 bits.
+    What the noises of this package ask (``standard_normal``, ``laplace`` and ``random``) is made of the system's words. A noise
+    from outside may ask anything else of a Generator: that comes from a stream with a new seed of 512 bits.
     """
 
     def __init__(self) -> None:
@@ -58,6 +58,12 @@ class SystemGenerator(np.random.Generator):
             size = np.broadcast_shapes(np.shape(loc), np.shape(scale))
         sign, u = signs_and_uniforms(_shape(size))
         return (loc + scale * (sign * np.log(u)))[()]
+
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        if out is not None or np.dtype(dtype) != np.float64:
+            return super().random(size, dtype, out)
+        _, u = signs_and_uniforms(_shape(size))
+        return np.minimum(u, np.nextafter(1.0, 0.0))[()]
 
 
 def _shape(size: Any) -> tuple[int, ...]:
