@@ -293,9 +293,8 @@ class Bounded(_Drawn):
 def _beyond(u: Vector) -> Vector:
     r"""What bounded noise of limit 1 exceeds in size with probability u: :math:`1 - v - \sin(\pi v) / \pi = u`."""
     low, high = np.zeros_like(u), np.ones_like(u)
-    for _ in range(
-        54
-    ):  # halves an interval down to the last bit: the tail is flat at v = 1, where Newton's steps would stall
+    # halves an interval down to its last bit: the tail is flat at v = 1, where Newton's steps would stall
+    for _ in range(54):
         v = 0.5 * (low + high)
         above = 1.0 - v - np.sin(math.pi * v) / math.pi > u
         low, high = np.where(above, v, low), np.where(above, high, v)
