@@ -18,7 +18,8 @@ def test_attackers_are_interchangeable(attacker: type[fl.attacks.Attacker]) -> N
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     noise = fl.Gaussian(0.01)
     attack = attacker(model, TABLE, DOSE, "gene", rows=np.arange(60))
-    one, stack = fl.release(model, noise, 0), [fl.release(model, noise, seed) for seed in range(3)]
+    one, *others = [fl.release(model, noise, seed, public="preprocessing") for seed in range(3)]
+    stack = [one, *others]
     assert attack.infer(one).shape == (60,)
     assert attack.infer(stack).shape == (3, 60)
     assert (attack.infer(stack)[0] == attack.infer(one)).all()
@@ -55,7 +56,9 @@ def test_arrays_fits_and_other_frames() -> None:
 
 
 def test_a_released_shell_can_be_attacked() -> None:
-    shell = fl.PrivateRelease(pipeline(Ridge(alpha=0.5)), eta=5.0, keep_unperturbed=True).fit(TABLE, DOSE)
+    shell = fl.PrivateRelease(pipeline(Ridge(alpha=0.5)), eta=5.0, keep_unperturbed=True, public="preprocessing").fit(
+        TABLE, DOSE
+    )
     attack = fl.attacks.WhiteBox(shell.unperturbed_, TABLE, DOSE, "gene")
     assert (attack.infer(shell) == attack.infer(shell.estimator_)).all()
 

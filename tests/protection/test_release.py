@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
 from fisherleak.engine.noise import grid_of
@@ -31,7 +31,7 @@ EXACT = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 1000}
         lm.RidgeClassifier().fit(X, Y > 150),
         lm.LogisticRegression().fit(X, Y > 150),
         lm.PoissonRegressor().fit(X, Y),
-        make_pipeline(StandardScaler(), lm.LogisticRegression()).fit(X, Y > 150),
+        make_pipeline(PolynomialFeatures(1), lm.LogisticRegression()).fit(X, Y > 150),
     ],
 )
 def test_release_adds_this_noise_and_touches_nothing(model: Any) -> None:
@@ -60,18 +60,35 @@ def test_seeds_repeat_and_the_operating_system_does_not() -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_released_model_keeps_nothing_of_the_original() -> None:
-    for model in (
-        lm.LinearRegression().fit(X, Y),
-        lm.LogisticRegressionCV(Cs=3, cv=3).fit(X, Y > 150),
-        lm.RidgeCV().fit(X, Y),
-    ):
+    for model in (lm.LinearRegression().fit(X, Y), lm.LogisticRegression().fit(X, Y > 150), lm.Ridge().fit(X, Y)):
         released = fl.release(model, fl.Gaussian(0.1))
         fitted = {name for name in vars(released) if name.endswith("_")}
         assert fitted <= {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"}
         pieces = {float(value) for value in np.ravel(model.coef_)}
         assert not pieces & numbers_in(vars(released))
-    search = GridSearchCV(lm.Ridge(), {"alpha": [1.0, 2.0]}).fit(X, Y)
-    assert isinstance(fl.release(search, fl.Gaussian(0.1)), lm.Ridge)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("search", "remedy"),
+    [
+        (GridSearchCV(lm.Ridge(), {"alpha": [1.0, 2.0]}), "pass its best_estimator_"),
+        (make_pipeline(StandardScaler(), lm.RidgeCV(alphas=[2.0])), r"fit Ridge\(alpha=2\)"),
+        (lm.LogisticRegressionCV(Cs=[0.5], cv=3), r"fit LogisticRegression\(C=0.5\)"),
+        (lm.RidgeClassifierCV(alphas=[0.1]), r"fit RidgeClassifier\(alpha=0.1\)"),
+    ],
+)
+def test_what_a_search_chose_is_declared_or_refused(search: Any, remedy: str) -> None:
+    y = Y > 150
+    for release in (
+        lambda: fl.release(search.fit(X, y), fl.Gaussian(0.1)),
+        lambda: fl.release(search.fit(X, y), fl.Gaussian(0.1), public="preprocessing"),
+        lambda: fl.PrivateRelease(search).fit(X, y),
+    ):
+        with pytest.raises(fl.UnsupportedModelError, match=f"chose its .* on the data.*{remedy}.* public"):
+            release()
+    if hasattr(search, "best_estimator_"):
+        assert isinstance(fl.release(search.best_estimator_, fl.Gaussian(0.1)), lm.Ridge)
 
 
 def test_a_fit_is_released_as_its_parameters_alone() -> None:
