@@ -314,15 +314,14 @@ def _columns(step: Estimator, public: str) -> Any:
 
 
 def _part(part: Estimator, public: str) -> Any:
-    if isinstance(part, str) and part == "drop":
-        return part
-    new = None if isinstance(part, str) else _step(part, public)
+    """A part of a ColumnTransformer; for one that is folded in, what scikit-learn itself puts in the place of "passthrough"."""
+    new = _step(part, public)
     if new is not None:
         return new
-    # what scikit-learn itself puts in the place of "passthrough"
     same = preprocessing.FunctionTransformer(accept_sparse=True, check_inverse=False, feature_names_out="one-to-one")
-    if hasattr(part, "_sklearn_output_config"):
-        same._sklearn_output_config = dict(part._sklearn_output_config)
+    for name in (*NAMES, "_sklearn_output_config"):
+        if hasattr(part, name):
+            setattr(same, name, _copied(getattr(part, name)))
     return same
 
 
