@@ -119,3 +119,44 @@ def test_steps_that_may_hold_another_model_are_not_released() -> None:
     search = GridSearchCV(lm.LogisticRegression(), {"C": [1.0]})
     with pytest.raises(fl.UnsupportedModelError, match="GridSearchCV is not supported"):
         fl.release(make_pipeline(StandardScaler(), search).fit(X, Y > 150), fl.Gaussian(1.0))
+
+
+def wide_pipeline(columns: int = 21) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    table = rng.normal(np.linspace(-50.0, 2000.0, columns), np.geomspace(0.01, 30.0, columns), size=(200, columns))
+    y = rng.normal(size=200)
+    return make_pipeline(StandardScaler(), lm.Ridge()).fit(table, y), table, y
+
+
+def test_raw_parameters_vary_as_was_measured() -> None:
+    """Their covariance is that of the noise through the inverse of the frame in which it was measured, to 2.5 %."""
+    model, table, y = wide_pipeline()
+    noise = fl.Gaussian(0.3)
+    jacobian = fl.measure(model, table, y, noise, public="nothing")._information.jacobians[0]
+    assert jacobian.folding is not None
+    frame, raw = np.asarray(jacobian.folding.frame), np.asarray(jacobian.fit.theta)
+    found = np.array([parameters(fl.release(model, noise, seed)[-1]) for seed in range(1000)])
+    z = (found - raw) @ frame.T / noise.scale
+    assert abs(np.mean(z**2) - 1.0) < 0.025 < 0.05  # 22,000 squares: a standard deviation of 1 %
+    assert np.abs(z.T @ z / len(z) - np.eye(22)).max() < 5.5 * np.sqrt(2.0 / 1000)
+    assert np.abs(z.mean(axis=0)).max() < 4.0 / np.sqrt(1000)
+
+
+def test_a_shape_is_over_raw_parameters() -> None:
+    model, table, y = wide_pipeline(3)
+    shape = np.diag([1.0, 4.0, 9.0, 16.0])
+    noise = fl.Gaussian(1e-3, shape)
+    raw = np.asarray(fl.measure(model, table, y, noise, public="nothing").fits[0].theta)
+    found = np.array([parameters(fl.release(model, noise, seed)[-1]) for seed in range(400)]) - raw
+    np.testing.assert_allclose(found.std(axis=0) / 1e-3, [1.0, 2.0, 3.0, 4.0], rtol=0.15)
+    assert np.abs(np.corrcoef(found.T) - np.eye(4)).max() < 0.25
+
+
+def test_laplace_noise_acts_in_the_frame_too() -> None:
+    model, table, y = wide_pipeline(3)
+    noise = fl.Laplace(0.3)
+    jacobian = fl.measure(model, table, y, noise, public="nothing")._information.jacobians[0]
+    assert jacobian.folding is not None
+    drawn = noise.draw(4, 5)
+    found = parameters(fl.release(model, noise, 5)[-1]) - np.asarray(jacobian.fit.theta)
+    np.testing.assert_allclose(np.asarray(jacobian.folding.frame) @ found, drawn, atol=0.51 * grid_of(noise, 4))
