@@ -68,7 +68,8 @@ def test_a_released_shell_can_be_attacked() -> None:
 def test_releases_with_scalers_folded_in_are_attacked_by_their_answers_or_refused() -> None:
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     folded = fl.release(model, fl.Gaussian(1e-9), 0, public="levels")
-    for attacker in ATTACKERS:
+    kinds: list[Any] = list(ATTACKERS)
+    for attacker in kinds:
         attack = attacker(model, TABLE, DOSE, "gene")
         if attacker.by_answers:
             assert (attack.infer(folded) == attack.infer(model)).all()

@@ -98,7 +98,7 @@ def test_a_saved_file_holds_nothing_but_what_its_card_declares(tmp_path: Path) -
         path = tmp_path / f"{name}.skops"
         save_model(from_frame(table), Settings("dose"), path, noise=0.5, random_state=3)
         found.append(io.load(path, trusted=sorted(trusted_types())))
-    assert unaccounted(*found, declared=True) == []
+    assert unaccounted(found[0], found[1], declared=True) == []
 
 
 PATHS = {

@@ -193,8 +193,11 @@ def _variance_threshold(step: Estimator, public: str) -> Any:
 
 
 def _components(step: Estimator, public: str) -> Any:
-    whitened = ("explained_variance_",) if getattr(step, "whiten", False) else ()
-    return _with(step, "components_", "mean_", "n_components_", *whitened)
+    made = _with(step, "components_", "mean_", "n_components_")
+    if hasattr(step, "whiten"):  # read by some versions of scikit-learn, and used where components are whitened only
+        count = len(step.components_)
+        made.explained_variance_ = _own(step.explained_variance_) if step.whiten else np.ones(count)
+    return made
 
 
 def _simple_imputer(step: Estimator, public: str) -> Any:
