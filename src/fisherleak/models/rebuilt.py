@@ -100,7 +100,7 @@ def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any
     if "classes_" in vars(fitted):
         made.classes_ = _own(fitted.classes_)
     if hasattr(fitted, "_base_loss"):  # the link of a Poisson model
-        made._base_loss = made._get_loss()
+        made._base_loss = made._get_loss() if isinstance(fitted.coef_, np.ndarray) else fitted._base_loss
     return made
 
 

@@ -132,16 +132,17 @@ class PrivateRelease(Wrapper):
         y = one_target(self.estimator, y)
         model = fit_weighted(clone(self.estimator), X, y, sample_weight)
         check_releasable(model)
+        table = as_table(X)
         if self.public == "nothing":
-            check_common_levels(model, as_table(X), FEW)
+            check_common_levels(model, table, FEW)
         counted = "preprocessing" if self.public == "preprocessing" else "nothing"
         leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
             _move(model, np.asarray(host(leak.fits[0].theta)), counted)
         self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
         quiet = leak.with_noise(self.noise_)
-        # levels that are common enough have been seen to be
-        declared = "levels" if self.public == "nothing" else self.public
+        # rows in memory have been seen to share their levels
+        declared = "levels" if self.public == "nothing" and not table.lazy else self.public
         self.estimator_ = built(model, self.noise_, self.random_state, declared)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):
