@@ -12,7 +12,11 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 # what a file tests that is wider than one module
 TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
+    "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
+    "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
+    "attacks_on_us/test_scaler.py": "means and scales of columns",
+    "attacks_on_us/test_selector.py": "scores of columns",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",

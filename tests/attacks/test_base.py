@@ -8,9 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from attacks.clinic import ATTACKERS, DOSE, TABLE, parameters, pipeline
+from fisherleak.models.scalers import complete, neutral, scaled_parameters
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)
@@ -18,7 +20,8 @@ def test_attackers_are_interchangeable(attacker: type[fl.attacks.Attacker]) -> N
     model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
     noise = fl.Gaussian(0.01)
     attack = attacker(model, TABLE, DOSE, "gene", rows=np.arange(60))
-    one, stack = fl.release(model, noise, 0), [fl.release(model, noise, seed) for seed in range(3)]
+    one, *others = [fl.release(model, noise, seed, public="preprocessing") for seed in range(3)]
+    stack = [one, *others]
     assert attack.infer(one).shape == (60,)
     assert attack.infer(stack).shape == (3, 60)
     assert (attack.infer(stack)[0] == attack.infer(one)).all()
@@ -55,9 +58,36 @@ def test_arrays_fits_and_other_frames() -> None:
 
 
 def test_a_released_shell_can_be_attacked() -> None:
-    shell = fl.PrivateRelease(pipeline(Ridge(alpha=0.5)), eta=5.0, keep_unperturbed=True).fit(TABLE, DOSE)
+    shell = fl.PrivateRelease(pipeline(Ridge(alpha=0.5)), eta=5.0, keep_unperturbed=True, public="preprocessing").fit(
+        TABLE, DOSE
+    )
     attack = fl.attacks.WhiteBox(shell.unperturbed_, TABLE, DOSE, "gene")
     assert (attack.infer(shell) == attack.infer(shell.estimator_)).all()
+
+
+def test_releases_with_scalers_folded_in_are_attacked_by_their_answers_or_refused() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    folded = fl.release(model, fl.Gaussian(1e-9), 0, public="levels")
+    kinds: list[Any] = list(ATTACKERS)
+    for attacker in kinds:
+        attack = attacker(model, TABLE, DOSE, "gene")
+        if attacker.by_answers:
+            assert (attack.infer(folded) == attack.infer(model)).all()
+            assert (attack.infer([folded, model]) == attack.infer(model)).all()
+    noisy = fl.release(model, fl.Gaussian(0.3), 1, public="levels")
+    black_box = fl.attacks.BlackBox(model, TABLE, DOSE, "gene")
+    _, scales = neutral(model)
+    theta = scaled_parameters(parameters(noisy), complete(scales or [], 4))
+    features = np.column_stack([model[0].transform(TABLE), np.ones(len(TABLE))])
+    np.testing.assert_allclose(features @ theta, noisy.predict(TABLE), rtol=1e-10)
+    assert (black_box.infer(noisy) == black_box.infer(theta)).all()
+    for refused in (fl.attacks.WhiteBox(model, TABLE, DOSE, "gene"), fl.attacks.Membership(model, TABLE, DOSE)):
+        with pytest.raises(fl.UnsupportedModelError, match=r"scalers folded in.*public='preprocessing'"):
+            refused.infer(folded)
+    encoded = pipeline(Ridge(alpha=0.5))[:1].set_params(columntransformer__numbers="passthrough")
+    without = make_pipeline(*encoded, Ridge(alpha=0.5)).fit(TABLE, DOSE)  # no scaler: nothing was folded
+    near = fl.release(without, fl.Gaussian(1e-9), 0, public="levels")
+    assert (fl.attacks.WhiteBox(without, TABLE, DOSE, "gene").infer(near) == TABLE["gene"]).all()
 
 
 def test_refusals_of_releases() -> None:

@@ -21,7 +21,7 @@ def test_intervals_cover(releases: int | None) -> None:
     model = pipeline(Ridge(alpha=0.5)).fit(table, y)
     noise = fl.Gaussian(1e-3)
     everyone = fl.attacks.WhiteBox(model, table, y, "smoker")
-    fixed = fl.release(model, noise, 0)
+    fixed = fl.release(model, noise, 0, public="preprocessing")
     true = everyone.against(noise if releases != 1 else fixed).accuracy
     rng = np.random.default_rng(0)
     held, widths = [], []

@@ -109,7 +109,7 @@ def test_rows_without_weight_leave_only_the_prior() -> None:
     attack = fl.attacks.WhiteBox(model, TABLE, DOSE, "gene", sample_weight=weights)
     mode = attack.values[int(np.argmax(attack.prior))]
     noise = fl.Gaussian(1e-6)
-    for guesses in (attack.infer(), attack.infer(fl.release(model, noise))):
+    for guesses in (attack.infer(), attack.infer(fl.release(model, noise, public="preprocessing"))):
         assert (guesses[:20] == mode).all()
         assert (guesses[20:] == TABLE["gene"][20:]).all()
     np.testing.assert_array_equal(attack.accuracy(noise)[:20], TABLE["gene"][:20] == mode)
@@ -122,5 +122,6 @@ def test_what_a_loose_solver_left_is_in_every_release() -> None:
     assert attack.against().accuracy == attack.against(loose).accuracy
     for scale in (1e-9, 1e-3):
         noise = fl.Gaussian(scale)
-        sampled = attack.against([fl.release(loose, noise, seed) for seed in range(200)])
+        releases = [fl.release(loose, noise, seed, public="preprocessing") for seed in range(200)]
+        sampled = attack.against(releases)
         assert attack.against(noise).accuracy == pytest.approx(sampled.accuracy, abs=0.02)

@@ -26,7 +26,9 @@ def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
     test = trained.design
     held_out = frame.drop(index=test.rows - 1)
     scores = [
-        fl.release(pipeline, fl.Gaussian(500.0), k).score(held_out[list(pipeline.feature_names_in_)], held_out.income)
+        fl.release(pipeline, fl.Gaussian(500.0), k, public="preprocessing").score(
+            held_out[list(pipeline.feature_names_in_)], held_out.income
+        )
         for k in range(400)
     ]
     middle = result.tradeoff.points[len(result.tradeoff.points) // 2]

@@ -7,14 +7,17 @@ import pickle
 import numpy as np
 import pytest
 from sklearn import linear_model as lm
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
+from attacks_on_us.walker import leaves
 from fisherleak.models.estimators import parameters
 from protection.kept import numbers_in
+from releasable import CATEGORIES, CITIES, NUMBERS, POOLED, RARE, labels, people
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER = load_breast_cancer()
@@ -78,3 +81,41 @@ def test_private_release_over_other_things() -> None:
     expected = fl.measure(lm.Ridge().fit(X, Y, weights), X, Y, weighted.noise_, weights).per_example()
     assert isinstance(weighted.leakage_, fl.ReleaseReport)
     np.testing.assert_allclose(weighted.leakage_.eta, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_the_limit_is_on_what_leaves_end_to_end(polish: bool) -> None:
+    table, target = CANCER.data[:, :5], CANCER.target
+    made = make_pipeline(StandardScaler(), lm.LogisticRegression(solver="newton-cholesky", tol=1e-10))
+    private = fl.PrivateRelease(made, eta=0.7, polish=polish, keep_unperturbed=True, random_state=0).fit(table, target)
+    leak = fl.measure(private.unperturbed_, table, target, private.noise_, public="nothing")
+    assert isinstance(private.leakage_, fl.Leakage)
+    np.testing.assert_allclose(private.leakage_.per_example(), leak.per_example(), rtol=1e-6)
+    assert leak.per_example().max() == pytest.approx(0.7)
+    again = fl.release(private.unperturbed_, private.noise_, random_state=0)
+    np.testing.assert_array_equal(private.estimator_[-1].coef_, again[-1].coef_)
+    assert not any(isinstance(step, StandardScaler) for _, step in private.estimator_.steps)
+    paper = fl.PrivateRelease(made, eta=0.7, public="preprocessing", random_state=0).fit(table, target)
+    plain = fl.measure(private.unperturbed_, table, target, paper.noise_)
+    assert plain.per_example().max() == pytest.approx(0.7)
+    assert isinstance(paper.estimator_[0], StandardScaler)
+
+
+def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
+    table, y = people(), labels("real", people())
+    rare = ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", OneHotEncoder(), CATEGORIES)])
+    made = make_pipeline(rare, lm.Ridge())
+    with pytest.raises(
+        fl.UnsupportedModelError,
+        match=r"Column 'city' has a level that only 3 of the rows.*min_frequency=5.*public='levels'",
+    ):
+        fl.PrivateRelease(made).fit(table, y)
+    assert (
+        RARE in fl.PrivateRelease(made, public="levels").fit(table, y).estimator_[0].transformers_[1][1].categories_[1]
+    )
+    common = fl.PrivateRelease(made).fit(table[table["city"] != RARE], y[table["city"] != RARE])
+    assert common.estimator_[0].transformers_[1][1].categories_[1].tolist() == CITIES
+    pooled = ColumnTransformer([("c", make_pipeline(OneHotEncoder(**POOLED)), CATEGORIES)], remainder=StandardScaler())
+    released = fl.PrivateRelease(make_pipeline(pooled, lm.Ridge())).fit(table, y).estimator_
+    assert not any(value == RARE for _, value in leaves(released))
+    assert np.isfinite(released.predict(table)).all()

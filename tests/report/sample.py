@@ -254,7 +254,8 @@ def _tradeoff(model: Any, test: Any, y_test: Any) -> dict[str, Any]:
     points = []
     for scale in np.geomspace(0.005, 5.0, 13):
         noise = fl.Gaussian(float(scale))
-        scores = [fl.release(model, noise, random_state=k).score(test, y_test) for k in range(30)]
+        releases = [fl.release(model, noise, random_state=k, public="preprocessing") for k in range(30)]
+        scores = [released.score(test, y_test) for released in releases]
         low, high = np.quantile(scores, [0.05, 0.95])
         points.append(
             {

@@ -17,9 +17,10 @@ from fisherleak.attacks.candidates import candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
+from fisherleak.models.scalers import complete, has_scalers, neutral, scaled_parameters
 from fisherleak.protection.release import Released
 
 __all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_parameters"]
@@ -62,6 +63,8 @@ class Attacker(ABC):
     """
 
     name = "attacker"
+    by_answers = False
+    """Whether the attacker looks at a released model's answers and not at its parameters: its scalers may be folded in then."""
 
     def __init__(
         self,
@@ -115,7 +118,8 @@ class Attacker(ABC):
         ----------
         released : released model, array of parameters, or a list of either
             What :func:`fisherleak.release` gave, or its parameters (coefficients, then the intercept if there is one), (p,)
-            or (T, p). The model without noise if not given.
+            or (T, p). The model without noise if not given. Parameters are for the features that the model's preprocessing
+            gives; a release whose scalers are folded in is refused by attackers who look at parameters.
         noise : Noise, optional
             What the attacker knows of the noise, where that helps him; a released Fit and a ``PrivateRelease`` bring their own.
 
@@ -197,16 +201,20 @@ class Attacker(ABC):
         return drawn(noise, check_draws(draws), self.target.given.shape[0], random_state)
 
     def _parameters(self, released: Any) -> tuple[Vector, bool]:
-        return released_parameters(released, self.target.given, self.target.model)
+        return released_parameters(released, self.target.given, self.target.model, self.by_answers)
 
 
-def released_parameters(released: Any, own: Vector, model: Any) -> tuple[Vector, bool]:
-    """(T, p) parameters of releases of a model, and whether there may be several; the model's own for None."""
+def released_parameters(released: Any, own: Vector, model: Any, by_answers: bool = False) -> tuple[Vector, bool]:
+    """(T, p) parameters of releases of a model, and whether there may be several; the model's own for None.
+
+    A release whose scalers are folded in is refused, but for ``by_answers``: its parameters are then those with which the
+    model, its scalers before it, answers as the release does.
+    """
     if released is None:
         return own[None, :], False
     if isinstance(released, (list, tuple)) and released and not np.isscalar(released[0]):
-        return np.concatenate([released_parameters(each, own, model)[0] for each in released]), True
-    theta = _parameters_of(released, model)
+        return np.concatenate([released_parameters(each, own, model, by_answers)[0] for each in released]), True
+    theta = _parameters_of(released, model, by_answers)
     if (
         theta.ndim not in (1, 2)
         or theta.shape[-1] != own.shape[0]
@@ -261,7 +269,20 @@ def _check_same_kind(released: Any, model: Any) -> None:
             )
 
 
-def _parameters_of(released: Any, model: Any) -> Vector:
+def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vector:
+    """Parameters of a release for features as the model's own scalers leave them."""
+    if not has_scalers(model) or has_scalers(released):
+        return theta
+    if not by_answers:
+        raise UnsupportedModelError(
+            "released has its scalers folded in, and this attacker takes what they learned as public: attack a release with "
+            "public='preprocessing', or measure with public='nothing' what this one reveals."
+        )
+    _, scales = neutral(model)
+    return scaled_parameters(theta, complete(scales or [], final_estimator(model).n_features_in_))
+
+
+def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
     if isinstance(released, Fit):
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
@@ -272,9 +293,10 @@ def _parameters_of(released: Any, model: Any) -> Vector:
         inner = checked_model(inner)
         estimator = final_estimator(inner)
         check_supported(estimator)
-        if not isinstance(model, Fit):
-            _check_same_kind(inner, checked_model(model))
-        return parameters(estimator)
+        if isinstance(model, Fit):
+            return parameters(estimator)
+        _check_same_kind(inner, checked_model(model))
+        return _unfolded(parameters(estimator), inner, checked_model(model), by_answers)
     try:
         values = np.asarray(host(released) if hasattr(released, "detach") else released)
         if values.dtype.kind == "c":

@@ -52,6 +52,7 @@ class BlackBox(Attacker):
     """
 
     name = "black-box"
+    by_answers = True
 
     def __init__(self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int, **options: Any) -> None:
         super().__init__(model, X, y, attribute, **options)

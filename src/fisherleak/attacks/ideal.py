@@ -48,6 +48,7 @@ class Ideal(Attacker):
     """
 
     name = "ideal"
+    by_answers = True
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         return np.broadcast_to(self._guesses, (theta.shape[0], self._guesses.shape[0]))

@@ -96,6 +96,7 @@ class Membership:
     -----
     **What holds, and when.** No attacker does better, whatever he computes, as long as the noise's scale and shape do not
     depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less.
+    A release whose scalers are folded in is refused.
     Closed forms are for normal noise; ``simulate`` and ``infer`` take any. The mu behind them is that of
     :meth:`fisherleak.Leakage.membership`: infinite where there is no model without the row.
 

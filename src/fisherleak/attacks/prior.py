@@ -23,6 +23,7 @@ class Prior(Attacker):
     """
 
     name = "prior"
+    by_answers = True
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         return np.full((theta.shape[0], self.target.m), self.target.mode)

@@ -57,10 +57,12 @@ class WhiteBox(Attacker):
 
     Notes
     -----
-    **What holds, and when.** Preprocessing is taken as fixed and public: candidates pass through it as it was fitted. No
-    model is fitted again: moves of the parameters are exact for the squared loss and come with an error bound otherwise
-    (``moves``); rows where the steps do not settle are fitted anew. Ties go to the more probable candidate. The attacker
-    compares with exact minimisers: what a loose solver leaves short of its minimum stands against him like noise.
+    **What holds, and when.** Preprocessing is taken as fixed and public: candidates pass through it as it was fitted, and noise
+    acts on the parameters behind it. A release whose scalers are folded in is refused: attack one with
+    ``public="preprocessing"``. No model is fitted again: moves of the parameters are exact for the squared loss and come with
+    an error bound otherwise (``moves``); rows where the steps do not settle are fitted anew. Ties go to the more probable
+    candidate. The attacker compares with exact minimisers: what a loose solver leaves short of its minimum stands against him
+    like noise.
 
     ``accuracy`` is exact for two and three candidates and normal noise, and simulated for more and for noise that is not.
 

@@ -133,7 +133,7 @@ def save_model(
         trained = reweighted(trained)
     chosen = _calibrated(trained, limit, limited) if given is None else given
     model, _, _ = pipeline_of(trained)
-    released = release(model, chosen, random_state)
+    released = release(model, chosen, random_state, public="preprocessing")
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)

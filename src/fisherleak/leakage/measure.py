@@ -117,14 +117,21 @@ def measure(
 
 
 def measure_own(
-    model: Estimator, X: TableLike, y: VectorLike, noise: Noise | None, sample_weight: VectorLike, polish: bool
+    model: Estimator,
+    X: TableLike,
+    y: VectorLike,
+    noise: Noise | None,
+    sample_weight: VectorLike,
+    polish: bool,
+    public: str = "preprocessing",
 ) -> Leakage:
     """As :func:`measure`, for a scikit-learn model that is known to have been fitted on these data."""
     noise = Gaussian(1.0) if noise is None else noise
     check_noise(noise)
     table = as_table(X)
     # noise is calibrated by what is measured: the etas are those of the minimum, polished parameters or not
-    reading = read(model, table, y, sample_weight, polish or None, own_data=True)
+    reader = read_folded if public == "nothing" else read
+    reading = reader(model, table, y, sample_weight, polish or None, own_data=True)
     return _measured(reading, model, table, noise, None, quiet=polish)
 
 

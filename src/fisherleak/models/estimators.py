@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn import linear_model
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
-from fisherleak._support.arrays import as_array, device, host, namespace
+from fisherleak._support.arrays import as_array, device, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Json, VectorLike
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
@@ -41,6 +41,7 @@ __all__ = [
     "parameters",
     "promised_gradient",
     "recipe_of",
+    "set_parameters",
     "solves_directly",
 ]
 
@@ -82,6 +83,28 @@ def parameters(estimator: Estimator) -> Vector:
     if not estimator.fit_intercept:
         return coef
     return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
+
+
+def set_parameters(estimator: Estimator, theta: Vector, shaped_as: Estimator = None) -> None:
+    """Put coefficients (and intercept) into a linear model, in the shapes and the array library of a fitted one.
+
+    ``shaped_as`` is that one; the model itself if not given.
+    """
+    fitted = estimator if shaped_as is None else shaped_as
+    coef, level = fitted.coef_, theta[-1] if fitted.fit_intercept else None
+    values = (theta if level is None else theta[:-1]).reshape(tuple(coef.shape))
+    if not isinstance(coef, np.ndarray):
+        # fitted with array_api_dispatch: the parameters stay arrays of the library of its data
+        xp = namespace(coef)
+        estimator.coef_ = xp.astype(like(values, coef, xp), coef.dtype)
+        shape = tuple(getattr(fitted.intercept_, "shape", ()))
+        number = 0.0 if level is None else float(level)
+        estimator.intercept_ = xp.full(shape, number, dtype=coef.dtype, device=device(coef))
+        return
+    estimator.coef_ = np.array(values)
+    shape = np.shape(fitted.intercept_)
+    number = 0.0 if level is None else float(level)
+    estimator.intercept_ = np.full(shape, number) if shape else number
 
 
 def _number(y: NDArray[Any], estimator: Estimator) -> Vector:

@@ -193,13 +193,18 @@ def read(
 
 
 def read_folded(
-    model: Estimator, table: Table, y: VectorLike, sample_weight: VectorLike, polish: bool | None
+    model: Estimator,
+    table: Table,
+    y: VectorLike,
+    sample_weight: VectorLike,
+    polish: bool | None,
+    own_data: bool = False,
 ) -> Reading:
     """The same with scalers folded in: a fit in raw units, whose scales are counted."""
-    if table.lazy:
-        raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
     plain, scales = neutral(checked_model(model))
-    own = read(model, table, y, sample_weight, polish)  # refuses what is not at its minimum, in its own terms
+    if table.lazy and scales is not None:
+        raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
+    own = read(model, table, y, sample_weight, polish, own_data)  # refuses what is not at its minimum, in its own terms
     if scales is None:
         return own
     prepared = prepare(plain, table)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import compose, pipeline, preprocessing
+from sklearn import compose, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
@@ -24,7 +24,20 @@ from fisherleak.engine.folding import Folding
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 
-__all__ = ["SCALERS", "Scale", "complete", "folding_of", "in_raw_units", "neutral"]
+__all__ = [
+    "SCALERS",
+    "Scale",
+    "check_foldable",
+    "complete",
+    "declared",
+    "folding_of",
+    "frame_of",
+    "has_scalers",
+    "in_raw_units",
+    "neutral",
+    "raw_parameters",
+    "scaled_parameters",
+]
 
 Vector = NDArray[np.float64]
 LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
@@ -61,6 +74,23 @@ def neutral(model: Estimator) -> tuple[Any, Scales | None]:
     return made, scales
 
 
+def declared(step: Estimator) -> bool:
+    """Whether a step learns nothing from the values: all it needs was said when it was made."""
+    if isinstance(step, preprocessing.SplineTransformer):
+        return not isinstance(step.knots, str)
+    if isinstance(step, impute.SimpleImputer):
+        return step.strategy == "constant" and step.fill_value is not None and not step.add_indicator
+    return isinstance(step, LEARN_NOTHING)
+
+
+def has_scalers(step: Estimator) -> bool:
+    """Whether a fitted model or step holds a scaler."""
+    if type(step) in SCALERS:
+        return True
+    children = [child for name in ("transformers_", "transformer_list", "steps") for child in getattr(step, name, ())]
+    return any(has_scalers(child[1]) for child in children)
+
+
 def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
     """One for every feature: those that were not scaled have a scale of one that nothing moves."""
     return [
@@ -90,7 +120,7 @@ def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Sca
 def _step(step: Estimator) -> tuple[Any, Scales | None]:
     if type(step) in SCALERS:
         return SCALERS[type(step)](step)
-    if isinstance(step, (*LEARN_NOTHING, *LEVELS)):
+    if declared(step) or isinstance(step, LEVELS):
         return step, None
     if isinstance(step, pipeline.Pipeline):
         inner = copy.copy(step)
@@ -204,19 +234,34 @@ def in_raw_units(risk: Risk, theta: Any, scales: Sequence[Scale]) -> tuple[Risk,
 
     ``risk`` has the raw features, ``theta`` the parameters for the scaled ones.
     """
-    d = risk.X.shape[1]
-    s, m = np.array([scale.scale for scale in scales]), np.array([scale.centre for scale in scales])
-    if risk.intercept_l2 > 0 or (not risk.intercept and np.any(m != 0)):
+    check_foldable(risk.intercept, risk.intercept_l2 > 0, scales)
+    xp = namespace(risk.X)
+    raw = raw_parameters(np.asarray(theta), scales)
+    s = like(np.array([scale.scale for scale in scales]), risk.X, xp)
+    in_raw = Risk(risk.X, risk.y, risk.weights, risk.loss, risk.l2, risk.intercept, 0.0, risk.names, None, s)
+    return in_raw, like(raw, risk.X, xp)
+
+
+def check_foldable(intercept: bool, penalised: bool, scales: Sequence[Scale]) -> None:
+    """Refuse centres that no free intercept takes up."""
+    if penalised or (not intercept and any(scale.centre != 0 for scale in scales)):
         raise UnsupportedModelError(
             "Centring cannot be folded into a model without a free intercept: fit one, or do not centre the columns."
         )
-    xp = namespace(risk.X)
-    coef = np.asarray(theta)[:d] / s
-    raw = np.append(coef, np.asarray(theta)[d] - m @ coef) if risk.intercept else coef
-    in_raw = Risk(
-        risk.X, risk.y, risk.weights, risk.loss, risk.l2, risk.intercept, 0.0, risk.names, None, like(s, risk.X, xp)
-    )
-    return in_raw, like(raw, risk.X, xp)
+
+
+def raw_parameters(theta: Vector, scales: Sequence[Scale]) -> Vector:
+    """Parameters for scaled features, (d,) or (d + 1,), as those of the same model for the features themselves."""
+    coef = theta[: len(scales)] / [scale.scale for scale in scales]
+    level = theta[len(scales) :] - np.dot([scale.centre for scale in scales], coef)
+    return np.append(coef, level)
+
+
+def scaled_parameters(raw: Vector, scales: Sequence[Scale]) -> Vector:
+    """The way back, (…, d) or (…, d + 1): parameters for features, as those for scaled ones."""
+    coef = raw[..., : len(scales)]
+    level = raw[..., len(scales) :] + (coef @ [scale.centre for scale in scales])[..., None]
+    return np.concatenate([coef * [scale.scale for scale in scales], level], axis=-1)
 
 
 def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
@@ -236,7 +281,7 @@ def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
     xp = namespace(risk.X)
     parts = [like(x, risk.X, xp) for x in (slopes, means)]
-    ends = [like(x, risk.X, xp) for x in (values, shares, _frame(scales, risk.intercept))]
+    ends = [like(x, risk.X, xp) for x in (values, shares, frame_of(scales, risk.intercept))]
     return Folding(parts[0], parts[1], weighted, ends[0], ends[1], ends[2])
 
 
@@ -280,7 +325,7 @@ def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, f
     return found
 
 
-def _frame(scales: Sequence[Scale], intercept: bool) -> Vector:
+def frame_of(scales: Sequence[Scale], intercept: bool) -> Vector:
     """(s_j w_j, level at the centres) as a map of raw parameters, with scales and centres on a public grid."""
     d = len(scales)
     frame = np.zeros((d + int(intercept), d + int(intercept)))

@@ -21,7 +21,7 @@ from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together, unfed
 from fisherleak.models.frames import Table
 
-__all__ = ["READERS", "check_steps", "through"]
+__all__ = ["READERS", "check_steps", "chosen_columns", "plain_levels", "through"]
 
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
@@ -163,11 +163,11 @@ def _indicators(count: int, rare: list[int], gone: int | None) -> Any:
 
 
 def _places(chosen: Any, levels: Any) -> list[int]:
-    known = _plain(levels)
-    return [known.index(level) for level in _plain(chosen)]
+    known = plain_levels(levels)
+    return [known.index(level) for level in plain_levels(chosen)]
 
 
-def _plain(levels: Any) -> list[Any]:
+def plain_levels(levels: Any) -> list[Any]:
     """Levels as values of Python; what is not a number is one object, so that it equals itself."""
     values = levels.tolist() if hasattr(levels, "tolist") else list(levels)
     return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in values]
@@ -180,7 +180,7 @@ def _ordinal(transformer: Estimator, flow: Flow) -> Flow:
     for levels, rare in zip(transformer.categories_, infrequent, strict=True):
         groups = _indicators(len(levels), [] if rare is None else _places(rare, levels), None)
         codes.append(np.arange(len(groups), dtype=float)[None, :] @ groups)
-        codes[-1][0, [level is math.nan for level in _plain(levels)]] = transformer.encoded_missing_value
+        codes[-1][0, [level is math.nan for level in plain_levels(levels)]] = transformer.encoded_missing_value
     coded = _levels(transformer, flow, table, codes)
     return replace(flow, table=table, blocks=coded.blocks)
 
@@ -207,7 +207,7 @@ def _levels(transformer: Estimator, flow: Flow, table: Table, matrices: Sequence
         width = len(matrix)
         full = width > 1 and bool((matrix.sum(axis=0) == 1).all())
         directions = tangent_basis(width) if full else np.eye(width)
-        encoding = Encoding(tuple(_plain(levels)), directions.T @ matrix)
+        encoding = Encoding(tuple(plain_levels(levels)), directions.T @ matrix)
         block = Block(
             tuple(range(place, place + width)), directions, _decoded(encoding, flow.blocks.get((name, "levels")))
         )
@@ -324,15 +324,20 @@ def _union(transformer: Estimator, flow: Flow) -> Flow:
 def _column_transformer(transformer: Estimator, flow: Flow) -> Flow:
     if transformer.transformer_weights:
         raise UnsupportedModelError("ColumnTransformer with transformer_weights is not supported: scale them instead.")
-    parts = []
+    parts = [
+        through(step, kept(flow, flow.table.select(positions), positions))
+        for step, positions in chosen_columns(transformer, flow.table)
+    ]
+    return joined(transformer, flow, parts)
+
+
+def chosen_columns(transformer: Estimator, table: Table) -> list[tuple[Any, list[int]]]:
+    """The steps of a ColumnTransformer that do something, each with the positions of its columns."""
     with warnings.catch_warnings():
         # scikit-learn 1.6 announces another form of the remainder's columns; both are read
         warnings.simplefilter("ignore", FutureWarning)
-        chosen = [(step, _positions(columns, flow.table)) for _, step, columns in transformer.transformers_]
-    for step, positions in chosen:
-        if positions and not _is(step, "drop"):
-            parts.append(through(step, kept(flow, flow.table.select(positions), positions)))
-    return joined(transformer, flow, parts)
+        chosen = [(step, _positions(columns, table)) for _, step, columns in transformer.transformers_]
+    return [(step, positions) for step, positions in chosen if positions and not _is(step, "drop")]
 
 
 def _is(step: Estimator, word: str) -> bool:

@@ -17,10 +17,14 @@ from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
-from fisherleak.models import final_estimator
+from fisherleak.models import as_table, final_estimator
+from fisherleak.models.estimators import set_parameters
+from fisherleak.models.levels import check_common_levels
+from fisherleak.models.rebuilt import FEW
+from fisherleak.models.scalers import complete, neutral, scaled_parameters
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
 from fisherleak.protection.calibration import calibrate
-from fisherleak.protection.release import release, set_parameters
+from fisherleak.protection.release import built, check_public, check_releasable
 
 __all__ = ["PrivateRelease", "ReleaseReport"]
 
@@ -76,6 +80,10 @@ class PrivateRelease(Wrapper):
         Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
     random_state : int or Generator, optional
         For tests only: see :func:`fisherleak.release`.
+    public : {"nothing", "levels", "preprocessing"}
+        What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
+        default nothing, and eta counts end to end. Levels that an encoder learned are accepted where at least five rows have
+        each; with "levels", always.
 
     Attributes
     ----------
@@ -106,6 +114,7 @@ class PrivateRelease(Wrapper):
         polish: bool = False,
         keep_unperturbed: bool = False,
         random_state: Seed = None,
+        public: str = "nothing",
     ) -> None:
         self.estimator = estimator
         self.eta = eta
@@ -115,22 +124,26 @@ class PrivateRelease(Wrapper):
         self.polish = polish
         self.keep_unperturbed = keep_unperturbed
         self.random_state = random_state
+        self.public = public
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
-        """Fit the estimator, find the noise for the limit, and keep a perturbed copy."""
-        check_positive(self.eta, "eta")
-        if self.over not in OVER:
-            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
-        if self.over == "dataset" and self.attributes is not None:
-            raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
+        """Fit the estimator, find the noise for the limit, and keep a model built with it."""
+        self._check_options()
         y = one_target(self.estimator, y)
         model = fit_weighted(clone(self.estimator), X, y, sample_weight)
-        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish)
+        check_releasable(model)
+        table = as_table(X)
+        if self.public == "nothing":
+            check_common_levels(model, table, FEW)
+        counted = "preprocessing" if self.public == "preprocessing" else "nothing"
+        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
-            set_parameters(final_estimator(model), np.asarray(host(leak.fits[0].theta)))
+            _move(model, np.asarray(host(leak.fits[0].theta)), counted)
         self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
         quiet = leak.with_noise(self.noise_)
-        self.estimator_ = release(model, self.noise_, self.random_state)
+        # rows in memory have been seen to share their levels
+        declared = "levels" if self.public == "nothing" and not table.lazy else self.public
+        self.estimator_ = built(model, self.noise_, self.random_state, declared)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):
             delattr(self, "unperturbed_")
@@ -141,9 +154,27 @@ class PrivateRelease(Wrapper):
             self.leakage_ = ReleaseReport(eta, float(self.eta), self.over, quiet.dataset())
         return self
 
+    def _check_options(self) -> None:
+        check_positive(self.eta, "eta")
+        check_public(self.public)
+        if self.over not in OVER:
+            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
+        if self.over == "dataset" and self.attributes is not None:
+            raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
+
     def __getstate__(self) -> Any:
         # an estimator that was passed in fitted would carry the unperturbed model along
         state = dict(super().__getstate__())
         if not self.keep_unperturbed:
             state["estimator"] = clone(self.estimator)
         return state
+
+
+def _move(model: Estimator, theta: Vector, public: str) -> None:
+    """Give a fitted model the parameters that were measured: in raw units where its scalers are counted."""
+    _, scales = neutral(model) if public == "nothing" else (model, None)
+    estimator = final_estimator(model)
+    if scales is not None:
+        width = theta.shape[0] - int(estimator.fit_intercept)
+        theta = scaled_parameters(theta, complete(scales, width))
+    set_parameters(estimator, theta)

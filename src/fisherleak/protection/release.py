@@ -1,29 +1,30 @@
-"""Perturbed copies of fitted models: what may leave the house."""
+r"""Released models, built anew: what may leave the house.
+
+Where scalers are folded in, noise b without a shape acts in the frame F of the columns' public scales and centres. With
+raw parameters w, what leaves is :math:`F^{-1}\, \mathrm{grid}(F w + b)`, whose covariance is :math:`F^{-1} \Sigma F^{-T}`.
+"""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, released
+from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
-from fisherleak.models.estimators import check_supported, parameters
+from fisherleak.models.estimators import check_supported, parameters, set_parameters
+from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
+from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, neutral, raw_parameters
 from fisherleak.models.transformers import check_steps
 
-__all__ = ["Released", "release"]
-
-KEPT = {
-    *("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"),
-    *("_base_loss", "_label_binarizer"),  # the link of a Poisson model, the classes of a ridge classifier
-}
-"""What a released model keeps beside its parameters: what it needs to predict."""
+__all__ = ["Released", "built", "check_public", "check_releasable", "release", "set_parameters"]
 
 
 @dataclass(frozen=True)
@@ -42,34 +43,49 @@ class Released:
     noise: Noise
 
 
-def release(model: Estimator, noise: Noise, random_state: int | np.random.Generator | None = None) -> Any:
-    """A copy of a fitted model with noise in its coefficients and intercept.
+def release(
+    model: Estimator,
+    noise: Noise,
+    random_state: int | np.random.Generator | None = None,
+    public: str = "nothing",
+) -> Any:
+    """A new model with noisy parameters, and nothing else of a fitted one but what prediction needs.
 
     Parameters
     ----------
     model : fitted scikit-learn model or Fit
-        Is left untouched. Of a search, the copy is that of its best estimator.
+        Is left untouched. Of a search, pass ``best_estimator_``: that declares its choice public.
     noise : Noise
         From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``.
     random_state : int or Generator, optional
         By default the noise is made of the operating system's randomness. A fixed seed makes it predictable, so that it
         protects nothing: for tests only.
+    public : {"nothing", "levels", "preprocessing"}
+        What is declared public of what a pipeline learned beside the model's parameters. "nothing": scalers are folded into
+        the model, whose coefficients and intercept leave in raw units; levels of encoders must be declared (``categories=``)
+        or pooled (``min_frequency=5`` or more, ``handle_unknown="infrequent_if_exist"``), and names of pooled levels stay;
+        other steps that learned something are refused by name. "levels": the same, with the levels that encoders learned
+        public. "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that
+        hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
 
     Returns
     -------
     model or Released
-        The last step keeps only what it needs to predict (coefficients, intercept, classes, column names): fitted
-        attributes such as singular values, scores or paths of coefficients would give the unperturbed model away. A Fit
-        gives a :class:`Released` record.
+        An object of the same classes, made anew from their constructors' parameters: coefficients, intercept, classes, column
+        names, levels of encoders, which column goes where. Scalers that are folded in are left out. A Fit gives a
+        :class:`Released` record.
 
     Notes
     -----
-    Parameters are multiples of a power of two, at most 1/1024 of the noise's least standard deviation: the bits below
-    would tell more than the noise hides.
+    Noise without a shape acts on (coefficients times their columns' scales, level at their centres), with scales and centres on
+    a public grid, where scalers are folded in, and on the parameters themselves elsewhere; a shape is over raw coefficients,
+    then the raw intercept. There, parameters are multiples of a power of two, at most 1/1024 of the noise's least standard
+    deviation: the bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid
+    alone.
 
-    **What holds, and when.** The Fisher information loss measured with this noise is that of the released parameters.
-    Preprocessing steps are copied as they are: what they learned from the data is taken as public. Each further release
-    of the same data adds to the leakage (:func:`fisherleak.compose`).
+    **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
+    this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
+    column names are taken as public. Each further release of the same data adds to the leakage (:func:`fisherleak.compose`).
 
     Examples
     --------
@@ -82,41 +98,53 @@ def release(model: Estimator, noise: Noise, random_state: int | np.random.Genera
     True
     """
     check_noise(noise)
+    check_public(public)
     if isinstance(model, Fit):
         return _released_fit(model, noise, random_state)
+    check_releasable(model)
+    return built(model, noise, random_state, public)
+
+
+def check_public(public: str) -> None:
+    """One of the things that can be declared public."""
+    if public not in PUBLIC:
+        raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
+
+
+def check_releasable(model: Estimator) -> None:
+    """Refuse models and steps that never leave, by name and with the remedy."""
+    refuse_search(model)
     model = checked_model(model)
-    check_supported(_last_step(model))
+    check_supported(model.steps[-1][1] if isinstance(model, Pipeline) else model)
     check_steps(model)
-    theta = released(parameters(final_estimator(model)), noise, random_state)
-    noisy = copy.deepcopy(model)
-    estimator = final_estimator(noisy)
-    set_parameters(estimator, theta)
-    kept = KEPT | set(estimator.get_params(deep=False))
-    for name in [name for name in vars(estimator) if name not in kept]:
-        delattr(estimator, name)
-    return noisy
+    check_rebuildable(model)
 
 
-def _last_step(model: Estimator) -> Any:
-    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> Any:
+    """The new model, of one that is checked."""
+    plain, scales = (model, None) if public == "preprocessing" else neutral(model)
+    theta = parameters(final_estimator(model))
+    if scales is None:
+        return rebuilt(plain, released(theta, noise, random_state), public)
+    return rebuilt(plain, _in_frame(final_estimator(model), theta, scales, noise, random_state), public)
 
 
-def set_parameters(estimator: Estimator, theta: np.ndarray) -> None:
-    """Put coefficients (and intercept) into a fitted linear model, in the shapes it uses."""
-    coef, level = estimator.coef_, theta[-1] if estimator.fit_intercept else None
-    values = (theta if level is None else theta[:-1]).reshape(tuple(coef.shape))
-    if not isinstance(coef, np.ndarray):
-        # fitted with array_api_dispatch: the parameters stay arrays of the library of its data
-        xp = namespace(coef)
-        estimator.coef_ = xp.astype(like(values, coef, xp), coef.dtype)
-        if level is not None:
-            shape = tuple(estimator.intercept_.shape)
-            estimator.intercept_ = xp.full(shape, float(level), dtype=coef.dtype, device=device(coef))
-        return
-    estimator.coef_ = values
-    if level is not None:
-        shape = np.shape(estimator.intercept_)
-        estimator.intercept_ = np.full(shape, level) if shape else float(level)
+def _in_frame(
+    estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
+) -> np.ndarray:
+    """Raw parameters with noise that acts where :func:`fisherleak.measure` takes it to act."""
+    intercept = bool(estimator.fit_intercept)
+    d = theta.shape[0] - int(intercept)
+    known = complete(scales, d)
+    check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
+    raw = raw_parameters(theta, known)
+    if getattr(noise, "shape", None) is not None:
+        return released(raw, noise, random_state)
+    # rounded there: what is computed from these and from the public frame alone has no bit of the model before
+    frame = frame_of(known, intercept)
+    noisy = released(frame @ raw, noise, random_state)
+    coef = noisy[:d] / np.diag(frame)[:d]
+    return np.append(coef, noisy[d] - frame[d, :d] @ coef) if intercept else coef
 
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:

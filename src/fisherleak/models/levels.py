@@ -1,0 +1,69 @@
+"""Levels that encoders learned from a table, and how many rows have each: a rare one gives its rows away by its name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sklearn import compose, pipeline
+
+from fisherleak._support.namespaces import Estimator
+from fisherleak.errors import UnsupportedModelError
+from fisherleak.models.flow import Flow, kept, start
+from fisherleak.models.frames import Table
+from fisherleak.models.scalers import LEVELS
+from fisherleak.models.transformers import chosen_columns, plain_levels, through
+
+__all__ = ["check_common_levels"]
+
+
+def check_common_levels(model: Estimator, table: Table, few: int) -> None:
+    """Refuse levels that an encoder learned by itself, keeps by name, and that fewer than ``few`` rows have."""
+    if isinstance(model, pipeline.Pipeline) and not table.lazy:
+        _check_steps(model.steps[:-1], start(table), few)
+
+
+def _check_steps(steps: Any, flow: Flow, few: int) -> None:
+    for place, (_, step) in enumerate(steps):
+        _check_levels(step, flow, few)
+        if any(_holds_levels(later) for _, later in steps[place + 1 :]):
+            flow = through(step, flow)
+
+
+def _holds_levels(step: Estimator) -> bool:
+    children = [
+        *getattr(step, "transformers_", ()),
+        *getattr(step, "transformer_list", ()),
+        *getattr(step, "steps", ()),
+    ]
+    return isinstance(step, LEVELS) or any(_holds_levels(child[1]) for child in children)
+
+
+def _check_levels(step: Estimator, flow: Flow, few: int) -> None:
+    if isinstance(step, LEVELS):
+        _check_encoder(step, flow, few)
+    elif isinstance(step, pipeline.Pipeline):
+        _check_steps(step.steps, flow, few)
+    elif isinstance(step, pipeline.FeatureUnion):
+        for _, part in step.transformer_list:
+            _check_levels(part, flow, few)
+    elif isinstance(step, compose.ColumnTransformer):
+        for part, positions in chosen_columns(step, flow.table):
+            _check_levels(part, kept(flow, flow.table.select(positions), positions), few)
+
+
+def _check_encoder(encoder: Estimator, flow: Flow, few: int) -> None:
+    if not isinstance(encoder.categories, str):
+        return
+    pooled = getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
+    hidden = getattr(encoder, "handle_unknown", "error") == "infrequent_if_exist"
+    for j, levels in enumerate(encoder.categories_):
+        counts = Counter(plain_levels(flow.table.column(j)))
+        nameless = plain_levels(pooled[j]) if hidden and pooled[j] is not None else []
+        rare = [level for level in plain_levels(levels) if counts[level] < few and level not in nameless]
+        if rare:
+            raise UnsupportedModelError(
+                f"Column '{flow.table.names[j]}' has a level that only {counts[rare[0]]} of the rows have, and "
+                f"{type(encoder).__name__} would release its name: declare the levels with categories=…, pool rare ones with "
+                f"min_frequency={few} and handle_unknown='infrequent_if_exist', or pass public='levels'."
+            )

@@ -1,0 +1,360 @@
+"""A fitted model built anew: an object of the same classes that holds what prediction needs, and nothing else.
+
+Nothing is copied whole. Every step comes from its constructor's parameters, to which the few numbers are added that it needs
+to transform a row; what those may be depends on what is *public*:
+
+- "nothing": scalers are folded into the model and left out; steps that were told everything when they were made stay; levels
+  of categories are those that were declared, or that at least ``FEW`` rows share, with the names of rarer ones left out.
+- "levels": the same, and the levels that encoders learned are public.
+- "preprocessing": what the steps before the model learned is public.
+
+A step that holds rows or statistics of labels is refused whatever is public. Adding a step is adding one function to
+``REBUILDERS``, and one that learns from the data to ``models.scalers``, which counts what it learned.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
+from sklearn.base import clone
+
+from fisherleak._support.namespaces import Estimator
+from fisherleak.errors import UnsupportedModelError
+from fisherleak.models.estimators import RECIPES, set_parameters
+
+__all__ = ["FEW", "PUBLIC", "REBUILDERS", "check_rebuildable", "rebuilt", "refuse_search"]
+
+PUBLIC = ("nothing", "levels", "preprocessing")
+FEW = 5
+"""Rows that must share a level before its name may leave undeclared."""
+NAMES = ("n_features_in_", "feature_names_in_")
+CHOSEN = ("alpha_", "C_")
+"""What models that tune themselves call the penalty that they chose."""
+
+_LABELS = "its scores tell about single labels. Choose the columns before, with a ColumnTransformer."
+REFUSED = {
+    impute.KNNImputer: "it holds the rows it was fitted on. Fill missing values before the fit, or with "
+    "SimpleImputer(strategy='constant', fill_value=…).",
+    feature_selection.SelectKBest: _LABELS,
+    feature_selection.SelectPercentile: _LABELS,
+}
+"""Steps that can be measured and never leave, with the reason."""
+
+
+def refuse_search(model: Estimator) -> None:
+    """Refuse a model that chose its penalty on the data."""
+    name = type(model).__name__
+    if hasattr(model, "best_estimator_"):
+        raise UnsupportedModelError(
+            f"{name} chose its parameters on the data, and that choice is not counted: pass its best_estimator_, which "
+            "declares the choice public."
+        )
+    last = model.steps[-1][1] if isinstance(model, pipeline.Pipeline) else model
+    for chosen in [name for name in CHOSEN if type(last) in RECIPES and hasattr(last, name)]:
+        value = float(np.ravel(getattr(last, chosen))[0])
+        plain = f"{type(last).__name__.removesuffix('CV')}({chosen[:-1]}={value:g})"
+        raise UnsupportedModelError(
+            f"{type(last).__name__} chose its penalty on the data, and that choice is not counted: fit {plain}, which declares "
+            "it public."
+        )
+
+
+def check_rebuildable(step: Estimator) -> None:
+    """Refuse steps that never leave, however deep, by name and reason."""
+    for name in ("transformers_", "transformer_list", "steps"):
+        for child in getattr(step, name, ()):
+            check_rebuildable(child[1])
+    if type(step) in REFUSED:
+        raise UnsupportedModelError(f"{type(step).__name__} cannot be released: {REFUSED[type(step)]}")
+
+
+def rebuilt(model: Estimator, theta: NDArray[np.float64], public: str) -> Any:
+    """A new model with these parameters that predicts as the given one would with them.
+
+    With public "nothing" or "levels", ``theta`` is for features that no scaler has touched.
+    """
+    if not isinstance(model, pipeline.Pipeline):
+        return _estimator(model, theta, getattr(model, "feature_names_in_", None))
+    *before, (name, last) = model.steps
+    steps, folded = _steps(before, public)
+    arriving = last if folded is None else folded
+    estimator = _estimator(last, theta, getattr(arriving, "feature_names_in_", None))
+    return _pipeline_of(model, [*steps, (name, estimator)])
+
+
+def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any:
+    made = clone(fitted)
+    set_parameters(made, theta, shaped_as=fitted)
+    made.n_features_in_ = int(fitted.n_features_in_)
+    if names is not None:
+        made.feature_names_in_ = np.array(names)
+    if hasattr(fitted, "_label_binarizer"):  # a ridge classifier finds its classes there
+        classes = _own(fitted.classes_)
+        made._label_binarizer = preprocessing.LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)
+    if "classes_" in vars(fitted):
+        made.classes_ = _own(fitted.classes_)
+    if hasattr(fitted, "_base_loss"):  # the link of a Poisson model
+        made._base_loss = made._get_loss() if isinstance(fitted.coef_, np.ndarray) else fitted._base_loss
+    return made
+
+
+def _own(values: Any) -> Any:
+    """An array of its own memory, with nothing behind it."""
+    return np.array(values) if isinstance(values, np.ndarray) else values
+
+
+def _steps(steps: Sequence[tuple[str, Any]], public: str) -> tuple[list[tuple[str, Any]], Any]:
+    """Steps built anew without those that are folded in, and the first of these."""
+    made, folded = [], None
+    for name, step in steps:
+        new = _step(step, public)
+        if new is None:
+            folded = step if folded is None else folded
+        else:
+            made.append((name, new))
+    return made, folded
+
+
+def _step(step: Estimator, public: str) -> Any:
+    """A step built anew; None for one that is folded into the model."""
+    if step is None or isinstance(step, str):
+        return "passthrough" if step is None else step
+    return REBUILDERS[type(step)](step, public)
+
+
+def _pipeline_of(model: Estimator, steps: list[tuple[str, Any]]) -> Any:
+    made = clone(model)
+    made.steps, made.memory = steps, None
+    return made
+
+
+def _with(step: Estimator, *attributes: str) -> Any:
+    """A step of the same class and parameters that learned these attributes, where the given one has them."""
+    made = clone(step)
+    for name in (*NAMES, *attributes):
+        if name in vars(step):
+            setattr(made, name, _copied(vars(step)[name]))
+    return made
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_copied(each) for each in value)
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return _own(value)
+
+
+# One function for each step: the step built anew for what is public, or None where it is folded into the model
+
+
+def _keeping(*attributes: str) -> Callable[[Any, str], Any]:
+    def rebuild(step: Estimator, public: str) -> Any:
+        return _with(step, *attributes)
+
+    return rebuild
+
+
+def _scaler(*attributes: str) -> Callable[[Any, str], Any]:
+    def rebuild(step: Estimator, public: str) -> Any:
+        return _with(step, *attributes) if public == "preprocessing" else None
+
+    return rebuild
+
+
+def _learns_nothing(step: Estimator, public: str) -> Any:
+    """Fitted on zeros, so that nothing but the number of columns and their names can be in it."""
+    made = clone(step).fit(np.zeros((1, step.n_features_in_)))
+    for name in NAMES:
+        if name in vars(step):
+            setattr(made, name, _copied(vars(step)[name]))
+    return made
+
+
+def _splines(step: Estimator, public: str) -> Any:
+    made = _with(step, "n_features_out_")
+    made.bsplines_ = [
+        type(spline)(np.array(spline.t), np.array(spline.c), spline.k, spline.extrapolate) for spline in step.bsplines_
+    ]
+    return made
+
+
+def _variance_threshold(step: Estimator, public: str) -> Any:
+    """Which columns stay, in place of their variances."""
+    made = _with(step)
+    made.variances_ = np.where(step.get_support(), step.threshold + 1.0, step.threshold)
+    return made
+
+
+def _components(step: Estimator, public: str) -> Any:
+    made = _with(step, "components_", "mean_", "n_components_")
+    if hasattr(step, "whiten"):  # read by some versions of scikit-learn, and used where components are whitened only
+        count = len(step.components_)
+        made.explained_variance_ = _own(step.explained_variance_) if step.whiten else np.ones(count)
+    return made
+
+
+def _simple_imputer(step: Estimator, public: str) -> Any:
+    if step.add_indicator:
+        raise UnsupportedModelError(
+            "SimpleImputer(add_indicator=True) cannot be released: which columns had missing values is not counted. Use "
+            "add_indicator=False."
+        )
+    made = _with(step, "_fit_dtype", "_fill_dtype", "statistics_")
+    made.indicator_ = None
+    return made
+
+
+def _one_hot(step: Estimator, public: str) -> Any:
+    unknown_are_pooled = step.handle_unknown == "infrequent_if_exist"
+    if public == "nothing" and isinstance(step.categories, str) and not (unknown_are_pooled and _pools_the_few(step)):
+        raise _undeclared(step, f"pool rare ones with min_frequency={FEW} and handle_unknown='infrequent_if_exist'")
+    _check_pooling(step, public)
+    made = _with(step, "categories_", "drop_idx_", "_drop_idx_after_grouping", "_n_features_outs", *POOLS)
+    if public != "preprocessing" and unknown_are_pooled and made._infrequent_enabled:
+        _forget_rare(made, step)
+    return made
+
+
+def _ordinal(step: Estimator, public: str) -> Any:
+    if public == "nothing" and isinstance(step.categories, str):
+        raise _undeclared(step, "use a OneHotEncoder that pools rare ones")
+    _check_pooling(step, public)
+    return _with(step, "categories_", "_missing_indices", *POOLS)
+
+
+POOLS = ("_infrequent_enabled", "_infrequent_indices", "_default_to_infrequent_mappings")
+"""Where encoders keep which levels are pooled."""
+
+
+def _undeclared(step: Estimator, otherwise: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"{type(step).__name__} learned its levels from the data, and a rare one gives its rows away: declare the levels with "
+        f"categories=…, {otherwise}, or release with public='levels'."
+    )
+
+
+def _check_pooling(step: Estimator, public: str) -> None:
+    if public == "nothing" and getattr(step, "_infrequent_enabled", False) and not _pools_the_few(step):
+        raise UnsupportedModelError(
+            f"{type(step).__name__} pools levels by a rule that single rows decide (min_frequency={step.min_frequency}, "
+            f"max_categories={step.max_categories}): use min_frequency={FEW} or more alone, or release with public='levels'."
+        )
+
+
+def _pools_the_few(step: Estimator) -> bool:
+    """Whether levels that fewer than ``FEW`` rows have are pooled, by their count alone."""
+    least = step.min_frequency
+    return isinstance(least, (int, np.integer)) and int(least) >= FEW and step.max_categories is None
+
+
+def _forget_rare(made: Any, step: Estimator) -> None:
+    """Leave the names of pooled levels out of an encoder: one that no row has stands for all of them.
+
+    Values that it does not know, the rare ones now among them, go where the rare ones went.
+    """
+    for j, rare in enumerate(step._infrequent_indices):
+        if rare is None:
+            continue
+        levels = step.categories_[j]
+        frequent = np.setdiff1d(np.arange(len(levels)), rare)
+        kept, place = _with_stand_in(levels[frequent])
+        made.categories_[j] = kept
+        made._infrequent_indices[j] = np.array([place])
+        mapping = np.arange(len(kept))
+        mapping[place:] -= 1
+        mapping[place] = len(frequent)
+        made._default_to_infrequent_mappings[j] = mapping
+        if made.drop_idx_ is not None and made.drop_idx_[j] is not None:
+            made.drop_idx_[j] = int(np.flatnonzero(mapping == made._drop_idx_after_grouping[j])[0])
+
+
+def _with_stand_in(levels: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Levels and one more, in the order that their type needs, and its place."""
+    count = len(levels)
+    if levels.dtype.kind == "f":
+        number = count - int(np.isnan(levels).sum())  # what is not a number comes last
+        return np.insert(levels, number, math.inf), number
+    if levels.dtype.kind in "iu":
+        return np.append(levels, np.iinfo(levels.dtype).max), count
+    kept = np.empty(count + 1, dtype=object)
+    kept[:count], kept[count] = levels, "infrequent_sklearn"
+    return kept, count
+
+
+def _inner_pipeline(step: Estimator, public: str) -> Any:
+    steps, _ = _steps(step.steps, public)
+    return _pipeline_of(step, steps) if steps else None
+
+
+def _union(step: Estimator, public: str) -> Any:
+    made = clone(step)
+    made.transformer_list = [(name, _step(part, public)) for name, part in step.transformer_list]
+    return made
+
+
+def _columns(step: Estimator, public: str) -> Any:
+    """A ColumnTransformer with its routing: which columns go where, before and behind it."""
+    made = _with(step, "sparse_output_", "output_indices_", "_transformer_to_input_indices", "_n_features")
+    with warnings.catch_warnings():
+        # scikit-learn 1.6 announces another form of the remainder's columns
+        warnings.simplefilter("ignore", FutureWarning)
+        parts = [(name, _part(part, public), _listed_columns(columns)) for name, part, columns in step.transformers_]
+    made.transformers_ = parts
+    given = {name for name, _, _ in step.transformers}
+    made.transformers = [(name, _unfitted(part), columns) for name, part, columns in parts if name in given]
+    made._columns = [columns for name, _, columns in parts if name in given]
+    if not isinstance(made.remainder, str):
+        made.remainder = next((_unfitted(part) for name, part, _ in parts if name not in given), "drop")
+    made._remainder = next((part for part in parts if part[0] not in given), ("remainder", made.remainder, []))
+    return made
+
+
+def _part(part: Estimator, public: str) -> Any:
+    """A part of a ColumnTransformer; for one that is folded in, what scikit-learn itself puts in the place of "passthrough"."""
+    new = _step(part, public)
+    if new is not None:
+        return new
+    same = preprocessing.FunctionTransformer(accept_sparse=True, check_inverse=False, feature_names_out="one-to-one")
+    for name in (*NAMES, "_sklearn_output_config"):
+        if hasattr(part, name):
+            setattr(same, name, _copied(getattr(part, name)))
+    return same
+
+
+def _unfitted(part: Any) -> Any:
+    return part if isinstance(part, str) else clone(part)
+
+
+def _listed_columns(columns: Any) -> Any:
+    if isinstance(columns, (str, int, np.integer, slice)):
+        return columns
+    return columns.tolist() if isinstance(columns, np.ndarray) else list(columns)
+
+
+REBUILDERS: dict[type, Callable[[Any, str], Any]] = {
+    preprocessing.StandardScaler: _scaler("mean_", "scale_"),
+    preprocessing.RobustScaler: _scaler("center_", "scale_"),
+    preprocessing.MinMaxScaler: _scaler("scale_", "min_"),
+    preprocessing.MaxAbsScaler: _scaler("scale_"),
+    preprocessing.OneHotEncoder: _one_hot,
+    preprocessing.OrdinalEncoder: _ordinal,
+    preprocessing.PolynomialFeatures: _learns_nothing,
+    preprocessing.FunctionTransformer: _keeping(),
+    preprocessing.SplineTransformer: _splines,
+    decomposition.PCA: _components,
+    decomposition.IncrementalPCA: _components,
+    decomposition.TruncatedSVD: _components,
+    feature_selection.VarianceThreshold: _variance_threshold,
+    impute.SimpleImputer: _simple_imputer,
+    compose.ColumnTransformer: _columns,
+    pipeline.Pipeline: _inner_pipeline,
+    pipeline.FeatureUnion: _union,
+}
+"""Every step that can leave, by its class."""

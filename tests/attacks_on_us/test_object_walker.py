@@ -1,0 +1,124 @@
+"""Whoever takes a released object apart finds nothing that depends on one row but the noisy parameters.
+
+The walker goes through attributes, containers, arrays and what arrays are views of. It is set on releases of a table and of the
+same table with one row changed, with the same noise: what differs between the two depends on that row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn import linear_model as lm
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+import fisherleak as fl
+from attacks_on_us.walker import copied_with_noise, leaves
+from fisherleak.audit.model import Settings
+from fisherleak.audit.released_files import save_model, trusted_types
+from fisherleak.tables import from_frame
+from releasable import ESTIMATORS, NUMBERS, labels, people, pipelines
+
+NOISE = fl.Gaussian(0.5)
+ROW = 17
+ACCOUNTED = re.compile(r"^(\.steps\[\d+\]\[1\])?\.(coef_|intercept_)(\.base)?(\[\d+\])*$")
+"""The noisy parameters of the last step: what was measured."""
+DECLARED = re.compile(
+    r"\.(mean_|scale_|min_|center_|components_|explained_variance_|statistics_|bsplines_|_cache|variances_)\b"
+)
+"""What steps learned and need to transform a row, where preprocessing is declared public."""
+
+
+def differing(one: Any, other: Any) -> list[str]:
+    """Ways to leaves that are not the same in two objects, or in one of them only."""
+    first, second = dict(leaves(one)), dict(leaves(other))
+    return sorted(path for path in first.keys() | second.keys() if not same(first.get(path), second.get(path)))
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+def both(make: Callable[[], Any], columns: list[str], kind: str) -> list[Any]:
+    """The model fitted on a table, and on the table with one row changed."""
+    fitted = []
+    for changed in (None, ROW):
+        table = people(changed=changed)
+        y = labels(kind, table, None if kind == "classes" else changed)
+        if kind == "classes" and changed is not None:
+            y[changed] = "ill" if y[changed] == "well" else "well"
+        fitted.append(make().fit(table[columns], y))
+    return fitted
+
+
+def unaccounted(one: Any, other: Any, declared: bool = False) -> list[str]:
+    return [
+        path for path in differing(one, other) if not ACCOUNTED.match(path) and not (declared and DECLARED.search(path))
+    ]
+
+
+@pytest.mark.parametrize(("make", "columns", "kind", "public"), pipelines())
+def test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters(
+    make: Callable[[], Any], columns: list[str], kind: str, public: str
+) -> None:
+    one, other = (fl.release(model, NOISE, random_state=3, public=public) for model in both(make, columns, kind))
+    assert unaccounted(one, other, declared=public == "preprocessing") == []
+    assert any(ACCOUNTED.match(path) for path in differing(one, other))  # the walker gets there
+
+
+@pytest.mark.parametrize("last", ESTIMATORS)
+def test_the_walker_finds_what_copies_hold(last: type) -> None:
+    estimator, kind = ESTIMATORS[last]
+    one, other = both(lambda: make_pipeline(StandardScaler(), estimator()), NUMBERS, kind)
+    found = unaccounted(copied_with_noise(one, NOISE), copied_with_noise(other, NOISE))
+    assert ".steps[0][1].mean_[0]" in found
+    assert ".steps[0][1].var_[2]" in found
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler])
+def test_the_shell_releases_nothing_else_either(scaler: type) -> None:
+    def shell() -> Any:
+        return fl.PrivateRelease(make_pipeline(scaler(), lm.Ridge()), eta=1.0, random_state=3)
+
+    one, other = both(shell, NUMBERS, "real")
+    assert unaccounted(one.estimator_, other.estimator_) == []
+    assert not any(isinstance(step, scaler) for _, step in one.estimator_.steps)
+
+
+def test_a_saved_file_holds_nothing_but_what_its_card_declares(tmp_path: Path) -> None:
+    io = pytest.importorskip("skops.io")
+    found = []
+    for name, changed in (("one", None), ("other", ROW)):
+        table = people(changed=changed)
+        table["dose"] = labels("real", table, changed)
+        path = tmp_path / f"{name}.skops"
+        save_model(from_frame(table), Settings("dose"), path, noise=0.5, random_state=3)
+        found.append(io.load(path, trusted=sorted(trusted_types())))
+    assert unaccounted(found[0], found[1], declared=True) == []
+
+
+PATHS = {
+    "protection/release.py": "fl.release and PrivateRelease, of models and of fits",
+}
+"""Where noise is added to parameters that leave. A new place must be attacked here before it is listed."""
+CALLERS = {
+    "protection/private.py": "test_the_shell_releases_nothing_else_either",
+    "audit/released_files.py": "test_a_saved_file_holds_nothing_but_what_its_card_declares",
+}
+"""Who calls these, and the test that takes apart what they make."""
+
+
+def test_every_way_out_is_attacked() -> None:
+    source = Path(fl.__file__).parent
+    texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
+    adds = {name for name, text in texts.items() if re.search(r"engine\.noise import .*\breleased\b", text)}
+    assert adds == set(PATHS), "a module adds noise to what leaves and is not in PATHS"
+    calls = {
+        name for name, text in texts.items() if re.search(r"protection\.release import .*\b(release|built)\b", text)
+    }
+    assert calls == {"__init__.py", *CALLERS}, "a module makes releases and is not in CALLERS"
+    assert all(test in globals() for test in CALLERS.values())
