@@ -260,7 +260,7 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         found = exposure_of(trained, seed, clock)
-        choice = choose_noise(trained, plan, found.rows.digest.high)
+        choice = choose_noise(trained, plan, found.rows.digest.top)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(found.rows.eta)))
@@ -328,16 +328,16 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         estimator_for(trained)  # refuses a kind without one
 
 
-def choose_noise(trained: Trained, plan: Plan, largest: float) -> NoiseChoice:
+def choose_noise(trained: Trained, plan: Plan, top: Sequence[tuple[int, float]]) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1.
 
-    ``largest`` is the largest eta of a row at noise of scale 1.
+    ``top`` are the most exposed rows with their etas at noise of scale 1.
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
     limit = plan.eta if plan.eta is not None else plan.max_eta
     target = 1.0 if limit is None else limit
-    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, largest=largest))
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=top[:1]))
     if limit is not None:
         note = f"The least scale at which no row's eta is above {target:g}."
         if plan.eta is None:

@@ -10,6 +10,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
+from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.run import Audit
 
@@ -89,12 +90,12 @@ def _assumptions(audit: Audit) -> list[str]:
     sentences = [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
-        f"column, every category by its indicators, and the label counts {own}. Etas of single columns are in "
-        "the column's own unit.",
-        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient, as they are behind the "
-        f"preprocessing, and to the intercept. {audit.noise.note}",
-        "What preprocessing learned is public: centres and scales of numbers, rounded so that they give no single value away, "
-        "and the categories that occur. So are l2 and the scale of the noise.",
+        f"column (rounded to a public grid, within 9 %), every category by its indicators, and the label counts {own}. Etas of "
+        "single columns are in the column's own unit.",
+        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the level at "
+        f"public centres. {audit.noise.note}",
+        COUNTED[audit.trained.public],
+        "The categories that occur, l2 and the scale of the noise are public.",
         "This is not differential privacy, does not bound membership inference, and is not anonymity.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *design.notes,
@@ -140,6 +141,7 @@ def _model(audit: Audit) -> Json:
         "l2": trained.l2,
         "parameters": int(trained.fit.coef.shape[0]) + 1,
         "intercept": True,
+        "public": trained.public,
     }
 
 
@@ -197,7 +199,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "eta_median": figures.median / scale,
         "error_least": scale / figures.largest if figures.largest > 0 else None,
         "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.scale if feature.kind == "number" else None,
+        "spread": feature.spread if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
     }
 

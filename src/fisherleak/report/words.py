@@ -12,7 +12,16 @@ from typing import Any
 
 from fisherleak.report._numbers import number
 
-__all__ = ["NOT_PROMISED", "WORDS", "Word", "attribute_sentence", "chosen_how", "measured_sentence"]
+__all__ = [
+    "NOT_PROMISED",
+    "WORDS",
+    "Word",
+    "attribute_sentence",
+    "chosen_how",
+    "counted_sentence",
+    "measured_sentence",
+    "not_promised",
+]
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,8 @@ WORDS: dict[str, Word] = {
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The size of the noise that is added to each released parameter, in the units that the parameters have after "
-        "preprocessing: its standard deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
+        "The size of the noise that is added to each released parameter, per standard unit of its column: its standard "
+        "deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
         "twice the least error. That is exact.",
     ),
     "utility": Word(
@@ -218,9 +227,8 @@ NOT_PROMISED: tuple[Word, ...] = (
         "bounds on every attacker see fisherleak.bounds.",
     ),
     Word(
-        "Preprocessing is taken as public.",
-        "Means, spreads, levels and components that were learned from the data are released with the model and are not "
-        "counted. Weights and l2 are taken as public too.",
+        "Some things are taken as public.",
+        "The levels of categories, weights and l2 are known to everyone and not counted.",
     ),
     Word(
         "It counts one release.",
@@ -232,6 +240,28 @@ NOT_PROMISED: tuple[Word, ...] = (
         "Share it as carefully as the data.",
     ),
 )
+
+
+PREPROCESSING = Word(
+    "Preprocessing is taken as public.",
+    "Means and spreads that were learned from the data are taken as known to everyone and are not counted.",
+)
+
+
+def not_promised(summary: Mapping[str, Any]) -> tuple[Word, ...]:
+    """What holds for every audit, and that preprocessing is public where it is."""
+    counted = summary["model"].get("public") == "nothing"  # earlier versions counted the model alone
+    return NOT_PROMISED if counted else (*NOT_PROMISED[:-2], PREPROCESSING, *NOT_PROMISED[-2:])
+
+
+def counted_sentence(summary: Mapping[str, Any]) -> str:
+    """What of the training is in the numbers."""
+    if summary["model"].get("public") == "nothing":
+        return (
+            "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
+            "public."
+        )
+    return "The model alone: what preprocessing learned from the data is taken as public."
 
 
 def chosen_how(chosen: str) -> str:
