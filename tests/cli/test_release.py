@@ -113,7 +113,7 @@ def test_settings_travel_with_the_card(fisherleak: Command, people: Path, tmp_pa
         "--drop",
         "weight",
         "--category",
-        "visits",
+        "sick",
         "--held-out",
         "0.25",
         "--seed",

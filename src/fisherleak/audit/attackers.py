@@ -1,7 +1,8 @@
 """What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
 
-White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that they
-compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by them.
+White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that
+they compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by
+them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ every number, and the label of a linear model, in a unit near the standard devia
 
 and since :math:`t_k` is computed from the rows, moving a value moves it too: that is counted (``engine.folding``) unless
 preprocessing is taken as public. The label's unit moves nothing but units: the minimiser is linear in it. Noise acts on w and
-on b, that is on coefficients times public scales and on the level at public centres, so that with J the Jacobian in standard units
-and :math:`s_y` the unit of the label,
+on b, that is on coefficients times public scales and on the level at public centres, so that with J the Jacobian in standard
+units and :math:`s_y` the unit of the label,
 
 .. math:: \eta = \|J\| / (\sigma / s_y), \qquad \eta_{raw}(\mathrm{column}) = \eta(\mathrm{column}) / s_{column} .
 """
@@ -62,8 +62,8 @@ __all__ = [
 PUBLIC = ("nothing", "preprocessing")
 """What the attacker is taken to know of what the table taught beside the model's parameters."""
 COUNTED = {
-    "nothing": "Counted end to end: what the scaling of columns learned from the data is counted with the model, and no centre or "
-    "scale is released beside it.",
+    "nothing": "Counted end to end: what the scaling of columns learned from the data is counted with the model, and no exact "
+    "centre or scale is released beside it.",
     "preprocessing": "What preprocessing learned, centres and scales of numbers, is taken as public and not counted.",
 }
 """What is counted, by what attackers are taken to know."""
@@ -224,9 +224,10 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     slopes[numbers] = 2.0 * fit.l2 * np.asarray(fit.coef)[numbers]
     if not slopes.any():
         return None
-    nothing = np.empty((0, means.size))
+    nothing, totals = np.empty((0, means.size)), np.zeros(means.size)
+    totals[numbers] = design.n
     # features are in the public units already, so that the space of the noise is that of the parameters
-    return Folding(slopes, means, False, nothing, nothing, np.eye(means.size + 1))
+    return Folding(slopes, means, False, nothing, nothing, np.eye(means.size + 1), totals)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
@@ -251,8 +252,8 @@ def calibrated_scale(
 ) -> float:
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
-    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``top`` are the most
-    exposed rows with their etas at noise of scale 1 where they are known. This is the one place where a scale is chosen.
+    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``top`` are the
+    most exposed rows with their etas at noise of scale 1 where they are known. This is the one place where a scale is chosen.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:

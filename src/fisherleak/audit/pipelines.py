@@ -1,9 +1,9 @@
 r"""A trained model as a pipeline of scikit-learn: the one that attackers know, and the one that is released.
 
-The same model has parameters in three spaces. In the *frame*, where noise acts, they are coefficients times public scales s and
-the level at public centres m, all in the target's unit. Raw ones are :math:`w_k = f_k / s_k` and :math:`b = f_0 - \sum_k m_k w_k`:
-those leave. With exact means and standard deviations in place of m and s they are those behind a ``StandardScaler``, as
-scikit-learn fits it.
+The same model has parameters in three spaces. In the *frame*, where noise acts, they are coefficients times public scales s
+and the level at public centres m, all in the target's unit. Raw ones are :math:`w_k = f_k / s_k` and
+:math:`b = f_0 - \sum_k m_k w_k`: those leave. With exact means and standard deviations in place of m and s they are those
+behind a ``StandardScaler``, as scikit-learn fits it.
 
 What is released is built, not copied: its steps are fitted on rows that are made up from column names and levels, and then get
 the noisy parameters, so that nothing else of the table is in it.
@@ -200,7 +200,7 @@ class Turned:
     def unit_information_root(self, size: int) -> Vector | None:
         root = self.noise.unit_information_root(size)
         back = np.linalg.inv(self.turn)
-        return back if root is None else root @ back
+        return np.asarray(back if root is None else root @ back)
 
     def rescaled(self, scale: float) -> Self:
         return replace(self, noise=self.noise.rescaled(scale))

@@ -241,8 +241,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[st
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, then "
-        "rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own units.",
+        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
+        "then rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own "
+        "units.",
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
         "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
@@ -318,8 +319,8 @@ def _checked_card(path: Path) -> Json:
     card = read_card(path)
     if card["schema"] != CARD:
         raise InvalidInputError(
-            f"The card '{path}' is of schema {card['schema']}: such a release holds centres and scales that were not counted, and "
-            "cannot be measured end to end. Release again."
+            f"The card '{path}' is of schema {card['schema']}: such a release holds centres and scales that were not counted, "
+            "and cannot be measured end to end. Release again."
         )
     try:
         from_card(card["noise"])

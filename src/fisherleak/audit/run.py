@@ -39,6 +39,7 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.presence import Presence, presence_of
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -73,6 +74,7 @@ DOING = {
     "utility": "Adding noise",
     "balance": "Balancing",
     "refits": "Refitting",
+    "presence": "Leaving rows out",
     "attacks": "Attacking",
 }
 """What each step is called while it runs."""
@@ -161,6 +163,7 @@ class Audit:
     spot: SpotCheck | None
     balance: Balanced | None
     gate: Gate | None
+    presence: Presence = field(repr=False)
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
@@ -181,7 +184,7 @@ class Audit:
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""
-        return leakage_rows(self.trained, self.rows.eta, self.unit_scale)
+        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.presence.mu)
 
 
 def as_raw(table: TableLike) -> RawTable:
@@ -265,7 +268,9 @@ def audit_trained(
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(found.rows.eta)))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
+        presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
+    listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     attacked = clock("attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed))
     return Audit(
         settings=settings,
@@ -286,6 +291,7 @@ def audit_trained(
         spot=spot,
         balance=even,
         gate=gate,
+        presence=presence,
         draws=plan.draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,

@@ -38,6 +38,7 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("counted", COUNTED[summary["model"]["public"]]),
             ("eta of a row", f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most"),
             ("eta of all data", _number(eta["dataset"])),
+            *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
         ]
     )
@@ -55,6 +56,25 @@ def show_audit(summary: dict[str, Any]) -> None:
     _sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
         _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """How often the best attacker is right about whether a record was in the table."""
+    if found is None:
+        return []
+    worst = found["rows"][0]
+    return [
+        (
+            "presence",
+            "whether a record was in the table: the best attacker is right "
+            f"{_in_hundred(worst['right'])} of 100 times about {_name(worst)}, {_in_hundred(found['right_mean'])} on average; "
+            "50 is guessing",
+        )
+    ]
+
+
+def _in_hundred(part: float) -> str:
+    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def _kinds(columns: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -36,8 +36,8 @@ def release(
         typer.Option(
             "--levels",
             metavar="COLUMN=a,b,c",
-            help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are pooled into "
-            "'other'. Repeatable.",
+            help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
+            "pooled into 'other'. Repeatable.",
         ),
     ] = None,
     public: common.Public = None,

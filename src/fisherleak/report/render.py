@@ -22,8 +22,10 @@ from fisherleak.report.words import (
     attribute_sentence,
     chosen_how,
     counted_sentence,
+    in_hundred,
     measured_sentence,
     not_promised,
+    presence_sentence,
 )
 
 if TYPE_CHECKING:
@@ -150,6 +152,8 @@ def _environment() -> Environment:
         "plus_minus": plus_minus,
         "sentence": attribute_sentence,
         "chosen_how": chosen_how,
+        "in_hundred": in_hundred,
+        "presence_sentence": presence_sentence,
     }
     environment.globals["exposure"] = view.exposure
     return environment
