@@ -19,7 +19,8 @@ from sklearn import metrics
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.kinds import KINDS, Kind, Metric, kind_of
-from fisherleak.audit.model import estimator_for, pipeline_of, train
+from fisherleak.audit.model import estimator_for, spreads_in, train
+from fisherleak.audit.pipelines import pipeline_of
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.cli import main
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
@@ -36,9 +37,12 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 @pytest.mark.parametrize("l2", [0.0, 1e-2])
 def test_the_estimator_has_the_minimum_of_the_loss(kind: Kind, l2: float, table_for: Any, target_for: Any) -> None:
     trained = train(from_frame(table_for(kind.name)), Settings(target_for(kind.name), kind.name, l2=l2))
-    fitted = estimator_for(trained).fit(trained.design.X, trained.design.y)
+    means, spreads = spreads_in(trained.design)
+    fitted = estimator_for(trained).fit((trained.design.X - means) / spreads, trained.design.y)
     assert isinstance(fitted, kind.estimators)
-    np.testing.assert_allclose(parameters(fitted), trained.fit.theta, rtol=1e-4, atol=1e-6)
+    theta = parameters(fitted)
+    raw = theta[:-1] / spreads
+    np.testing.assert_allclose([*raw, theta[-1] - means @ raw], trained.fit.theta, rtol=1e-4, atol=1e-6)
 
 
 @every_kind
@@ -46,7 +50,7 @@ def test_figures_are_those_of_the_pipeline(kind: Kind, table_for: Any, target_fo
     table, settings = table_for(kind.name), Settings(target_for(kind.name), kind.name)
     result = audit(table, settings, noise=0.7, draws=4, attacks=False)
     pipeline, raw, labels = pipeline_of(train(from_frame(table), settings))
-    cells = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(0.7)).per_cell()
+    cells = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(0.7), public="nothing").per_cell()
     found = [figures.largest / result.unit_scale for figures in result.columns]
     np.testing.assert_allclose(found, cells.max(axis=0), rtol=1e-8)
     assert result.spot is not None
@@ -157,7 +161,8 @@ def robust() -> Iterator[Kind]:
 
 def test_a_kind_from_outside_is_audited(robust: Kind, people: Any) -> None:
     table = people[["age", "weight", "city", "income"]]
-    result = audit(table, Settings("income", model="robust", l2=1e-3), noise=300.0, draws=4)
+    settings = Settings("income", model="robust", l2=1e-3, public="preprocessing")
+    result = audit(table, settings, noise=300.0, draws=4)
     assert result.trained.fit.loss.name == "pseudo_huber"
     assert result.spot is not None
     assert result.spot.largest_relative_error < 1e-4
@@ -167,9 +172,13 @@ def test_a_kind_from_outside_is_audited(robust: Kind, people: Any) -> None:
     assert summary["attacks"] == []
     # the same figures by hand, at the same noise
     design = result.design
-    fit = fl.minimise(design.X, design.y, fl.pseudo_huber(1.35), 1e-3, intercept=True)
-    leak = fl.measure(fit, design.X, design.y, fl.Gaussian(300.0 / design.target.scale))
-    np.testing.assert_allclose(result.eta, leak.per_example(), rtol=1e-8)
+    _, spreads = spreads_in(design)  # the penalty is on the coefficients of exactly standardised numbers
+    fit = fl.minimise(design.X / spreads, design.y, fl.pseudo_huber(1.35), 1e-3, intercept=True)
+    noise = fl.Gaussian(300.0 / design.target.scale, np.diag([*spreads, 1.0]) ** 2)
+    leak = fl.measure(fit, design.X / spreads, design.y, noise)
+    np.testing.assert_allclose(
+        result.worst.eta_label / result.unit_scale, leak.per_label()[result.worst.rows], rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("asked", [{"attributes": ["city"]}, {"balance": True}])

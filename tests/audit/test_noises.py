@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import skops.io
 
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
-from fisherleak.audit.model import own_parameters, train
+from fisherleak.audit.model import spreads_in, train
 from fisherleak.audit.noises import as_noise, by_its_noise, noise_words, unit_draws
+from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
+from fisherleak.engine.erm import minimise_scaled
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.estimators import parameters
@@ -41,9 +44,9 @@ def table(people: Any) -> Any:
 
 @every_noise
 def test_etas_are_those_of_the_noise(noise: Noise, table: Any) -> None:
-    result = audit(table, SETTINGS, noise=noise, draws=4, attacks=False)
+    result = audit(table, replace(SETTINGS, public="preprocessing"), noise=noise, draws=4, attacks=False)
     design = result.design
-    fit = fl.minimise(design.X, design.y, "logistic", 1e-2, intercept=True)
+    fit = minimise_scaled(design.X, design.y, "logistic", 1e-2, None, True, spreads_in(design)[1])
     leak = fl.measure(fit, design.X, design.y, noise)
     np.testing.assert_allclose(result.eta, leak.per_example(), rtol=1e-8)
     assert result.dataset / result.unit_scale == pytest.approx(leak.dataset())
@@ -124,13 +127,22 @@ def test_a_release_carries_its_noise(noise: Noise, table: Any, tmp_path: Path) -
     saved = load_model(path)
     assert saved.noise == noise
     trained = retrain(saved, raw)
-    assert by_its_noise(noise, parameters(saved.model[-1]) - own_parameters(trained)) == "yes"
-    _forge(path, own_parameters(trained) + 1e-9)
+    assert by_its_noise(noise, framed(trained.design, saved.model) - own_parameters(trained)) == "yes"
+    theta = parameters(saved.model[-1]) - _away(saved.model, trained)
+    _forge(path, theta + 1e-9)
     with pytest.raises(InvalidInputError, match="holds no noise"):
         retrain(load_model(path), raw)
-    _forge(path, own_parameters(trained) + 30.0)
+    _forge(path, theta + 30.0)
     with pytest.raises(InvalidInputError, match="farther from its refit"):
         retrain(load_model(path), raw)
+
+
+def _away(model: Any, trained: Any) -> Any:
+    """The noise in a release, in raw units."""
+    scales, centres = (np.array([getattr(f, name) for f in trained.design.features]) for name in ("scale", "centre"))
+    away = framed(trained.design, model) - own_parameters(trained)
+    coef = away[:-1] / scales
+    return np.append(coef, away[-1] - centres @ coef)
 
 
 def _forge(path: Path, theta: Any) -> None:

@@ -124,7 +124,7 @@ def test_the_report_computes_nothing(people: Any, tmp_path: Path, monkeypatch: p
 
     for place, name in (
         *((run, name) for name in ("attack_all", "tradeoff", "spot_check", "exposure_of", "reweighted")),
-        *((model, name) for name in ("minimise", "measure")),
+        *((model, name) for name in ("minimise_scaled", "balance")),
     ):
         monkeypatch.setattr(place, name, fail)
     summary = summarise(result)

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 import fisherleak as fl
 from fisherleak._support.arrays import is_lazy
-from fisherleak.audit.model import pipeline_of, train
+from fisherleak.audit.model import train
+from fisherleak.audit.pipelines import pipeline_of
 from fisherleak.audit.run import Settings, audit
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
@@ -37,7 +38,7 @@ def test_figures_are_those_of_the_pipeline_over_the_raw_table(frame: Any, target
     settings = Settings(target, model, l2=l2)
     result = audit(table, settings, noise=2.5, draws=4, attacks=False)
     pipeline, raw, labels = pipeline_of(train(fl_raw(table), settings))
-    leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5))
+    leak = fl.measure(pipeline, raw, labels, noise=fl.Gaussian(2.5), public="nothing")
     cells = leak.per_cell()
     assert [c.feature.name for c in result.columns] == leak.attributes
     figures = summarise(result)["attributes"]
@@ -57,13 +58,13 @@ def fl_raw(table: Any) -> Any:
 
 def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
     table = frame.drop(columns="person")
-    other = table.assign(age=table.age * 100, income=table.income / 1000)  # scales are rounded to two digits
+    other = table.assign(age=table.age * 64, income=table.income / 1024)  # scales are on a grid of powers of two
     one = audit(table, Settings("income"), eta=0.5, draws=4, attacks=False)
     two = audit(other, Settings("income"), eta=0.5, draws=4, attacks=False)
     np.testing.assert_allclose(one.eta, two.eta, rtol=1e-7)
-    assert one.noise.scale == pytest.approx(1000 * two.noise.scale)
+    assert one.noise.scale == pytest.approx(1024 * two.noise.scale)
     largest = [summarise(each)["attributes"][0]["eta_max"] for each in (one, two)]
-    assert largest[0] == pytest.approx(100 * largest[1])
+    assert largest[0] == pytest.approx(64 * largest[1])
 
 
 def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:

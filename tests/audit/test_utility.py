@@ -12,7 +12,7 @@ pytest.importorskip("pandas")
 
 
 import fisherleak as fl
-from fisherleak.audit.model import pipeline_of
+from fisherleak.audit.pipelines import pipeline_of
 from fisherleak.audit.run import Settings, audit
 from fisherleak.report.summarise import summarise
 from report.test_summarise import check_summary

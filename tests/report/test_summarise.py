@@ -34,7 +34,15 @@ SCHEMA: dict[str, Any] = {
         "test_rows": int,
         "columns": [{"name": str, "kind": str, "assumed": bool, "note": str, "levels": (int, type(None))}],
     },
-    "model": {"kind": str, "assumed": bool, "description": str, "l2": NUMBER, "parameters": int, "intercept": bool},
+    "model": {
+        "kind": str,
+        "assumed": bool,
+        "description": str,
+        "l2": NUMBER,
+        "parameters": int,
+        "intercept": bool,
+        "public": str,
+    },
     "noise": {"scale": NUMBER, "chosen": str, "note": str},
     "eta": {
         "dataset": NUMBER,
@@ -93,6 +101,14 @@ BALANCE = {
     "utility_after": MAYBE,
     "note": str,
 }
+MEMBERSHIP = {
+    "right_mean": NUMBER,
+    "right_max": NUMBER,
+    "notable": NUMBER,
+    "count": int,
+    "false_positives": NUMBER,
+    "rows": [{"row": int, "id": TEXT, "mu": MAYBE, "right": NUMBER, "auc": NUMBER, "found": NUMBER}],
+}
 GATE = {"max_eta": NUMBER, "exceeded": bool, "count": int, "rows": [{"row": int, "id": TEXT, "eta": NUMBER}]}
 FINITE_DIFFERENCE = {"rows": int, "largest_relative_error": NUMBER, "note": str}
 ATTACK = {
@@ -129,7 +145,7 @@ def check_summary(summary: dict[str, Any]) -> None:
     json.dumps(summary, allow_nan=False)
     conforms(summary, SCHEMA)
     assert summary["schema"] == "fisherleak.summary/1"
-    for key, schema in (("balance", BALANCE), ("gate", GATE)):
+    for key, schema in (("balance", BALANCE), ("gate", GATE), ("membership", MEMBERSHIP)):
         if summary[key] is not None:
             conforms(summary[key], schema, key)
     if summary["diagnostics"]["finite_difference"] is not None:

@@ -1,4 +1,9 @@
-"""What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise."""
+"""What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
+
+White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that
+they compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,9 @@ from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
 from fisherleak.attacks.candidates import MOST_NUMBERS
-from fisherleak.audit.model import Trained, pipeline_of
+from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
@@ -26,9 +32,10 @@ MOST_ROWS = 500
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 ATTACKERS = {
-    "white-box with prior": "knows all other data, the noise and how common each value is (not what the other columns "
-    "suggest), and sees the released coefficients",
-    "white-box": "knows all other data and sees the released coefficients, but ignores how common values are",
+    "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
+    "what the other columns suggest), and sees the released coefficients",
+    "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
+    "common values are",
     "black-box": "knows the row's other values and its label, and queries the released model",
     "ideal": "learns the value from the other columns and the label: what the population gives away without any model",
     "prior": "guesses the most common value and sees no model",
@@ -72,7 +79,9 @@ def attack_all(
     if not attributes:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
-    attacks = _Attacks(trained, model, frame, labels, as_noise(noise), tuple(grid), released, seed)
+    against = None if released is None else known_pipeline(trained, model, released)
+    added = standard_noise(trained, as_noise(noise))
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed)
     found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
     curves = zip(*(curve for _, curve, _ in found), strict=True)
     return Attacked(

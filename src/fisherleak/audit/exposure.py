@@ -166,6 +166,8 @@ class LeakageRows:
     eta: Vector
     cells: Vector | None
     eta_label: Vector
+    membership: Vector | None = None
+    """How far apart releases with and without the row are, in standard deviations of the noise; none where not measured."""
 
 
 @dataclass(frozen=True)
@@ -324,14 +326,15 @@ def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
     )
 
 
-def leakage_rows(trained: Trained, eta: Any, scale: float) -> Iterator[LeakageRows]:
-    """All training rows, some at a time, from their etas at scale 1 to those at a scale in standard units."""
+def leakage_rows(trained: Trained, eta: Any, scale: float, mu: Any = None) -> Iterator[LeakageRows]:
+    """All training rows, some at a time, from their etas (and mu) at scale 1 to those at a scale in standard units."""
     design, label = trained.design, trained.leak.per_label()
-    arrays = (design.rows, design.ids, eta, label, *(() if design.lazy else trained.arrays))
+    arrays = (design.rows, design.ids, eta, label, mu, *(() if design.lazy else trained.arrays))
     blocks = each_block(arrays, trained.block)
-    for _, (numbers, ids, own, of_label, *data) in track(blocks, blocks_of(eta, trained.block), "Writing"):
+    for _, (numbers, ids, own, of_label, presence, *data) in track(blocks, blocks_of(eta, trained.block), "Writing"):
         cells = own_units(design.features, trained.measured(*data).cells()) / scale if data else None
-        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit)
+        told = None if presence is None else presence / scale
+        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit, told)
 
 
 def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:

@@ -1,8 +1,15 @@
 r"""From the rows of a table to a fitted linear model and its leakage.
 
-A model is fitted on standardised features (``tables.design``). Leakage of several columns at once is measured in *standard
-units*: every number, and the label of a linear model, in standard deviations of its column, so that it does not depend on
-kilograms or years. With J the Jacobian in standard units and :math:`s_y` the standard deviation of the label,
+A model has its penalty on the coefficients of standardised numbers. Its features (``tables.design``) are in *standard units*:
+every number, and the label of a linear model, in a unit near the standard deviation of its column, on a public grid. With
+:math:`t_k` the exact standard deviation of a column in that unit, what is minimised is
+
+.. math:: \sum_i \omega_i\, \ell(w \cdot x_i + b, y_i) + \frac{n\lambda}{2} \sum_k t_k^2 w_k^2 ,
+
+and since :math:`t_k` is computed from the rows, moving a value moves it too: that is counted (``engine.folding``) unless
+preprocessing is taken as public. The label's unit moves nothing but units: the minimiser is linear in it. Noise acts on w and
+on b, that is on coefficients times public scales and on the level at public centres, so that with J the Jacobian in standard
+units and :math:`s_y` the unit of the label,
 
 .. math:: \eta = \|J\| / (\sigma / s_y), \qquad \eta_{raw}(\mathrm{column}) = \eta(\mathrm{column}) / s_{column} .
 """
@@ -10,50 +17,56 @@ kilograms or years. With J the Jacobian in standard units and :math:`s_y` the st
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike, VectorLike
+from fisherleak._support.progress import track
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
-from fisherleak.engine.erm import Fit, minimise
-from fisherleak.engine.information import rounding_of
+from fisherleak.engine.erm import Fit, minimise_scaled
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.errors import InvalidInputError, NotConvergedError, UnsupportedModelError
+from fisherleak.engine.training_rows import training_rows
+from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.measure import measure
 from fisherleak.models import as_table
-from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibration import calibrate, enough
-from fisherleak.protection.irfil import IRFIL
-from fisherleak.protection.release import set_parameters
+from fisherleak.protection.reweight import balance
 from fisherleak.rows import gather
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
 __all__ = [
+    "COUNTED",
     "DEFAULT_L2",
+    "PUBLIC",
     "MeasuredRows",
     "Settings",
     "Trained",
     "calibrated_scale",
     "estimator_for",
-    "own_parameters",
-    "pipeline_of",
     "reweighted",
+    "spreads_in",
     "train",
 ]
 
+PUBLIC = ("nothing", "preprocessing")
+"""What the attacker is taken to know of what the table taught beside the model's parameters."""
+COUNTED = {
+    "nothing": "Counted end to end: what the scaling of columns learned from the data is counted with the model, and no exact "
+    "centre or scale is released beside it.",
+    "preprocessing": "What preprocessing learned, centres and scales of numbers, is taken as public and not counted.",
+}
+"""What is counted, by what attackers are taken to know."""
 LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
 BLOCK_VALUES = 2_000_000
@@ -75,10 +88,17 @@ class Settings:
     drop: tuple[str, ...] = ()
     id: str | None = None
     group: str | None = None
+    public: str = "nothing"
+    """"nothing": what scaling learned is counted, end to end; "preprocessing": it is taken as known, as in the paper."""
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Levels of categories that are declared public, by column."""
+    rare: int = 0
+    """Levels that are not declared and have fewer training rows than this are pooled into one."""
 
     @property
     def choices(self) -> Choices:
-        return Choices(self.target, self.numbers, self.categories, self.drop, self.id, self.group)
+        own = (self.target, self.numbers, self.categories, self.drop, self.id, self.group)
+        return Choices(*own, self.levels, self.rare)
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,12 @@ class Trained:
     l2: float
     fit: Fit = field(repr=False)
     leak: Leakage = field(repr=False)
+    public: str = "nothing"
+
+    @property
+    def folding(self) -> Folding | None:
+        """How the scales of columns move with the rows; None where they are public, or where nothing moves them."""
+        return self.leak._information.jacobians[0].folding
 
     @property
     def unit(self) -> float:
@@ -129,7 +155,8 @@ class Trained:
         """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
         fit = replace(self.fit, sample_weight=None)
         nothing = np.empty((0, int(self.design.X.shape[1])))
-        return jacobian_of(fit, nothing, nothing[:, 0], self.leak.noise, tuple(_attributes(self.design)))
+        attributes = tuple(_attributes(self.design))
+        return jacobian_of(fit, nothing, nothing[:, 0], self.leak.noise, attributes, self.folding)
 
 
 @dataclass(frozen=True)
@@ -158,41 +185,81 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
     l2 = check_positive(settings.l2, "l2", zero=True)
     if isinstance(settings.seed, bool) or not isinstance(settings.seed, int) or settings.seed < 0:
         raise InvalidInputError(f"seed must be a whole number, zero or more; got {settings.seed!r}.")
+    if settings.public not in PUBLIC:
+        raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {settings.public!r}.")
     rules = label_rules()
     design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
-    return _trained(kind_of(design.target.kind), design, l2, None)
+    return _trained(kind_of(design.target.kind), design, l2, None, settings.public)
 
 
-def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Trained:
-    fit = minimise(design.X, design.y, kind.loss, l2, sample_weight=weights, intercept=True)
-    leak = measure(fit, design.X, design.y, PLAIN, attributes=_attributes(design))
+def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
+    fit = minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, spreads_in(design)[1])
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
-    return Trained(kind, design, l2, fit, leak)
+    X, y, _ = training_rows(design.X, design.y, None, None)
+    folding = _folding(design, fit) if public == "nothing" else None
+    jacobian = jacobian_of(fit, X, y, PLAIN, tuple(_attributes(design)), folding)
+    return Trained(kind, design, l2, fit, Leakage(information_of(jacobian), PLAIN, as_table(design.X)), public)
+
+
+def spreads_in(design: Design) -> tuple[Vector, Vector]:
+    """Exact means and standard deviations of the features in standard units, (d,) each; those of indicators are 0 and 1."""
+    means, spreads = np.zeros(design.X.shape[1]), np.ones(design.X.shape[1])
+    for feature in design.features:
+        if feature.kind == "number":
+            (k,) = feature.columns
+            means[k] = (feature.mean - feature.centre) / feature.scale
+            spreads[k] = feature.spread / feature.scale
+    return means, spreads
+
+
+def _folding(design: Design, fit: Fit) -> Folding | None:
+    """How the standard deviations in the penalty move with the rows: they are those of all training rows alike, unweighted.
+
+    None where nothing moves them: without a penalty, or without numbers.
+    """
+    means, _ = spreads_in(design)
+    numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
+    slopes = np.zeros(means.size)
+    slopes[numbers] = 2.0 * fit.l2 * np.asarray(fit.coef)[numbers]
+    if not slopes.any():
+        return None
+    nothing, totals = np.empty((0, means.size)), np.zeros(means.size)
+    totals[numbers] = design.n
+    # features are in the public units already, so that the space of the noise is that of the parameters
+    return Folding(slopes, means, False, nothing, nothing, np.eye(means.size + 1), totals)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
     """The same model with the weights of IRFIL, which reveals as much about every row."""
-    design, estimator = trained.design, estimator_for(trained)
+    estimator_for(trained)  # refuses a kind without one
+    design, noise = trained.design, trained.leak.noise
+
+    def measured(weights: Vector, _: Any) -> tuple[Vector, Trained]:
+        made = _trained(trained.kind, design, trained.l2, weights, trained.public).with_noise(noise)
+        return np.asarray(made.leak.per_example()), made
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the model is fitted to its minimum below
-        balanced = IRFIL(estimator, n_iter=n_iter).fit(design.X, design.y)
-    return _trained(trained.kind, design, trained.l2, np.asarray(balanced.weights_)).with_noise(trained.leak.noise)
+        warnings.simplefilter("ignore", NearSingularWarning)  # said of the plain fit
+        points = track(balance(measured, np.ones(design.n), n_iter), n_iter + 1, "Reweighting")
+        *_, last = points
+    found: Trained = last.state
+    return found
 
 
 def calibrated_scale(
-    trained: Trained, limit: float, attribute: str | None = None, largest: float | None = None
+    trained: Trained, limit: float, attribute: str | None = None, top: Sequence[tuple[int, float]] | None = None
 ) -> float:
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
-    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``largest`` is
-    the largest eta of a row at noise of scale 1 where it is known.
+    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``top`` are the
+    most exposed rows with their etas at noise of scale 1 where they are known. This is the one place where a scale is chosen.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
-    if largest is not None and attribute is None:
-        return float(enough(trained.leak.noise, largest * (1.0 + rounding_of(trained.fit)), limit).scale) * trained.unit
+    if top is not None and attribute is None:
+        return float(enough(trained.leak.noise, trained.leak._certain(None, None, top), limit).scale) * trained.unit
     if attribute is None:
         return float(calibrate(trained.leak, limit).scale) * trained.unit
     unit = {feature.name: feature.scale for feature in trained.design.features}
@@ -212,57 +279,3 @@ def estimator_for(trained: Trained) -> Any:
             f"No model of scikit-learn has the minimum of a {kind.words}: attacks, balancing and releases need one."
         )
     return kind.estimator(trained.design.n, trained.l2)
-
-
-def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
-    """The same model as a scikit-learn pipeline over the raw columns, with the frame and labels it was fitted on."""
-    design = trained.design
-    frame, labels = design.frame(), design.labels()
-    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(trained))])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
-        fit_weighted(model, frame, labels, trained.weights)
-    numbers = [feature for feature in design.features if feature.kind == "number"]
-    if numbers:
-        scaler = model[0].named_transformers_["numbers"]
-        scaler.mean_ = np.array([feature.centre for feature in numbers])
-        scaler.scale_ = np.array([feature.scale for feature in numbers])
-        scaler.var_ = scaler.scale_**2
-    categories = [feature for feature in design.features if feature.kind == "category"]
-    if categories:
-        # levels of the type that a file's columns are read in: objects are not compared with whole numbers
-        model[0].named_transformers_["categories"].categories_ = [_typed(feature.levels) for feature in categories]
-    set_parameters(model[-1], own_parameters(trained))
-    return model, frame, labels
-
-
-def _preprocessing(design: Design) -> ColumnTransformer:
-    numbers = [feature.name for feature in design.features if feature.kind == "number"]
-    categories = [feature for feature in design.features if feature.kind == "category"]
-    steps: list[tuple[str, Any, list[str]]] = []
-    if numbers:
-        steps.append(("numbers", StandardScaler(), numbers))
-    if categories:
-        levels = [_as_objects(feature.levels) for feature in categories]
-        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False)
-        steps.append(("categories", encoder, [feature.name for feature in categories]))
-    return ColumnTransformer(steps)
-
-
-def own_parameters(trained: Trained) -> Vector:
-    """Coefficients and intercept in the units of the target, (p + 1,)."""
-    target = trained.design.target
-    theta = target.scale * np.asarray(trained.fit.theta)
-    theta[-1] += target.centre
-    return theta
-
-
-def _typed(levels: tuple[Any, ...]) -> NDArray[Any]:
-    """Numbers and truth values as such, text as objects."""
-    return _as_objects(levels) if any(isinstance(level, (str, bytes)) for level in levels) else np.array(levels)
-
-
-def _as_objects(levels: tuple[Any, ...]) -> NDArray[Any]:
-    array = np.empty(len(levels), dtype=object)
-    array[:] = levels
-    return array

@@ -1,7 +1,9 @@
 """Released models in files: saved with skops beside a JSON card, and loaded with every type checked.
 
-A card says how the model came about, so that someone with the same table can fit it again and measure it. It holds nothing of
-the model before the noise. A file of another origin is refused by the types it holds; a pickle is never loaded.
+A card says how the model came about, so that someone with the same table can fit it again and measure it. Nothing on it is
+computed exactly from the rows: what depends on them is on a public grid (centres, scales, the noise), rounded (how many there
+are) or taken as public by whoever releases (names, levels); docs/promises.md lists every field. A file of another origin is
+refused by the types it holds; a pickle is never loaded.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ import json
 import math
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
@@ -22,15 +23,16 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, own_parameters, pipeline_of, reweighted, train
+from fisherleak.audit.model import COUNTED, Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
+from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.utility import Tradeoff, tradeoff
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
-from fisherleak.protection.release import release
-from fisherleak.tables import RawTable, Room
+from fisherleak.tables import Feature, RawTable, Room
+from fisherleak.tables.features import OTHER
 
 __all__ = [
     "CARD",
@@ -47,6 +49,10 @@ TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._
 """Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
+FEWEST_ROWS = 5
+"""Levels that are not declared and have fewer training rows are not named in a release."""
+STEPS = 4
+"""Steps of the grid of scales in a factor of two."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,13 @@ class SavedModel:
     def settings(self) -> Settings:
         known = {item.name for item in fields(Settings)}
         given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
-        given.update({key: tuple(value) for key, value in given.items() if isinstance(value, list)})
+        given.update({key: _tuples(value) for key, value in given.items() if isinstance(value, list)})
         return Settings(**given)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON, inside one another, as settings have them."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def trusted_types() -> set[str]:
@@ -102,7 +113,7 @@ def save_model(
         The model's file; its card is ``path`` + ".json". The model before the noise is never written.
     eta : float, optional
         The limit: on every row in standard units, or on every value of ``attribute`` in its own unit. The least Gaussian noise
-        that keeps it is added, rounded up to two digits.
+        that keeps it is added, rounded up to a power of 2^(1/4).
     noise : float or Noise, optional
         The noise to add in place of a limit; a number is the scale of Gaussian noise.
     attribute : str or sequence of str, optional
@@ -126,19 +137,17 @@ def save_model(
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
     io = _skops()
+    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
     trained = trained if given is None else trained.with_noise(given)
-    before = np.asarray(trained.leak.per_example())
     if balance:
         trained = reweighted(trained)
     chosen = _calibrated(trained, limit, limited) if given is None else given
-    model, _, _ = pipeline_of(trained)
-    released = release(model, chosen, random_state, public="preprocessing")
+    released = released_pipeline(trained, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
-        card = _card(trained, settings, chosen, limit, limited, before, file_digest(folder / path.name))
-        card = sealed(card, key)
+        card = sealed(_card(trained, settings, chosen, limit, limited, file_digest(folder / path.name)), key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
@@ -175,33 +184,31 @@ def _card(
     noise: Noise,
     limit: float | None,
     columns: tuple[str, ...] | None,
-    before: np.ndarray,
     digest: str,
 ) -> Json:
-    design = trained.design
-    scale = noise.scale / trained.unit
-    what = limited_words(columns)
+    design, target = trained.design, trained.design.target
+    what, size = limited_words(columns), int(trained.fit.coef.shape[0]) + 1
     card = {
         "schema": CARD,
         "model": {
             "file_sha256": digest,
             "kind": design.target.kind,
-            "parameters": int(trained.fit.coef.shape[0]) + 1,
+            "parameters": size,
             "trusted_types": sorted(TRUSTED.union(trained.kind.holds)),
         },
         "settings": {**asdict(settings), "model": design.target.kind},
         "balanced": trained.weights is not None,
-        "columns": [{"name": f.name, "kind": f.kind} for f in design.features],
-        "data": {"source": design.source, "rows": design.n},
-        "noise": noise.record(),
-        "eta": {
-            "limit": limit,
-            "limit_on": what,
-            "limit_columns": columns,
-            "before_noise": None,
-            "before_balancing": _coarse(before / scale) if trained.weights is not None else None,
-            "after": _coarse(np.asarray(trained.leak.per_example()) / scale),
+        "counted": COUNTED[trained.public],
+        "columns": [_column(feature) for feature in design.features],
+        "target": {
+            "name": target.name,
+            "unit": target.scale,
+            "classes": [str(name) for name in target.classes] or None,
         },
+        "data": {"source": design.source, "rows": _about(design.n)},
+        "noise": noise.record(),
+        "grid": grid_of(noise, size),
+        "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
         "assumptions": _assumptions(trained, noise, None if limit is None else what),
         "versions": versions(),
     }
@@ -209,16 +216,24 @@ def _card(
     return done
 
 
+def _column(feature: Feature) -> Json:
+    """A column of the model: where noise acts on a number, or the levels of a category."""
+    if feature.kind == "number":
+        return {"name": feature.name, "kind": feature.kind, "scale": feature.scale, "centre": feature.centre}
+    levels = [str(level) for level in feature.levels]
+    return {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
+
+
 def _rounded_up(scale: float) -> float:
-    """To two digits, so that it tells little about the data; more noise than asked for keeps the limit."""
-    power = 10.0 ** (math.floor(math.log10(scale)) - 1)
-    rounded = float(f"{math.ceil(scale / power * (1 - 1e-12)) * power:.6g}")
-    return rounded if rounded >= scale else float(f"{(math.ceil(scale / power) + 1) * power:.6g}")
+    """To a power of 2^(1/4): small changes of the data do not move it, and more noise than asked for keeps the limit."""
+    power = math.ceil(STEPS * math.log2(scale) - 1e-9)
+    rounded = 2.0 ** (power / STEPS)
+    return rounded if rounded >= scale else float(2.0 ** ((power + 1) / STEPS))
 
 
-def _coarse(eta: np.ndarray) -> dict[str, float]:
-    """Mean and largest, to two digits."""
-    return {"mean": float(f"{eta.mean():.1e}"), "max": float(f"{eta.max():.1e}")}
+def _about(rows: int) -> int:
+    """To two digits: the exact number tells whether someone is among them whose others are known."""
+    return int(float(f"{rows:.1e}"))
 
 
 def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[str]:
@@ -226,15 +241,21 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[st
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"{noise_words(noise, 6)} was added to every coefficient and the intercept, then rounded to 1/1024 of it or less.",
-        f"{limit}. Standard units count every number in standard deviations of its column.",
-        "What preprocessing learned is in the model and taken as public: centres and scales of numbers, rounded so that they "
-        "give no single value away, and the categories that occur.",
-        "This is not differential privacy, does not bound membership inference, and is not anonymity.",
-        "This card is derived from the data: its scale and etas, rounded to two digits, are not accounted for.",
+        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
+        "then rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own "
+        "units.",
+        f"{limit}. Standard units count every number in its column's scale.",
+        f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
+        "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
+        "Scales, centres and the noise's scale are on a grid of powers of 2^(1/4), the number of rows has two digits: a person "
+        "who moves one of them across an edge of its grid is told by that, and eta does not count it.",
         "Every further release from the same data adds to what is revealed.",
-        *design.notes,
     ]
+    pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
+    if pooled:
+        sentences.append(
+            f"Levels of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
+        )
     if trained.weights is not None:
         sentences.append(
             "Rows were reweighted by IRFIL; the weights depend on the data, which these etas do not count."
@@ -296,6 +317,11 @@ def _check_types(io: Any, path: Path) -> None:
 
 def _checked_card(path: Path) -> Json:
     card = read_card(path)
+    if card["schema"] != CARD:
+        raise InvalidInputError(
+            f"The card '{path}' is of schema {card['schema']}: such a release holds centres and scales that were not counted, "
+            "and cannot be measured end to end. Release again."
+        )
     try:
         from_card(card["noise"])
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})
@@ -317,10 +343,10 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     give every single value away.
     """
     trained = train(raw, saved.settings, room)
-    if trained.design.n != saved.card["data"].get("rows"):
+    if _about(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
             f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
-            f"train on, the card says {saved.card['data'].get('rows')}."
+            f"train on, the card says about {saved.card['data'].get('rows')}."
         )
     if saved.card["balanced"]:
         if trained.design.lazy:
@@ -328,17 +354,17 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
                 f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
             )
         trained = reweighted(trained)
-    _check_distance(saved, own_parameters(trained), raw.source)
+    _check_distance(saved, trained, raw.source)
     return trained
 
 
-def _check_distance(saved: SavedModel, refit: np.ndarray, source: str) -> None:
-    theta = parameters(saved.model[-1])
+def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
+    theta, refit = parameters(saved.model[-1]), own_parameters(trained)
     if theta.shape != refit.shape:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    found = by_its_noise(saved.noise, theta - refit)
+    found = by_its_noise(saved.noise, framed(trained.design, saved.model) - refit)
     if found == "too near":
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."

@@ -39,6 +39,7 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.presence import Presence, presence_of
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -73,6 +74,7 @@ DOING = {
     "utility": "Adding noise",
     "balance": "Balancing",
     "refits": "Refitting",
+    "presence": "Leaving rows out",
     "attacks": "Attacking",
 }
 """What each step is called while it runs."""
@@ -161,6 +163,7 @@ class Audit:
     spot: SpotCheck | None
     balance: Balanced | None
     gate: Gate | None
+    presence: Presence = field(repr=False)
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
@@ -181,7 +184,7 @@ class Audit:
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""
-        return leakage_rows(self.trained, self.rows.eta, self.unit_scale)
+        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.presence.mu)
 
 
 def as_raw(table: TableLike) -> RawTable:
@@ -260,12 +263,14 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         found = exposure_of(trained, seed, clock)
-        choice = choose_noise(trained, plan, found.rows.digest.high)
+        choice = choose_noise(trained, plan, found.rows.digest.top)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(found.rows.eta)))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
+        presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
+    listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     attacked = clock("attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed))
     return Audit(
         settings=settings,
@@ -286,6 +291,7 @@ def audit_trained(
         spot=spot,
         balance=even,
         gate=gate,
+        presence=presence,
         draws=plan.draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
@@ -328,16 +334,16 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         estimator_for(trained)  # refuses a kind without one
 
 
-def choose_noise(trained: Trained, plan: Plan, largest: float) -> NoiseChoice:
+def choose_noise(trained: Trained, plan: Plan, top: Sequence[tuple[int, float]]) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1.
 
-    ``largest`` is the largest eta of a row at noise of scale 1.
+    ``top`` are the most exposed rows with their etas at noise of scale 1.
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
     limit = plan.eta if plan.eta is not None else plan.max_eta
     target = 1.0 if limit is None else limit
-    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, largest=largest))
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=top[:1]))
     if limit is not None:
         note = f"The least scale at which no row's eta is above {target:g}."
         if plan.eta is None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Verification", "card_path", "digest_of", "read_card", "sealed", "signing_key", "verification_key", "verify"]
 
-CARD = "fisherleak.card/1"
+CARD = "fisherleak.card/2"
+EARLIER = ("fisherleak.card/1",)
+"""Cards whose digests and signatures can still be verified."""
 SIGNED = b"fisherleak.card/1, signed\n"
 """Stands before what is signed, so that a signature of something else is never one of a card."""
 APART = ("digest", "signature")
@@ -82,7 +84,7 @@ def read_card(path: Path) -> Json:
         raise DataError(f"The card '{path}' cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise DataError(f"The card '{path}' is damaged: it is not JSON with each key once.") from None
-    if not isinstance(card, dict) or card.get("schema") != CARD:
+    if not isinstance(card, dict) or card.get("schema") not in (CARD, *EARLIER):
         raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
     return card
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
-from fisherleak.audit.model import Trained
+from fisherleak.audit.model import Trained, spreads_in
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.risk import Risk
 
@@ -41,7 +41,8 @@ def spot_check(trained: Trained, eta: NDArray[np.float64], count: int = 3) -> Sp
     order = np.argsort(-eta, kind="stable")
     rows = [int(order[k]) for k in np.linspace(0, (design.n - 1) / 2, count).astype(int)]
     errors = [_error(trained, row) for row in track(rows, len(rows), "Refitting")]
-    note = "All attributes of a row were moved together by a little, without its label, and the model was fitted again."
+    what = "scales of columns and model were" if trained.public == "nothing" else "the model was"
+    note = f"All attributes of a row were moved together by a little, without its label, and {what} fitted again."
     return SpotCheck(len(rows), float(max(errors)), note)
 
 
@@ -65,10 +66,25 @@ def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[n
     """The parameters with one row moved, whitened by the noise."""
     design = trained.design
     X = _OneRowMoved.of(design.X, row, change)
-    risk = Risk(X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True)
+    scales = _scales(trained, row, change)
+    risk = Risk(X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True, scales=scales)
     theta = np.asarray(fit_at(risk, trained.fit.theta, polish=True).theta)
     root = trained.leak.noise.unit_information_root(theta.size)
     return theta if root is None else np.asarray(root @ theta)
+
+
+def _scales(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviations of the columns, fitted again with one row moved; as they were where they are public."""
+    _, scales = spreads_in(trained.design)
+    if trained.public != "nothing":
+        return scales
+    for feature in trained.design.features:
+        if feature.kind == "number":
+            (k,) = feature.columns
+            column = trained.design.X[:, k].copy()
+            column[row] += change[k]
+            scales[k] = column.std()
+    return scales
 
 
 class _OneRowMoved(np.ndarray[Any, np.dtype[np.float64]]):

@@ -25,7 +25,7 @@ import typer
 from fisherleak._support.progress import hidden
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import INTERRUPTED
-from fisherleak.cli._complete import columns, models
+from fisherleak.cli._complete import columns, known_to_all, models
 from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
@@ -39,6 +39,7 @@ __all__ = [
     "emit",
     "emit_json",
     "interruptible",
+    "levels_from",
     "printable",
     "quietly",
     "room_for",
@@ -76,6 +77,16 @@ Model = Annotated[
 L2 = Annotated[
     float | None,
     typer.Option("--l2", metavar="X", help=f"Penalty per row on standardised coefficients (default {DEFAULT_L2:g})."),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        metavar="WHAT",
+        autocompletion=known_to_all,
+        help="What attackers are taken to know beside the release: nothing (default: what scaling learned is counted too), or "
+        "preprocessing (the paper's assumption).",
+    ),
 ]
 Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
 Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
@@ -133,6 +144,17 @@ def settings_from(**given: Any) -> Settings:
     }
     single: dict[str, Any] = {key: value for key, value in given.items() if key not in lists and value is not None}
     return Settings(**single, **lists)
+
+
+def levels_from(given: Sequence[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Declared levels from COLUMN=a,b,c; a column whose name has an equals sign keeps all but the last of them."""
+    found = []
+    for text in given or ():
+        name, sign, levels = text.rpartition("=")
+        if not sign or not name or not levels:
+            raise InvalidInputError(f"--levels must be COLUMN=LEVEL,LEVEL,…; got {text!r}.")
+        found.append((name, tuple(level.strip() for level in levels.split(","))))
+    return tuple(found)
 
 
 def decided_by_card(**given: Any) -> None:

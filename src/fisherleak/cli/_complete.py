@@ -14,10 +14,12 @@ import typer
 
 from fisherleak.reproduce import NAMES
 
-__all__ = ["MODELS", "columns", "items", "models"]
+__all__ = ["MODELS", "PUBLIC", "columns", "items", "known_to_all", "models"]
 
 MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
+PUBLIC = ("nothing", "preprocessing")
+"""Those of ``audit.model``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -43,6 +45,11 @@ class Typed(str):
 def models() -> list[str]:
     """Kinds of models."""
     return list(MODELS)
+
+
+def known_to_all() -> list[str]:
+    """What attackers can be taken to know."""
+    return list(PUBLIC)
 
 
 def items(ctx: typer.Context) -> list[str]:

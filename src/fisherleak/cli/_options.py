@@ -16,7 +16,7 @@ __all__ = ["OPTIONS", "in_options", "told"]
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{name: f"--{name}" for name in ("delimiter", "encoding", "overwrite", "attribute", "sign")},
+    **{name: f"--{name}" for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels")},
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_release"]
 
 MOST_SHOWN = 5
+COUNTED = {
+    "nothing": "end to end: what scaling learned is counted, levels are public (--public preprocessing counts the model alone)",
+    "preprocessing": "the model alone: what preprocessing learned is taken as public",
+}
 MOST_LISTED = 20
 
 
@@ -31,8 +35,10 @@ def show_audit(summary: dict[str, Any]) -> None:
             *_kinds(data["columns"]),
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             ("noise", f"{_number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})"),
+            ("counted", COUNTED[summary["model"]["public"]]),
             ("eta of a row", f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most"),
             ("eta of all data", _number(eta["dataset"])),
+            *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
         ]
     )
@@ -50,6 +56,25 @@ def show_audit(summary: dict[str, Any]) -> None:
     _sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
         _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """How often the best attacker is right about whether a record was in the table."""
+    if found is None:
+        return []
+    worst = found["rows"][0]
+    return [
+        (
+            "presence",
+            "whether a record was in the table: the best attacker is right "
+            f"{_in_hundred(worst['right'])} of 100 times about {_name(worst)}, {_in_hundred(found['right_mean'])} on average; "
+            "50 is guessing",
+        )
+    ]
+
+
+def _in_hundred(part: float) -> str:
+    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def _kinds(columns: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -132,11 +157,10 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
         [
             (
                 "model",
-                f"{card['model']['kind']}, {card['model']['parameters']} parameters, {card['data']['rows']} rows",
+                f"{card['model']['kind']}, {card['model']['parameters']} parameters, about {card['data']['rows']} rows",
             ),
             ("noise", f"{_number(card['noise']['scale'])} on every coefficient"),
             ("limit", f"{eta['limit']:g} on {eta['limit_on']}"),
-            ("eta of a row", f"{_number(eta['after']['mean'])} on average, {_number(eta['after']['max'])} at most"),
             (
                 "utility",
                 f"{_number(noisy)} on average with such noise, {_number(cost.without_noise)} without, "

@@ -63,6 +63,7 @@ def audit(
     ] = False,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Run no attacks.")] = False,
     released: common.Released = None,
+    public: common.Public = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
     draws: Annotated[
@@ -106,6 +107,7 @@ def audit(
         "held_out": held_out,
         "seed": seed,
         "group": group,
+        "public": public,
     }
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:

@@ -31,6 +31,16 @@ def release(
     category: common.Categories = None,
     drop: common.Drop = None,
     id_: common.Id = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--levels",
+            metavar="COLUMN=a,b,c",
+            help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
+            "pooled into 'other'. Repeatable.",
+        ),
+    ] = None,
+    public: common.Public = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
     sign: Annotated[
@@ -54,7 +64,7 @@ def release(
     Examples:
       fisherleak release people.csv --target sick --eta 0.5 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
-      fisherleak release people.csv --target sick --eta 0.5 --out model.skops --sign key.pem
+      fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
     """
     from fisherleak.audit.released_files import card_path, save_model
 
@@ -64,6 +74,8 @@ def release(
         l2=l2,
         held_out=0.0 if held_out is None else held_out,
         seed=seed,
+        public=public,
+        levels=common.levels_from(levels),
         id=id_,
         numbers=number,
         categories=category,

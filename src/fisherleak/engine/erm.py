@@ -23,7 +23,7 @@ from fisherleak.engine.training_rows import check_training
 from fisherleak.errors import NotAtMinimumError, NotConvergedError, SingularHessianError
 from fisherleak.rows import sum_rows
 
-__all__ = ["SMALL_STEP", "Fit", "check_rank_possible", "distance", "fit_at", "minimise"]
+__all__ = ["SMALL_STEP", "Fit", "check_rank_possible", "distance", "fit_at", "minimise", "minimise_scaled"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -162,12 +162,20 @@ def minimise(
     >>> float(fit.coef[0])
     2.0
     """
+    return minimise_scaled(X, y, loss, l2, sample_weight, intercept, None)
+
+
+def minimise_scaled(
+    X: Any, y: Any, loss: str | Loss, l2: float, sample_weight: Any, intercept: bool, scales: Any
+) -> Fit:
+    r"""The same with :math:`n\lambda \sum_k s_k^2 w_k^2 / 2` as its penalty, s the scales (d,): scaling that is folded in."""
     loss = get_loss(loss)
     names = column_names(X)
     X, y, weights = check_training(X, y, sample_weight, loss, names)
     l2 = check_positive(l2, "l2", zero=True)
     names = (names or default_names(X.shape[1])) + ["intercept"]
-    risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names))
+    own = None if scales is None else like(scales, X, namespace(X))
+    risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names), scales=own)
     check_rank_possible(risk)
     start = risk.start()
     at = risk.at(start, curvature=True)

@@ -44,6 +44,9 @@ class Folding:
     values: Array
     shares: Array
     frame: Array
+    totals: Array | None = None
+    """(d,) weights of all rows behind each standard deviation, zero for scales that no row moves; None where scales are order
+    statistics, which do not tell what they are without a row."""
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         """M of every row in a block, (b, d)."""
@@ -56,3 +59,19 @@ class Folding:
             hit = xp.astype(x == self.values[q, :][None, :], xp.float64)
             moves = moves + hit * self.shares[q, :][None, :]
         return moves
+
+    def left_out(self, X: Array, weights: Array | None, squares: Array) -> Array:
+        r"""By how much squared scales change when each row of a block is left out, (b, d).
+
+        With W the total of the weights, :math:`\delta` a value less the mean and s the scale,
+        :math:`s^2_{(-i)} = (W s^2 - \omega \delta^2 W / (W - \omega)) / (W - \omega)`.
+        """
+        assert self.totals is not None
+        xp = namespace(self.slopes)
+        x = as_real(X, xp)
+        moved = self.totals > 0
+        total = xp.where(moved, self.totals, 2.0)[None, :]
+        omega = xp.ones_like(x[:, :1]) if weights is None or not self.weighted else weights[:, None]
+        rest = total - omega
+        later = (total * squares[None, :] - omega * (x - self.means[None, :]) ** 2 * total / rest) / rest
+        return xp.where(moved[None, :], xp.clip(later, 0.0, None) - squares[None, :], 0.0)

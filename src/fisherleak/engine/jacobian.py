@@ -117,6 +117,8 @@ class Jacobian:
         xp = namespace(self.B)
         p = self.B.shape[1]
         moved: Any = self.fit.uncentred(xp.eye(p, dtype=self.B.dtype, device=device(self.B)))
+        if self.folding is not None and getattr(self.noise, "shape", None) is None:
+            moved = self.folding.frame @ moved
         W = self.noise.unit_information_root(p)
         return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 

@@ -173,7 +173,8 @@ def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
     """The risk that a fit is the minimum of, for rows as they are centred."""
     names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
     intercept = fit.intercept is not None
-    return Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, known_centre=fit.centre)
+    own = (fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, fit.centre, fit.scales)
+    return Risk(X, y, *own)
 
 
 def _neighbours(fit: Fit, X: Array, y: Array, rows: Array, changed: Array) -> _Neighbours:

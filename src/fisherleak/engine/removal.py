@@ -12,6 +12,11 @@ so that :math:`D = r u / (1 - h)` exactly for the squared loss. For the others t
 O(n p^3) for all examples, and where its bound is above the tolerance, chord steps (the same H_-, the gradient of all
 rows: O(n p) each for each example) go on. Examples for which they do not settle are fitted again. Where nothing is
 minimal without an example (the only one of its class, or of its level without a penalty), the move is infinite.
+
+Where scaling is folded into the model, the scales are those of the other rows too: the penalty's Hessian changes by a diagonal
+P, :math:`P_{kk} = n \lambda (s^2_{k(-i)} - s_k^2)`, so that the gradient there is :math:`P w - r x` and the Hessian
+:math:`H_- + P`. P is of the size of one row in n, so that :math:`D \leftarrow H_-^{-1} (r x - P w - P D - \ldots)` settles in
+a few rounds; for the squared loss, where it does not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
@@ -39,6 +45,8 @@ __all__ = ["EXACT", "check_fixed", "check_normal", "is_known", "is_light", "remo
 
 EXACT = 1e-8
 """Relative error of a move at which it counts as exact."""
+MOST_ROUNDS = 12
+"""Rounds with P at most before an example's own system is solved."""
 MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
 SLOW = 0.7
@@ -59,6 +67,7 @@ class _Task:
     """H^-1."""
     metric: Array
     tolerance: float
+    fold: _Fold | None = None
     third: ThirdDerivative | None = None
     spread: float = 0.0
     """What a move of length one by H is as the noise sees it, at most."""
@@ -100,6 +109,16 @@ class _Removed:
     a: Array
     left: Array
     """1 - h, what is left of the curvature along u; no less than ``UNSURE``."""
+    push: Array
+    """Diagonal of P, (b, p); (b, 0) where nothing is folded in."""
+
+    @property
+    def folded(self) -> bool:
+        return bool(self.push.shape[1] > 0)
+
+    def pushed(self, vectors: Array) -> Array:
+        """P times vectors, one for each example or one for all."""
+        return self.push * vectors if self.folded else namespace(vectors).zeros_like(vectors)
 
     def solve(self, B: Array, gradient: Array) -> Array:
         """H_-^-1 gradient."""
@@ -144,19 +163,22 @@ def check_normal(noise: Noise) -> None:
 
 
 def check_fixed(jacobian: Jacobian) -> None:
-    """Refuse preprocessing that is folded in: without a row it would have learned something else."""
-    if jacobian.folding is not None:
+    """Refuse folded scales that do not tell what they are without a row."""
+    if not _without_known(jacobian):
         raise InvalidInputError(
-            "Membership is measured with preprocessing held fixed, and here it is folded into the model: a row left out "
-            "would move the scales too. Measure with public='preprocessing'."
+            "Membership is measured with the scales that columns have without a row, which are known for standard deviations "
+            "only: use StandardScaler, or measure with public='preprocessing'."
         )
+
+
+def _without_known(jacobian: Jacobian) -> bool:
+    return jacobian.folding is None or jacobian.folding.totals is not None
 
 
 def is_known(jacobian: Jacobian) -> bool:
     """Whether ``removal_norms`` says how well presence can be told."""
-    return (
-        jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
-    )
+    in_reach = jacobian.fit.loss.quadratic or not is_lazy(jacobian.X)
+    return jacobian.noise.normal and _without_known(jacobian) and in_reach
 
 
 def is_light(fit: Fit) -> bool:
@@ -167,6 +189,8 @@ def is_light(fit: Fit) -> bool:
 
 def _closed_form(jacobian: Jacobian) -> Callable[..., Array]:
     """A function of blocks, for the squared loss: |B x r| / (1 - h)."""
+    if jacobian.folding is not None:
+        return _closed_form_folded(jacobian)
     xp = namespace(jacobian.B)
     model, B, inverse = jacobian.model, jacobian.B, jacobian.fit.factor.inverse()
     nothing = EPSILON * (64 + jacobian.fit.condition)
@@ -182,10 +206,82 @@ def _closed_form(jacobian: Jacobian) -> Callable[..., Array]:
     return block
 
 
+def _closed_form_folded(jacobian: Jacobian) -> Callable[..., Array]:
+    """The same with scales that move: what all blocks share is small and travels."""
+    xp = namespace(jacobian.B)
+    model, B, metric, fit = jacobian.model, jacobian.fit.factor.inverse(), jacobian.metric, jacobian.fit
+    fold, nothing = _Fold.of(jacobian), EPSILON * (64 + fit.condition)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        omega = xp.ones_like(y) if weights is None else weights
+        part = _parts(model, B, X, y, omega, y, fold)
+        moved = _settled(part, B, model.theta) @ metric.T
+        length = xp.sqrt(row_dots(moved, moved, xp))
+        return xp.where((part.left > nothing) & (part.left > UNSURE), length, xp.inf)
+
+    return block
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What a block has to know of scales that move when a row is left out."""
+
+    folding: Folding
+    squares: Array
+    weight: float
+    """n l2."""
+    intercept: bool
+
+    @classmethod
+    def of(cls, jacobian: Jacobian) -> _Fold | None:
+        fit, folding = jacobian.fit, jacobian.folding
+        if folding is None:
+            return None
+        xp = namespace(jacobian.B)
+        squares = xp.ones_like(fit.coef) if fit.scales is None else fit.scales**2
+        return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
+
+    def changes(self, X: Array, weights: Array | None) -> Array:
+        """Of the squared scales, (b, d)."""
+        return self.folding.left_out(X, weights, self.squares)
+
+    def push(self, X: Array, weights: Array | None) -> Array:
+        """Diagonal of P, (b, p)."""
+        moves = self.weight * self.changes(X, weights)
+        xp = namespace(moves)
+        return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
+
+
+def _settled(part: _Removed, B: Array, theta: Array) -> Array:
+    """Moves for the squared loss: by rounds, and where these are slow by a solution for each example."""
+    xp = namespace(part.x)
+    newton = part.solve(B, part.r[:, None] * part.x - part.pushed(theta[None, :]))
+    if not part.folded:
+        return newton
+    moves, last = newton, None
+    for _ in range(MOST_ROUNDS):
+        later = newton - part.solve(B, part.pushed(moves))
+        step = later - moves
+        length, size = (xp.sqrt(row_dots(each, each, xp)) for each in (step, later))
+        moves, rate, last = later, xp.ones_like(length) if last is None else _ratio(length, last), length
+        slow = ~(_to_come(length, rate) <= ROUNDING * size)
+        if not bool(xp.any(slow)):
+            return moves
+    for k in np.flatnonzero(host(slow)).tolist():
+        inverse = B + (part.a[k] / part.left[k]) * part.u[k, :, None] * part.u[k, None, :]
+        system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + inverse * part.push[k, None, :]
+        moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
+    return moves
+
+
+def _ratio(length: Array, previous: Array) -> Array:
+    return length / namespace(length).where(previous > 0, previous, 1.0)
+
+
 def _task(jacobian: Jacobian, tolerance: float) -> _Task:
     """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
     risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance)
+    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, _Fold.of(jacobian))
     if jacobian.fit.loss.quadratic:
         return task
     if jacobian.fit.distance > AT_MINIMUM:
@@ -245,23 +341,28 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
     """A block's examples, their moves by H and T, which of these are near enough, and by how much a step improves them."""
     part = _removed(task, rows)
     xp = namespace(part.x)
-    along = part.r / part.left
-    moves = along[:, None] * part.u
-    still = part.omega == 0
+    theta = task.fit.centred_theta
+    still = (part.omega == 0) & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
     if task.fit.loss.quadratic:
+        moves = _settled(part, task.B, theta)
         return part, moves, still | (part.left > UNSURE), xp.zeros_like(part.r)
+    pull = part.r[:, None] * part.x - part.pushed(theta[None, :])
+    moves = part.solve(task.B, pull)
     if task.third is None:
         return part, moves, still, xp.ones_like(part.r)
     newton, lengths = moves, []
     for _ in range(2):
         slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
         own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
-        later = newton - part.solve(task.B, 0.5 * (task.third.twice(moves) - own[:, None] * part.x))
+        beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
+        later = newton - part.solve(task.B, beyond + part.pushed(moves))
         lengths.append(task.length(later - moves))
         moves = later
     size = task.length(moves)
     rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
-    across = along**2 * row_dots(part.x, part.u, xp)
+    # D^T H D, from (H - a x x^T + P) D = pull
+    across = row_dots(moves, pull - part.pushed(moves), xp) + part.a * row_dots(part.x, moves, xp) ** 2
+    across = xp.clip(across, 0.0, None)
     error = _to_come(lengths[1], rate) + task.spread * across * task.third.beyond(moves) / part.left
     return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
 
@@ -271,11 +372,18 @@ def _removed(task: _Task, rows: Array) -> _Removed:
     risk, weights = task.risk, task.risk.weights
     X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
     omega = xp.ones_like(y) if weights is None else xp.take(weights, rows, axis=0)
-    part = task.model.rows(X, y, omega)
-    u = part.x @ task.B
+    return _parts(task.model, task.B, X, y, omega, rows, task.fold)
+
+
+def _parts(model: Model, B: Array, X: Array, y: Array, omega: Array, rows: Array, fold: _Fold | None) -> _Removed:
+    """A block of examples and what leaving each out takes away."""
+    xp = namespace(B)
+    part = model.rows(X, y, omega)
+    u = part.x @ B
     left = 1.0 - part.a * row_dots(part.x, u, xp)
+    push = xp.zeros((left.shape[0], 0), dtype=B.dtype, device=device(B)) if fold is None else fold.push(X, omega)
     sure = xp.where(left > UNSURE, left, UNSURE)
-    return _Removed(rows, part.x, y, omega, part.x @ task.model.theta, u, part.r, part.a, sure)
+    return _Removed(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push)
 
 
 def _chords(task: _Task, part: _Removed, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -318,7 +426,7 @@ def _gradients(task: _Task, part: _Removed, moves: Array) -> Array:
     theta = task.fit.centred_theta[None, :] + moves
     z = row_dots(part.x, theta, namespace(moves))
     own = part.omega * task.fit.loss.r(z, part.y)
-    return gradients_at(task.risk, theta) - own[:, None] * part.x
+    return gradients_at(task.risk, theta) - own[:, None] * part.x + part.pushed(theta)
 
 
 def _refit(task: _Task, row: int) -> Array | None:
@@ -327,6 +435,10 @@ def _refit(task: _Task, row: int) -> Array | None:
     xp = namespace(risk.X)
     weights = xp.ones_like(risk.y) if risk.weights is None else xp.astype(risk.weights, xp.float64, copy=True)
     weights[row] = 0.0
+    if task.fold is not None:
+        own = None if risk.weights is None else risk.weights[row : row + 1]
+        changed = task.fold.squares + task.fold.changes(risk.X[row : row + 1, :], own)[0, :]
+        risk = replace(risk, scales=xp.sqrt(changed))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself

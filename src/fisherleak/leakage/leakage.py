@@ -201,10 +201,12 @@ class Leakage:
 
         Notes
         -----
-        **What holds, and when.** Exact for normal noise whose scale and shape do not depend on the row. Preprocessing,
-        weights and n l2 are held fixed: the row leaves the sum of losses, and nothing else changes. A row without weight
-        has a mu of zero. Infinite where there is no minimum without the row (the only one of its class, say): such a
-        release tells for certain. For several independent releases the squares of mu add up.
+        **What holds, and when.** Exact for normal noise whose scale and shape do not depend on the row. Weights and n l2 are
+        held fixed: the row leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
+        leaves the scalers too: their standard deviations are those of the other rows; where noise acts stays as it is. A row
+        without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without the row
+        (the only one of its class, say): such a release tells for certain. For several independent releases the squares of mu
+        add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
         for jacobian in self._information.jacobians:

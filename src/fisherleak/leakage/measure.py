@@ -80,8 +80,9 @@ def measure(
     -----
     **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
     of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
-    as fixed and public. The attacker may know all other data. What FIL does not give: differential privacy, protection
-    against inferring membership, or a bound on biased estimators (for these see ``fisherleak.bounds``).
+    as fixed and public. The attacker may know all other data. How well presence in the data can be told is measured beside
+    it (:meth:`Leakage.membership`). What FIL does not give: differential privacy, or a bound on biased estimators (for these
+    see ``fisherleak.bounds``).
 
     **Loose fits.** A solver that stops early leaves etas that can be wrong by orders of magnitude for rare groups, so the
     etas are those of the minimiser that it was on its way to. ``fl.release`` adds its noise to the parameters as given: fit

@@ -75,7 +75,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     lines += [
         f"  presence      {_presence(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
-        "It is not differential privacy and does not bound membership inference, which is measured beside it: presence.",
+        "Whether someone is in the data is another question, measured beside it: presence. It is not differential privacy.",
         "This digest is derived from the data.",
     ]
     return "\n".join(lines)
@@ -96,8 +96,8 @@ def _presence(leakage: Any) -> str:
     jacobians = leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
-    if any(jacobian.folding is not None for jacobian in jacobians):
-        return "not measured end to end: a row that is left out would move the scales too"
+    if any(jacobian.folding is not None and jacobian.folding.totals is None for jacobian in jacobians):
+        return "not measured end to end: known for scales that are standard deviations only"
     if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     right = map_rows(_part_right, leakage.membership(ENOUGH))

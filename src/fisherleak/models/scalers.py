@@ -270,19 +270,22 @@ def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
     X = np.asarray(risk.X, dtype=np.float64)
     n, d = X.shape
     push = n * risk.l2 * coef
-    slopes, means, weighted = np.zeros(d), np.zeros(d), False
+    slopes, means, totals, weighted = np.zeros(d), np.zeros(d), np.zeros(d), False
     most = max([1, *(2 * len(scale.points) for scale in scales)])
     values, shares = np.full((most, d), np.nan), np.zeros((most, d))
     for k, scale in enumerate(scales):
         if scale.spread:
             mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.names[k])
-            slopes[k], means[k] = 2.0 * push[k] / total, mean
+            slopes[k], means[k], totals[k] = 2.0 * push[k] / total, mean, total
         for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
     xp = namespace(risk.X)
     parts = [like(x, risk.X, xp) for x in (slopes, means)]
     ends = [like(x, risk.X, xp) for x in (values, shares, frame_of(scales, risk.intercept))]
-    return Folding(parts[0], parts[1], weighted, ends[0], ends[1], ends[2])
+    ordered = any(scale.points for scale in scales)
+    return Folding(
+        parts[0], parts[1], weighted, ends[0], ends[1], ends[2], None if ordered else like(totals, risk.X, xp)
+    )
 
 
 def _spread_of(x: Vector, weights: VectorLike, scale: Scale, name: str) -> tuple[float, float, bool]:

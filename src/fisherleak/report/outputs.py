@@ -29,7 +29,7 @@ def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
 
 
 def _write_leakage(audit: Audit, path: Path) -> None:
-    """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label.
+    """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label, membership.
 
     Rows that are not in memory come without their columns' etas: these are as large as the table.
     """
@@ -40,12 +40,13 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     design = audit.design
     names = [] if design.lazy else [f"eta[{feature.name}]" for feature in design.features]
     kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
-    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label")]
+    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *("membership",) * audit.presence.measured)]
     schema = pa.schema(kinds)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for block in audit.leakage_rows():
             ids = [] if block.ids is None else [[str(value) for value in block.ids]]
             cells = [] if block.cells is None else [*np.asfortranarray(block.cells).T]
-            columns: list[Any] = [block.numbers, *ids, block.eta, *cells, block.eta_label]
+            told = [] if block.membership is None else [block.membership]
+            columns: list[Any] = [block.numbers, *ids, block.eta, *cells, block.eta_label, *told]
             values = [pa.array(column, kind) for column, (_, kind) in zip(columns, kinds, strict=True)]
             writer.write_table(pa.Table.from_arrays(values, schema=schema))

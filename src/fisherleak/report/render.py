@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
-from fisherleak.report.words import NOT_PROMISED, WORDS, attribute_sentence, chosen_how, measured_sentence
+from fisherleak.report.words import (
+    WORDS,
+    attribute_sentence,
+    chosen_how,
+    counted_sentence,
+    in_hundred,
+    measured_sentence,
+    not_promised,
+    presence_sentence,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -67,8 +76,9 @@ def render(summary: Mapping[str, Any]) -> str:
             script=Markup(script),  # noqa: S704 - our own files
             charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
             words=WORDS,
-            not_promised=NOT_PROMISED,
+            not_promised=not_promised(shown),
             measured=measured_sentence(shown),
+            counted=counted_sentence(shown),
             most=view.MOST,
             charted=view.CHARTED,
         )
@@ -142,6 +152,8 @@ def _environment() -> Environment:
         "plus_minus": plus_minus,
         "sentence": attribute_sentence,
         "chosen_how": chosen_how,
+        "in_hundred": in_hundred,
+        "presence_sentence": presence_sentence,
     }
     environment.globals["exposure"] = view.exposure
     return environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,9 @@ from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
+from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import name_of, noise_words
+from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.run import Audit
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
@@ -59,6 +62,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "attacks": outcomes_of(audit.attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
+        "membership": _membership(audit),
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)
@@ -89,13 +93,17 @@ def _assumptions(audit: Audit) -> list[str]:
     sentences = [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
-        f"column, every category by its indicators, and the label counts {own}. Etas of single columns are in "
-        "the column's own unit.",
-        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient, as they are behind the "
-        f"preprocessing, and to the intercept. {audit.noise.note}",
-        "What preprocessing learned is public: centres and scales of numbers, rounded so that they give no single value away, "
-        "and the categories that occur. So are l2 and the scale of the noise.",
-        "This is not differential privacy, does not bound membership inference, and is not anonymity.",
+        f"column (rounded to a public grid, within 9 %), every category by its indicators, and the label counts {own}. Etas of "
+        "single columns are in the column's own unit.",
+        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
+        f"level at public centres. {audit.noise.note}",
+        COUNTED[audit.trained.public],
+        "The categories that occur, l2 and the scale of the noise are public.",
+        audit.presence.note
+        or "Whether someone is in the table is measured beside eta, for attackers who know all other rows and that one, and "
+        "are not told how many there are.",
+        "This is not differential privacy and not anonymity.",
+        "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *design.notes,
     ]
@@ -140,6 +148,7 @@ def _model(audit: Audit) -> Json:
         "l2": trained.l2,
         "parameters": int(trained.fit.coef.shape[0]) + 1,
         "intercept": True,
+        "public": trained.public,
     }
 
 
@@ -197,7 +206,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "eta_median": figures.median / scale,
         "error_least": scale / figures.largest if figures.largest > 0 else None,
         "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.scale if feature.kind == "number" else None,
+        "spread": feature.spread if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
     }
 
@@ -251,6 +260,27 @@ def _gate(audit: Audit) -> Json | None:
         "count": count,
         "rows": [{"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} for i, eta in above],
     }
+
+
+def _membership(audit: Audit) -> Json | None:
+    """How well presence can be told, the rows about which it can be told best first."""
+    presence = audit.presence
+    if not presence.measured:
+        return None
+    return {
+        "right_mean": presence.mean,
+        "right_max": presence.top[0].right,
+        "notable": NOTABLE,
+        "count": presence.notable,
+        "false_positives": FALSE_POSITIVES,
+        "rows": [_told(audit, item) for item in presence.top],
+    }
+
+
+def _told(audit: Audit, item: Told) -> Json:
+    number, name = audit.names[item.row]
+    mu = item.mu if math.isfinite(item.mu) else None
+    return {"row": number, "id": name, "mu": mu, "right": item.right, "auc": item.auc, "found": item.found}
 
 
 def _diagnostics(audit: Audit) -> Json:

@@ -46,7 +46,8 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["attributes"] = [_clipped(whole[j]) for j in order]
     shown["heat_columns"] = order[: CHARTED["heat_columns"]]
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
-    for rows in (shown["rows"], (shown["gate"] or {}).get("rows", [])):
+    shown.setdefault("membership", None)  # earlier summaries have none
+    for rows in (shown["rows"], *((shown[name] or {}).get("rows", []) for name in ("gate", "membership"))):
         for row in rows:
             row["label"] = str(row["row"]) if row["id"] is None else row["id"]
     shown["rows"] = [_with_closest(row, full, whole) for row, full in zip(shown["rows"], summary["rows"], strict=False)]

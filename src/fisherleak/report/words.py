@@ -12,7 +12,18 @@ from typing import Any
 
 from fisherleak.report._numbers import number
 
-__all__ = ["NOT_PROMISED", "WORDS", "Word", "attribute_sentence", "chosen_how", "measured_sentence"]
+__all__ = [
+    "NOT_PROMISED",
+    "WORDS",
+    "Word",
+    "attribute_sentence",
+    "chosen_how",
+    "counted_sentence",
+    "in_hundred",
+    "measured_sentence",
+    "not_promised",
+    "presence_sentence",
+]
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,8 @@ WORDS: dict[str, Word] = {
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The size of the noise that is added to each released parameter, in the units that the parameters have after "
-        "preprocessing: its standard deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
+        "The size of the noise that is added to each released parameter, per standard unit of its column: its standard "
+        "deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
         "twice the least error. That is exact.",
     ),
     "utility": Word(
@@ -141,6 +152,21 @@ WORDS: dict[str, Word] = {
         "The accuracy of guessing from how common each value is, without the release and without the row's other columns. "
         "What lies above it is due to the release only where it also lies above the attacker “ideal”, who sees no release and "
         "learns from the other columns.",
+    ),
+    "presence": Word(
+        "presence in the table",
+        "Whether someone's record was in the table at all. The attacker knows all other records and the one in question, and "
+        "sees the release; presence and absence are as likely. Nobody is right more often than this, whatever they compute; 50 "
+        "of 100 is guessing. What leaves must not tell how many rows there are: whoever knows all others could count.",
+    ),
+    "presence_found": Word(
+        "found at 1 % false alarms",
+        "Of those who are in the table, the part that the best attacker names as present when he is allowed to name 1 in 100 "
+        "of those who are not. Without the release it would be 1 % too.",
+    ),
+    "presence_auc": Word(
+        "AUC",
+        "How often the best attacker ranks a release with the record above one without it: a half is guessing, one is certain.",
     ),
     "balance": Word(
         "equalising (IRFIL)",
@@ -204,13 +230,13 @@ NOT_PROMISED: tuple[Word, ...] = (
         "η is a property of this data set and this model, and not a worst case over all data sets.",
     ),
     Word(
-        "It is not membership privacy.",
-        "It is about the values of rows that are known to be in the data. It does not say how well an attacker can tell "
-        "whether someone is.",
+        "η alone says nothing about presence.",
+        "It is about the values of rows that are known to be in the data. How well an attacker can tell whether someone is "
+        "there is measured beside it, where there is a closed form.",
     ),
     Word(
         "It is not anonymity.",
-        "Nothing here hides who is in the data, or makes a row look like others.",
+        "Nothing here makes a row look like others.",
     ),
     Word(
         "It bounds unbiased attackers.",
@@ -218,9 +244,8 @@ NOT_PROMISED: tuple[Word, ...] = (
         "bounds on every attacker see fisherleak.bounds.",
     ),
     Word(
-        "Preprocessing is taken as public.",
-        "Means, spreads, levels and components that were learned from the data are released with the model and are not "
-        "counted. Weights and l2 are taken as public too.",
+        "Some things are taken as public.",
+        "The levels of categories, weights and l2 are known to everyone and not counted.",
     ),
     Word(
         "It counts one release.",
@@ -232,6 +257,49 @@ NOT_PROMISED: tuple[Word, ...] = (
         "Share it as carefully as the data.",
     ),
 )
+
+
+PREPROCESSING = Word(
+    "Preprocessing is taken as public.",
+    "Means and spreads that were learned from the data are taken as known to everyone and are not counted.",
+)
+
+
+def not_promised(summary: Mapping[str, Any]) -> tuple[Word, ...]:
+    """What holds for every audit, and that preprocessing is public where it is."""
+    counted = summary["model"].get("public") == "nothing"  # earlier versions counted the model alone
+    return NOT_PROMISED if counted else (*NOT_PROMISED[:-2], PREPROCESSING, *NOT_PROMISED[-2:])
+
+
+def counted_sentence(summary: Mapping[str, Any]) -> str:
+    """What of the training is in the numbers."""
+    if summary["model"].get("public") == "nothing":
+        return (
+            "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
+            "public."
+        )
+    return "The model alone: what preprocessing learned from the data is taken as public."
+
+
+def presence_sentence(found: Mapping[str, Any]) -> str:
+    """How well it can be told whether a record was in the table, in plain words."""
+    worst = found["rows"][0]
+    best, mean = in_hundred(worst["right"]), in_hundred(found["right_mean"])
+    return (
+        f"Whether someone's record was in the table: the best attacker is right {best} of 100 times about the most exposed "
+        f"row, and {mean} of 100 times on average, against 50 by guessing."
+    )
+
+
+def in_hundred(part: float) -> str:
+    """A share as a count of hundred; never 100 where it is not certain.
+
+    Examples
+    --------
+    >>> in_hundred(0.634), in_hundred(0.9997)
+    ('63', 'more than 99')
+    """
+    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def chosen_how(chosen: str) -> str:

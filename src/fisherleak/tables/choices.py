@@ -26,6 +26,10 @@ class Choices:
     drop: tuple[str, ...] = ()
     id: str | None = None
     group: str | None = None
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Levels of categories that are declared, by column: they are public, whether a row has them or not."""
+    rare: int = 0
+    """Levels that are not declared and have fewer training rows than this are pooled into one."""
 
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
@@ -33,6 +37,7 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
     said: list[tuple[str, str | None]] = [("target", choices.target)]
     said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
     said += [("drop", name) for name in choices.drop]
+    check_levels(names, choices)
     said += [("id", choices.id)] * (choices.id is not None) + [("group", choices.group)] * (choices.group is not None)
     for role, name in said:
         if name not in names:
@@ -48,6 +53,17 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
                 f"Column '{name}' is named by `{roles[name]}` and by `{role}`: it can have one role only."
             )
         roles[str(name)] = role
+
+
+def check_levels(names: Sequence[str], choices: Choices) -> None:
+    """Declared levels of columns that exist, each column once."""
+    seen: set[str] = set()
+    for name, levels in choices.levels:
+        if name not in names:
+            raise InvalidInputError(f"`levels` names the column '{name}', which is not there. {nearest(name, names)}")
+        if name in seen or not levels or len(set(levels)) != len(levels):
+            raise InvalidInputError(f"`levels` must list the levels of column '{name}' once, each of them once.")
+        seen.add(name)
 
 
 def looks_called_id(name: str) -> bool:

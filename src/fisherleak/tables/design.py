@@ -1,7 +1,7 @@
 r"""From a table to the rows and features of a linear model.
 
-Numbers are standardised with the mean and standard deviation of the training rows, categories become an indicator for each
-level but the first. Only the features are kept in float64, once, column by column: a raw number is
+Numbers are brought to units near their standard deviation, centres and scales on a public grid; categories become an indicator
+for each level but the first. Only the features are kept in float64, once, column by column: a raw number is
 :math:`\mathrm{centre} + \mathrm{scale} \cdot z`.
 """
 
@@ -145,13 +145,14 @@ def design_of(
             f"None of the {counted.complete} complete rows of {raw.source} is left for training: use a smaller `held_out`."
         )
     target = standardised(complete.target, facts.label)
-    features, refused = features_of(complete.used, facts, found.profiles, target.name)
+    features, refused = features_of(complete.used, facts, found.profiles, choices)
     maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
     sha256 = checksum_of(raw, lazily)
     rows = lazy_rows(raw, maker, facts, sample, room) if lazily else rows_in_memory(raw, maker, facts, sample)
     new = f"{rows.unseen} held-out rows have categories that no training row has and are left out."
     notes = [*raw.notes, target.note, note, unsure, new if rows.unseen else "", STREAMED if lazily else ""]
+    notes += [_pooled_note(feature) for feature in features if feature.pooled]
     return Design(
         source=raw.source,
         sha256=sha256,
@@ -199,6 +200,11 @@ def _looked_at(
     groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
     complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
     return _Looked(refined(raw, width) if lazily else raw, profiles, columns, complete, groups, lazily)
+
+
+def _pooled_note(feature: Feature) -> str:
+    what = f"{feature.pooled} of its levels" if feature.pooled > 1 else "one of its levels"
+    return f"In '{feature.name}' {what} had too few rows to be named: '{feature.levels[0]}' stands for them and for new ones."
 
 
 def _with_refusal(column: Column, refused: Mapping[str, str]) -> Column:

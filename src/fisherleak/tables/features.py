@@ -1,11 +1,13 @@
 r"""Features of a linear model: numbers with a centre and a scale, categories with their levels, from the training rows.
 
-A raw number is :math:`\mathrm{centre} + \mathrm{scale} \cdot z`; a category has an indicator for each level but the first.
+A raw number is :math:`\mathrm{centre} + \mathrm{scale} \cdot z`, with centre and scale on a public grid; the exact mean and
+standard deviation stand beside them. A category has an indicator for each level but the first. Levels that are neither declared
+nor frequent are pooled into one, which is then the first.
 """
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,16 +15,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.grids import public_units
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.moments import Moments
-from fisherleak.tables.arrow_columns import as_codes, as_numbers
+from fisherleak.tables.arrow_columns import as_codes, as_numbers, places
+from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
 from fisherleak.tables.split import Complete, Split
 
-__all__ = ["Facts", "Feature", "facts_of", "features_of"]
+__all__ = ["OTHER", "Facts", "Feature", "facts_of", "features_of"]
 
+OTHER = "other"
+"""The level that stands for those that are pooled."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -39,14 +45,25 @@ class Feature:
     levels: tuple[Any, ...] = ()
     few: bool = False
     """Whether it has few different values."""
+    mean: float = 0.0
+    spread: float = 1.0
+    """Exact, of the training rows: neither leaves the house."""
+    pooled: int = 0
+    """Levels that the first one, ``OTHER``, stands for."""
+
+    def places(self, values: Any) -> NDArray[np.int32]:
+        """The place of every row's value among the levels; what is no level is pooled, or -1."""
+        if not self.pooled:
+            return places(values, self.levels)
+        return places(values, self.levels[1:]) + 1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What features are made of: moments of numbers and levels of categories over the training rows."""
+    """What features are made of: moments of numbers and counts of categories' levels over the training rows."""
 
     label: Moments
-    columns: tuple[Moments | frozenset[Any], ...]
+    columns: tuple[Moments | Counter[Any], ...]
     held_out: int
     sizes: tuple[int, ...]
     """Training rows of each part."""
@@ -73,44 +90,61 @@ def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> F
 
 
 def _both(a: Any, b: Any) -> Any:
-    return a | b if isinstance(a, frozenset) else a + b
+    return a + b  # moments, or counts, of two parts
 
 
-def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> Moments | frozenset[Any]:
+def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> Moments | Counter[Any]:
     if column.kind == "number":
         return Moments.of(as_numbers(values)[train])
     coded = as_codes(values)
-    return frozenset(coded.levels[k] for k in np.unique(coded.codes[train]))
+    found, counts = np.unique(coded.codes[train], return_counts=True)
+    return Counter({coded.levels[k]: int(count) for k, count in zip(found, counts, strict=True)})
 
 
-def _feature(column: Column, fact: Moments | frozenset[Any], profile: Profile) -> Feature | str:
+def _feature(column: Column, fact: Moments | Counter[Any], profile: Profile, choices: Choices) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if isinstance(fact, Moments):
         centre, scale = fact.checked(f"Column '{column.name}'")
         if scale == 0:
             return "has one value only in the training rows"
         few = profile.numbers is not None and profile.numbers.few is not None
-        return Feature(column.name, "number", (), *_coarse(centre, scale), few=few)
-    if len(fact) < 2:
-        return "has one value only in the training rows"
-    return Feature(column.name, "category", (), levels=tuple(sorted(fact)), few=len(fact) <= FEW_VALUES)
+        return Feature(column.name, "number", (), *public_units(centre, scale), few=few, mean=centre, spread=scale)
+    levels, pooled = _levels(column.name, fact, choices)
+    if len(levels) < 2:
+        rare = f": all {pooled} others are too rare to be named" if pooled else ""
+        return f"has one value only in the training rows{rare}"
+    return Feature(column.name, "category", (), levels=levels, few=len(levels) <= FEW_VALUES, pooled=pooled)
+
+
+def _levels(name: str, counts: Counter[Any], choices: Choices) -> tuple[tuple[Any, ...], int]:
+    """Levels in their order, and how many are pooled into the first of them."""
+    declared = {_as_level(name, text, counts) for text in dict(choices.levels).get(name, ())}
+    kept = declared | {level for level, count in counts.items() if count >= choices.rare}
+    pooled = len(counts.keys() - kept)
+    return (*(OTHER,) * bool(pooled), *sorted(kept)), pooled
+
+
+def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
+    """A declared level as the column's values are: text, number, or true and false."""
+    for level in counts:
+        if str(level) == text:
+            return level
+    some = next(iter(counts))
+    try:
+        return text if isinstance(some, (str, bool)) else type(some)(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"`levels` has {text!r} for column '{name}', whose values are numbers: name numbers."
+        ) from None
 
 
 def features_of(
-    used: Sequence[Column], facts: Facts, profiles: Mapping[str, Profile], target: str
+    used: Sequence[Column], facts: Facts, profiles: Mapping[str, Profile], choices: Choices
 ) -> tuple[tuple[Feature, ...], dict[str, str]]:
     """The features in their places, and why other columns cannot be used."""
-    found = {c.name: _feature(c, facts.columns[k], profiles[c.name]) for k, c in enumerate(used)}
+    found = {c.name: _feature(c, facts.columns[k], profiles[c.name], choices) for k, c in enumerate(used)}
     features = [feature for feature in found.values() if isinstance(feature, Feature)]
-    return _placed(features, target), {name: why for name, why in found.items() if isinstance(why, str)}
-
-
-def _coarse(centre: float, scale: float) -> tuple[float, float]:
-    """Centre and scale, rounded: exact ones, published with a model, would give the last unknown value of a column away."""
-    # twelve digits first: the last ones depend on the order of sums, and must not decide a tie
-    rounded = float(f"{float(f'{scale:.11e}'):.1e}")
-    step = 10.0 ** math.floor(math.log10(rounded))
-    return float(f"{round(float(f'{centre / step:.12g}')) * step:.12g}"), rounded
+    return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}
 
 
 def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import TableLike
 from fisherleak.rows import persisted, rows_of
-from fisherleak.tables.arrow_columns import as_numbers, as_text, places
+from fisherleak.tables.arrow_columns import as_numbers, as_text
 from fisherleak.tables.features import Facts, Feature
 from fisherleak.tables.parts import Part, RawTable, Room, each_part, over_parts
 from fisherleak.tables.split import Complete, Groups, Split
@@ -53,7 +53,7 @@ class FeatureMaker:
         unseen = np.zeros(test.size, dtype=bool)
         for feature in self.features:
             if feature.kind == "category":
-                unseen |= places(table.column(feature.name), feature.levels)[test] < 0
+                unseen |= feature.places(table.column(feature.name))[test] < 0
         test = test[chosen[~unseen[chosen]]]
         X = np.empty((test.size, self.width))
         self._fill(table, test, X)
@@ -73,7 +73,7 @@ class FeatureMaker:
             if feature.kind == "number":
                 X[:, feature.columns[0]] = (as_numbers(values)[rows] - feature.centre) / feature.scale
                 continue
-            place = places(values, feature.levels)[rows]
+            place = feature.places(values)[rows]
             for k, j in enumerate(feature.columns, start=1):
                 X[:, j] = place == k
 

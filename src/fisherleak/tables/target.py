@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.grids import public_units
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.moments import Moments
 from fisherleak.tables.arrow_columns import as_numbers, places
@@ -50,7 +51,7 @@ class LabelRule:
     classes : bool
         Whether it takes two values of any sort, as 0 and 1; else it takes numbers, and true and false as 1 and 0.
     standardised : bool
-        Whether the model is fitted on numbers less their mean, in standard deviations.
+        Whether the model is fitted on numbers less their mean, in standard deviations (both on a public grid).
     assumed : bool
         Whether it is taken where no kind is named: the first such rule for two values, or for more.
     refuses : callable
@@ -204,4 +205,5 @@ def standardised(target: Target, moments: Moments) -> Target:
         raise InvalidInputError(
             f"The target '{target.name}' has one value only in the training rows: nothing to predict."
         )
+    centre, scale = public_units(centre, scale)
     return replace(target, centre=centre, scale=scale)

@@ -1,0 +1,234 @@
+r"""A trained model as a pipeline of scikit-learn: the one that attackers know, and the one that is released.
+
+The same model has parameters in three spaces. In the *frame*, where noise acts, they are coefficients times public scales s
+and the level at public centres m, all in the target's unit. Raw ones are :math:`w_k = f_k / s_k` and
+:math:`b = f_0 - \sum_k m_k w_k`: those leave. With exact means and standard deviations in place of m and s they are those
+behind a ``StandardScaler``, as scikit-learn fits it.
+
+What is released is built, not copied: its steps are fitted on rows that are made up from column names and levels, and then get
+the noisy parameters, so that nothing else of the table is in it.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from fisherleak._support.namespaces import Json, Seed
+from fisherleak.audit.model import Trained, estimator_for, spreads_in
+from fisherleak.engine.noise import Noise, noise_from_record, released
+from fisherleak.models.estimators import parameters
+from fisherleak.models.wrapper import fit_weighted
+from fisherleak.protection.release import set_parameters
+from fisherleak.tables import Design, Feature
+
+__all__ = ["framed", "known_pipeline", "own_parameters", "pipeline_of", "released_pipeline", "standard_noise"]
+
+PREDICTS = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "_base_loss"}
+"""What a linear model needs to predict, beside its settings; ``_base_loss`` is the link of a Poisson or Gamma model."""
+Vector = NDArray[np.float64]
+
+
+def own_parameters(trained: Trained) -> Vector:
+    """Parameters in the frame, in the units of the target, (p + 1,): what noise is added to."""
+    target = trained.design.target
+    theta = target.scale * np.asarray(trained.fit.theta)
+    theta[-1] += target.centre
+    return theta
+
+
+def framed(design: Design, model: Pipeline) -> Vector:
+    """The parameters of a released pipeline, which are in raw units, brought back to the frame."""
+    theta = parameters(model[-1]).copy()
+    scales, centres = _units(design)
+    theta[-1] += centres @ theta[:-1]
+    theta[:-1] *= scales
+    return theta
+
+
+def _units(design: Design) -> tuple[Vector, Vector]:
+    """Public scales and centres of the features, (d,) each; those of indicators are 1 and 0."""
+    scales, centres = np.ones(design.X.shape[1]), np.zeros(design.X.shape[1])
+    for feature in design.features:
+        if feature.kind == "number":
+            scales[feature.columns[0]], centres[feature.columns[0]] = feature.scale, feature.centre
+    return scales, centres
+
+
+def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
+    """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
+    theta = released(own_parameters(trained), noise, rng)
+    scales, centres = _units(trained.design)
+    theta[:-1] /= scales
+    theta[-1] -= centres @ theta[:-1]
+    estimator_for(trained)  # refuses a kind without one
+    model = _template(trained)
+    set_parameters(model[-1], theta)
+    return model
+
+
+# The pipeline that leaves
+
+
+def _template(trained: Trained) -> Pipeline:
+    """A pipeline of the right shape that has seen none of the rows."""
+    design, estimator = trained.design, trained.kind.estimator
+    assert estimator is not None
+    # rows that are made up: the numbers zero and one, and every level
+    count = 2 * max([1, *(len(feature.levels) for feature in design.features)])
+    frame, places = _made_up(design, count), np.arange(count) % 2
+    labels = np.array(design.target.classes)[places] if design.target.classes else 1.0 + places
+    last = estimator(1, trained.l2)  # its penalty is said per row: how many rows there are stays in the house
+    model = Pipeline([("columns", _passing(design)), ("model", last)])
+    own = last.get_params(deep=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its parameters are replaced
+        last.set_params(**{name: 1 for name in ("max_iter",) if name in own})
+        model.fit(frame, labels)
+    last.set_params(**own)
+    for name in vars(last).keys() - own.keys() - PREDICTS:
+        delattr(last, name)
+    return model
+
+
+def _made_up(design: Design, count: int) -> Any:
+    import pandas
+
+    columns: dict[str, Any] = {}
+    for feature in design.features:
+        known = np.array([0.0, 1.0]) if feature.kind == "number" else _typed(_named(feature))
+        columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
+    return pandas.DataFrame(columns)
+
+
+def _named(feature: Feature) -> tuple[Any, ...]:
+    """The levels that a released encoder names: pooled ones are those that it does not know."""
+    return feature.levels[1:] if feature.pooled else feature.levels
+
+
+def _passing(design: Design) -> ColumnTransformer:
+    """Numbers as they are, and an indicator for each level but the first."""
+    numbers = [feature.name for feature in design.features if feature.kind == "number"]
+    steps: list[tuple[str, Any, list[str]]] = [("numbers", "passthrough", numbers)] if numbers else []
+    for k, feature in enumerate(feature for feature in design.features if feature.kind == "category"):
+        # a level that is not named has no indicator, which is what the pooled level has
+        rules: Json = {"handle_unknown": "ignore"} if feature.pooled else {"drop": "first"}
+        encoder = OneHotEncoder(categories=[_typed(_named(feature))], sparse_output=False, **rules)
+        steps.append((f"category {k + 1}", encoder, [feature.name]))
+    return ColumnTransformer(steps)
+
+
+# The pipeline that attackers know
+
+
+def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
+    """The same model as a scikit-learn pipeline over the raw columns, with the frame and labels it was fitted on."""
+    design = trained.design
+    frame, labels = design.frame(), design.labels()
+    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(trained))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
+        fit_weighted(model, frame, labels, trained.weights)
+    numbers = [feature for feature in design.features if feature.kind == "number"]
+    if numbers:
+        # scikit-learn weights its means where rows are weighted; here they are those of all rows alike
+        scaler = model[0].named_transformers_["numbers"]
+        scaler.mean_ = np.array([feature.mean for feature in numbers])
+        scaler.scale_ = np.array([feature.spread for feature in numbers])
+        scaler.var_ = scaler.scale_**2
+    set_parameters(model[-1], _to_standard(design) @ own_parameters(trained))
+    return model, frame, labels
+
+
+def known_pipeline(trained: Trained, model: Pipeline, released: Pipeline) -> Pipeline:
+    """A released model with its parameters as they are in the pipeline that attackers know."""
+    known = copy.deepcopy(model)
+    set_parameters(known[-1], _to_standard(trained.design) @ framed(trained.design, released))
+    return known
+
+
+def _preprocessing(design: Design) -> ColumnTransformer:
+    numbers = [feature.name for feature in design.features if feature.kind == "number"]
+    categories = [feature for feature in design.features if feature.kind == "category"]
+    steps: list[tuple[str, Any, list[str]]] = []
+    if numbers:
+        steps.append(("numbers", StandardScaler(), numbers))
+    if categories:
+        levels = [_as_objects(feature.levels) for feature in categories]
+        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False)
+        steps.append(("categories", encoder, [feature.name for feature in categories]))
+    return ColumnTransformer(steps)
+
+
+def _to_standard(design: Design) -> Vector:
+    """From parameters in the frame to those behind exact standardising, (p + 1, p + 1)."""
+    means, spreads = spreads_in(design)
+    turn = np.diag([*spreads, 1.0])
+    turn[-1, :-1] = means
+    return np.asarray(turn)
+
+
+def standard_noise(trained: Trained, noise: Noise) -> Noise:
+    """Noise on the parameters in the frame, as it is on those of the pipeline that attackers know."""
+    return Turned(noise, _to_standard(trained.design))
+
+
+@dataclass(frozen=True, eq=False)
+class Turned:
+    """A noise as other coordinates see it: A b, A a matrix of full rank and b drawn from the noise."""
+
+    noise: Noise
+    turn: Vector = field(repr=False)
+
+    @property
+    def scale(self) -> float:
+        return self.noise.scale
+
+    @property
+    def normal(self) -> bool:
+        return self.noise.normal
+
+    def unit_information_root(self, size: int) -> Vector | None:
+        root = self.noise.unit_information_root(size)
+        back = np.linalg.inv(self.turn)
+        return np.asarray(back if root is None else root @ back)
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, noise=self.noise.rescaled(scale))
+
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
+        return np.asarray(self.turn @ self.noise.draw(size, random_state))
+
+    def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
+        return np.asarray(self.noise.draws(count, size, rng) @ self.turn.T)
+
+    def log_density(self, b: Vector) -> Vector:
+        volume = np.linalg.slogdet(self.turn)[1]
+        return np.asarray(self.noise.log_density(b @ np.linalg.inv(self.turn).T) - volume)
+
+    def record(self) -> Json:
+        return self.noise.record() | {"turn": self.turn.tolist()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(noise_from_record(record), np.asarray(record["turn"]))
+
+
+def _typed(levels: tuple[Any, ...]) -> NDArray[Any]:
+    """Numbers and truth values as such, text as objects: objects are not compared with whole numbers that a file holds."""
+    return _as_objects(levels) if any(isinstance(level, (str, bytes)) for level in levels) else np.array(levels)
+
+
+def _as_objects(levels: tuple[Any, ...]) -> NDArray[Any]:
+    array = np.empty(len(levels), dtype=object)
+    array[:] = levels
+    return array

@@ -1,0 +1,102 @@
+r"""Whether someone's record was in the table: how often the best attacker is right, row by row.
+
+The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
+moves the model, in standard deviations of the noise (``engine.removal``; scales of columns move too where they are counted), he
+is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
+and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from fisherleak.audit.model import Trained
+from fisherleak.engine.removal import is_known, is_light
+from fisherleak.rows import map_rows, sum_rows
+from fisherleak.rows.summary import digest
+
+__all__ = ["FALSE_POSITIVES", "NOTABLE", "Presence", "Told", "presence_of", "told"]
+
+FALSE_POSITIVES = 0.01
+"""Part of the absent that are wrongly named, at which the part of those found is said."""
+NOTABLE = 0.6
+"""Rows about which the best attacker is right at least this often are counted."""
+MOST_LISTED = 20
+CLOSE = 1e-6
+"""Relative error of mu that no digit shown betrays."""
+CERTAIN = 1e100
+"""Stands for an infinite mu in sums: the release tells for certain."""
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the best attacker gets about one row."""
+
+    row: int
+    mu: float
+    right: float
+    auc: float
+    found: float
+    """Part of those present that he names, where he wrongly names ``FALSE_POSITIVES`` of the absent."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """How well presence can be told at an audit's noise; without figures, why it was not measured."""
+
+    mu: Any = field(repr=False, default=None)
+    """(n,) at noise of scale 1 in standard units; lazy where the rows are."""
+    mean: float = 0.5
+    """How often the best attacker is right, over all rows."""
+    notable: int = 0
+    top: tuple[Told, ...] = field(repr=False, default=())
+    note: str = ""
+
+    @property
+    def measured(self) -> bool:
+        return self.mu is not None
+
+
+def presence_of(trained: Trained, scale: float) -> Presence:
+    """Figures at a noise of some scale in standard units."""
+    why = _unknown(trained)
+    if why:
+        return Presence(note=f"Whether someone is in the table was not measured: {why}.")
+    mu = trained.leak.membership(CLOSE)
+
+    def right(mu: Any) -> tuple[Any, ...]:
+        part = ndtr(0.5 * mu / scale)
+        return np.sum(part), np.count_nonzero(part >= NOTABLE)
+
+    total, notable = sum_rows(right, mu)
+    top = digest(map_rows(_finite, mu), MOST_LISTED).top
+    return Presence(mu, float(total) / trained.design.n, int(notable), tuple(told(*pair, scale) for pair in top))
+
+
+def told(row: int, mu: float, scale: float) -> Told:
+    """What a mu at noise of scale 1 is worth at another scale."""
+    mu = math.inf if mu >= CERTAIN else mu / scale
+    found = float(ndtr(ndtri(FALSE_POSITIVES) + mu))
+    return Told(row, mu, float(ndtr(0.5 * mu)), float(ndtr(mu / math.sqrt(2.0))), found)
+
+
+def _finite(mu: Any) -> Any:
+    return np.minimum(mu, CERTAIN)
+
+
+def _unknown(trained: Trained) -> str:
+    (jacobian,) = trained.leak._information.jacobians
+    if not jacobian.noise.normal:
+        return "the best test for it has a closed form for normal noise only"
+    if not is_known(jacobian):
+        return "with this kind of model every row needs a pass over all others, and these are read part by part"
+    if not is_light(trained.fit):
+        return "with this kind of model and so many rows it takes long; fl.measure(…).membership() has it"
+    return ""
