@@ -84,7 +84,10 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
     MinMaxScaler: [(lambda: MinMaxScaler((-1, 1)), NUMBERS, "nothing")],
     MaxAbsScaler: [(MaxAbsScaler, NUMBERS, "nothing")],
     PolynomialFeatures: [(lambda: PolynomialFeatures(2, include_bias=False), ["age", "bmi"], "nothing")],
-    FunctionTransformer: [(FunctionTransformer, NUMBERS, "nothing")],
+    FunctionTransformer: [
+        (FunctionTransformer, NUMBERS, "nothing"),
+        (lambda: FunctionTransformer(np.log1p), NUMBERS, "nothing"),
+    ],
     SplineTransformer: [
         (lambda: SplineTransformer(knots=KNOTS, include_bias=False), NUMBERS, "nothing"),
         (lambda: SplineTransformer(3, include_bias=False), NUMBERS, "preprocessing"),

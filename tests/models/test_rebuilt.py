@@ -18,6 +18,7 @@ from sklearn.feature_selection import SelectKBest, SelectPercentile
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
+    FunctionTransformer,
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
@@ -172,6 +173,11 @@ NEVER: list[tuple[Any, list[str], str]] = [
     (SelectKBest(k=2), NUMBERS, "SelectKBest cannot be released: its scores tell about single labels"),
     (SelectPercentile(), NUMBERS, "SelectPercentile cannot be released"),
     (SimpleImputer(add_indicator=True), NUMBERS, "SimpleImputer"),
+    (
+        FunctionTransformer(lambda X: X - TABLE[NUMBERS].mean()),
+        NUMBERS,
+        "FunctionTransformer with a function of its own",
+    ),
     (QuantileTransformer(n_quantiles=10), NUMBERS, "QuantileTransformer is not supported"),
     (PowerTransformer(), NUMBERS, "PowerTransformer is not supported"),
     (TargetEncoder(), CATEGORIES, "TargetEncoder is not supported"),

@@ -154,13 +154,6 @@ def _copied(value: Any) -> Any:
 # One function for each step: the step built anew for what is public, or None where it is folded into the model
 
 
-def _keeping(*attributes: str) -> Callable[[Any, str], Any]:
-    def rebuild(step: Estimator, public: str) -> Any:
-        return _with(step, *attributes)
-
-    return rebuild
-
-
 def _scaler(*attributes: str) -> Callable[[Any, str], Any]:
     def rebuild(step: Estimator, public: str) -> Any:
         return _with(step, *attributes) if public == "preprocessing" else None
@@ -175,6 +168,16 @@ def _learns_nothing(step: Estimator, public: str) -> Any:
         if name in vars(step):
             setattr(made, name, _copied(vars(step)[name]))
     return made
+
+
+def _function(step: Estimator, public: str) -> Any:
+    functions = [function for function in (step.func, step.inverse_func) if function is not None]
+    if step.kw_args or step.inv_kw_args or not all(isinstance(function, np.ufunc) for function in functions):
+        raise UnsupportedModelError(
+            "FunctionTransformer with a function of its own cannot be released: what the function holds is not known. Apply it "
+            "to the table before, or use one of NumPy's."
+        )
+    return _with(step)
 
 
 def _splines(step: Estimator, public: str) -> Any:
@@ -346,7 +349,7 @@ REBUILDERS: dict[type, Callable[[Any, str], Any]] = {
     preprocessing.OneHotEncoder: _one_hot,
     preprocessing.OrdinalEncoder: _ordinal,
     preprocessing.PolynomialFeatures: _learns_nothing,
-    preprocessing.FunctionTransformer: _keeping(),
+    preprocessing.FunctionTransformer: _function,
     preprocessing.SplineTransformer: _splines,
     decomposition.PCA: _components,
     decomposition.IncrementalPCA: _components,
