@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -200,17 +201,16 @@ class _Releases:
 
     def grams(self, rows: Sequence[Array | None]) -> Array:
         """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
-        from fisherleak.engine.norms.grams_numba import add_grams
+        from fisherleak.engine.norms.grams_numba import Release, grams
 
-        G: Array | None = None
+        parts = []
         for kind, own in zip(self.kinds, self.split(rows), strict=True):
             part = kind.block(*own)
-            x, width = part.rows, part.w.shape[1] + int(self.label)
-            G = np.zeros((x.x.shape[0], width, width)) if G is None else G
+            x = part.rows
             derivatives = (x.r, x.a, x.c) if x.moves is None else (np.ones_like(x.r), x.a, x.c)
             E = part.E if x.moves is None else x.moved(part.E)
-            add_grams(G, kind.B, x.x @ kind.B.T, part.w, derivatives, E, self.label, in_task())
-        return G
+            parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
+        return grams(parts, self.label, in_task())
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
@@ -257,7 +257,11 @@ class _Block:
 
     rows: Derivatives
     E: BlockMap
-    w: Array
+    theta: Array
+
+    @cached_property
+    def w(self) -> Array:
+        return self.E.pull(self.theta[None, :])
 
     def push(self, change: Array) -> Array:
         """The direct effect of changes on the gradient, (b, p)."""
@@ -304,7 +308,7 @@ class _Kind:
 
     def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
         E = BlockMap(self.places, self.B.shape[1], local, self.B, known_runs=self.runs)
-        return _Block(self.model.rows(X, y, weights), E, E.pull(self.model.theta[None, :]))
+        return _Block(self.model.rows(X, y, weights), E, self.model.theta)
 
     def prepared(self, X: Array, y: Array, weights: Array | None, *local: Array, label: bool) -> tuple[Array, ...]:
         """What the products need of the rows: r, a, c first."""
