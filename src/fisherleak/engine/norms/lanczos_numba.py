@@ -1,7 +1,8 @@
 r"""A step of Lanczos' method for several releases, compiled for the CPU: one product of BLAS, and one pass over the rows.
 
 With :math:`M_i v = \sum_k a\,t\, w + r\,b\, g + r^2 S v`, where :math:`b = a\,(w \cdot v) + c\, v_{label}` and
-:math:`t = |u|^2 b + r\,(g \cdot v)` of every release k, in a basis in which the first S is diagonal: only the others are products.
+:math:`t = |u|^2 b + r\,(g \cdot v)` of every release k. The first S is diagonal in the basis that is
+chosen, so that the others alone take products.
 Loaded only where numba is installed and the work is large; the tests hold it against Jacobians that are written out.
 """
 

@@ -373,11 +373,8 @@ class _Kind:
         along = a * (v @ w)
         both = along if last is None else along + last
         t = squared * both + r * row_dots(g, v, xp)
-        top = (
-            (a * t)[:, None] * w[None, :]
-            + (r * both)[:, None] * g
-            + (r * r)[:, None] * (v * self.S if self.S.ndim == 1 else v @ self.S)
-        )
+        direct = v * self.S if self.S.ndim == 1 else v @ self.S
+        top = (a * t)[:, None] * w[None, :] + (r * both)[:, None] * g + (r * r)[:, None] * direct
         return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)
 
     def _local_product(

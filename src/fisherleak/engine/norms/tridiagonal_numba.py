@@ -64,9 +64,9 @@ def _solve(start: int, stop: int, alpha: Vector, beta: Vector, out: Vector) -> N
 
 
 def _largest_root(alpha: Vector, beta: Vector, x: float) -> float:
-    """Laguerre's method from a bound above; bisection would take ten times as long.
+    r"""Laguerre's method from a bound above; bisection would take ten times as long.
 
-    The bound is sharpened by that of Laguerre and Samuelson, :math:`s_1 / m + \\sqrt{(m - 1)(s_2 / m - s_1^2 / m^2)}`
+    The bound is sharpened by that of Laguerre and Samuelson, :math:`s_1 / m + \sqrt{(m - 1)(s_2 / m - s_1^2 / m^2)}`
     with the sums of the eigenvalues and of their squares, and a little for rounding. Steps shrink by the cube of their
     ratio in the end, so that the last one need not be made.
     """
