@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Two processes, whole files each.
-TWO = -n 2 --dist loadfile
+# Two processes, of which the one that is done takes tests of the other. Each computes on one core.
+TWO = -n 2 --dist worksteal
+test test-oldest: export OMP_NUM_THREADS = 1
+test test-oldest: export OPENBLAS_NUM_THREADS = 1
 # The interpreter's own monitoring measures coverage at almost no cost, where there is one.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info >= (3, 12))'),True)
 export COVERAGE_CORE ?= sysmon

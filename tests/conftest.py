@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,22 @@ from hypothesis import HealthCheck, settings
 # the same cases everywhere, and no time limit per case on loaded machines
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="module")
+def few_trees() -> Iterator[None]:
+    """The ideal attacker boosts few trees, where something else is tested."""
+    from fisherleak.attacks import ideal
+
+    learners = ideal._learners
+
+    def few(numeric: list[bool]) -> list[Any]:
+        boosted, *others = learners(numeric)
+        return [boosted.set_params(max_iter=3), *others]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ideal, "_learners", few)
+        yield
 
 
 @pytest.fixture(scope="session")

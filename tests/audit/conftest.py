@@ -11,6 +11,11 @@ pytest.importorskip("pandas")
 import pandas
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick(few_trees: None) -> None:
+    """Attacks in passing take little time."""
+
+
 @pytest.fixture(scope="session")
 def people() -> Any:
     """Numbers and categories, with a number, a class, a count and a positive amount to predict."""

@@ -14,6 +14,11 @@ import pandas
 from fisherleak.cli import main
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick(few_trees: None) -> None:
+    """Attacks in passing take little time."""
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command left behind."""

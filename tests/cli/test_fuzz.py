@@ -173,15 +173,23 @@ def check_answer(
 
 
 @given(command_lines())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_any_table_gets_an_answer_or_a_sentence(case: Any) -> None:
     with threadpool_limits(1):
         check_answer(case)
 
 
 @given(command_lines())
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_attacks_on_any_table_too(case: Any) -> None:
+    with threadpool_limits(1):
+        check_answer(case, attacks=True)
+
+
+@pytest.mark.long
+@given(command_lines())
+@settings(max_examples=40)
+def test_attacks_on_more_tables(case: Any) -> None:
     with threadpool_limits(1):
         check_answer(case, attacks=True)
 

@@ -39,7 +39,8 @@ def test_moves_are_those_of_refitted_models(loss: str, weighted: bool, intercept
     changed = case.X.copy()
     changed[:, 1] = rng.normal(size=60)
     changed[::2, 2] += 1.0
-    error, bound, size = errors(case, changed, np.arange(60))
+    rows = np.arange(0, 60, 3)
+    error, bound, size = errors(case, changed[rows], rows)
     counted = size > 0
     assert (error[counted] <= 1e-7 * size[counted]).all()
     if loss == "squared":
@@ -47,8 +48,8 @@ def test_moves_are_those_of_refitted_models(loss: str, weighted: bool, intercept
     elif not intercept:
         assert (error[counted] <= bound[counted] + 1e-9 * size[counted]).all()
     if weighted:
-        assert size[30] == 0
-        assert error[30] == 0
+        assert size[10] == 0  # row 30
+        assert error[10] == 0
 
 
 def test_what_does_not_change_does_not_move() -> None:

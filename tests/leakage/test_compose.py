@@ -18,7 +18,7 @@ def stacked(*pairs: tuple[Any, float]) -> Any:
     return np.concatenate([dense_jacobian(case, case.fit()) / scale for case, scale in pairs], axis=1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 4), weighted=st.booleans())
 def test_information_adds_up_exactly(seed: int, d: int, weighted: bool) -> None:
     first = make("logistic", seed, d=d, weighted=weighted)

@@ -72,20 +72,14 @@ def attack(
             trained = train(common.source_table(table, delimiter, encoding), settings)
         columns, _ = attacked_columns(trained.design, attribute)
         attacked = attack_all(trained, columns, added, released=against, seed=settings.seed)
-    outcomes = outcomes_of(attacked)
+    outcomes, notes = outcomes_of(attacked), list(attacked.notes)
     if json:
-        document = {
-            "schema": "fisherleak.attacks/1",
-            "noise": noise,
-            "attacks": outcomes,
-            "notes": list(attacked.notes),
-            "versions": versions(),
-        }
-        common.emit_json(told(plain(document)))
+        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "notes": notes}
+        common.emit_json(told(plain({**document, "versions": versions()})))
     elif not quiet:
         show_attacks(outcomes)
         if against is not None:
             common.emit(ONE_RELEASE)
-        for note in attacked.notes:
+        for note in notes:
             common.emit(common.printable(in_options(note)))
     return 0

@@ -100,15 +100,8 @@ def audit(
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
     options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance, "attacks": not no_attacks}
-    decided: dict[str, Any] = {
-        "target": target,
-        "model": model,
-        "l2": l2,
-        "held_out": held_out,
-        "seed": seed,
-        "group": group,
-        "public": public,
-    }
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
+    decided |= {"held_out": held_out, "seed": seed, "public": public}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
@@ -126,16 +119,20 @@ def audit(
     if json:
         common.emit_json(summary)
     elif not quiet:
-        show_audit(summary)
-        if summary["gate"]:
-            show_gate(summary["gate"], by_design=noise is None and released is None)
-        if found is not None:
-            show_confirmation(summary["released"], str(released))
-        if out is not None:
-            common.emit(f"\nopen {common.printable(out / 'report.html')}")
+        _show(summary, noise is None and released is None, released, out)
     if found is not None and found.failed is not None:
         return common.say(found.failed, status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
+
+
+def _show(summary: dict[str, Any], by_design: bool, released: Path | None, out: Path | None) -> None:
+    show_audit(summary)
+    if summary["gate"]:
+        show_gate(summary["gate"], by_design=by_design)
+    if released is not None:
+        show_confirmation(summary["released"], str(released))
+    if out is not None:
+        common.emit(f"\nopen {common.printable(out / 'report.html')}")
 
 
 def _again(

@@ -99,7 +99,12 @@ class BlockMap:
         parts = []
         for place, directions in self._directions(self.runs):
             own = xp.take(theta, self._columns(place), axis=1)
-            parts.append(own if directions is None else xp.sum(own[:, :, None] * directions, axis=1))
+            if directions is None:
+                parts.append(own)
+            elif own.shape[0] == 1 and place.size == 1:
+                parts.append(directions[:, :, 0] @ xp.permute_dims(own, (1, 0)))
+            else:
+                parts.append(xp.sum(own[:, :, None] * directions, axis=1))
         return _joined(parts) if parts else xp.zeros((1, 0), dtype=theta.dtype, device=device(theta))
 
     def push(self, change: Array) -> Array:

@@ -57,7 +57,8 @@ class Fit:
     distance : float
         Distance from the minimum: the Newton decrement, relative to the size of the model in the same metric,
         :math:`(g^T H^{-1} g / (w^T H w + \sum \omega r^2))^{1/2}`. It says little about the error of single etas: those of
-        a rare group can be wrong by orders of magnitude at a small distance.
+        a rare group can be wrong by orders of magnitude at a small distance. Of a fit that was moved to its minimum, the
+        distance that it was moved.
     steps : int
         Newton steps taken.
     objective : float
@@ -71,6 +72,8 @@ class Fit:
         The intercept for such rows.
     scales : array of shape (d,) or None
         What coefficients are multiplied by in the penalty: the scales of columns where scaling is folded in.
+    left : float or None
+        Distance from the minimum of a fit that was moved there; None where ``distance`` says it.
     """
 
     coef: Array
@@ -88,6 +91,7 @@ class Fit:
     centre: Array | None = field(default=None, repr=False)
     level: float | None = field(default=None, repr=False)
     scales: Array | None = field(default=None, repr=False)
+    left: float | None = field(default=None, repr=False)
 
     @property
     def condition(self) -> float:
@@ -185,14 +189,17 @@ def minimise_scaled(
 def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
     """A fit with given parameters and its distance from the minimum; moved there if ``polish``.
 
-    A polished fit keeps the distance that was bridged.
+    A polished fit keeps the distance that was bridged, and has what is left beside it.
     """
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     refuse_separated_rows(risk, at)
     factor = _factor_or_reason(risk, at)
     given = _fit(risk, theta, at, factor, 0)
-    return replace(_fit(risk, *_newton(risk, theta, at, factor)), distance=given.distance) if polish else given
+    if not polish:
+        return given
+    exact = _fit(risk, *_newton(risk, theta, at, factor))
+    return replace(exact, distance=given.distance, left=exact.distance)
 
 
 def _factor_or_reason(risk: Risk, at: Point) -> Factor:

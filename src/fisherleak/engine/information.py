@@ -104,7 +104,7 @@ def group_norms(
 
 def rounding_of(fit: Fit) -> float:
     """Relative error that rounding and the distance from the minimum leave in the norms of a fit."""
-    return float(np.finfo(float).eps) * (64 + fit.condition) + fit.distance
+    return float(np.finfo(float).eps) * (64 + fit.condition) + (fit.distance if fit.left is None else fit.left)
 
 
 def _root(M: Array) -> float:

@@ -233,8 +233,9 @@ class IRFIL(Wrapper):
         distance = fit_at(risk, theta, polish=False).distance
         if distance > LOOSE:
             warnings.warn(
-                f"estimator_ stopped at a distance of {distance:.1e} from its minimum, so its etas differ from history_ by "
-                "about that part, and measure may refuse it. Give the estimator a smaller tol or more iterations.",
+                f"estimator_ stopped at a distance of {distance:.1e} from its minimum, where history_ is measured: how much "
+                "its own etas differ does not follow from that. Give the estimator a smaller tol or more iterations; "
+                "measure(..., polish=True) moves it to its minimum.",
                 LooseFitWarning,
                 stacklevel=3,
             )

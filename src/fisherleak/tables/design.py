@@ -19,7 +19,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables.choices import Choices, check_choices
 from fisherleak.tables.column_kinds import Column, decide
-from fisherleak.tables.features import Feature, facts_of, features_of
+from fisherleak.tables.features import Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
@@ -139,11 +139,7 @@ def design_of(
     unsure = "" if choices.id is None else check_ids(raw, choices.id, found.profiles[choices.id], lazily)
     counted = count_rows(raw, complete, groups, lazily)
     split, note = split_rows(counted, complete.target, held_out, seed, raw.rows)
-    facts = facts_of(raw, complete, split, lazily)
-    if not facts.label.count:
-        raise InvalidInputError(
-            f"None of the {counted.complete} complete rows of {raw.source} is left for training: use a smaller `held_out`."
-        )
+    facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
     target = standardised(complete.target, facts.label)
     features, refused = features_of(complete.used, facts, found.profiles, choices)
     maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
@@ -209,6 +205,14 @@ def _pooled_note(feature: Feature) -> str:
 
 def _with_refusal(column: Column, refused: Mapping[str, str]) -> Column:
     return replace(column, kind="ignored", note=refused[column.name]) if column.name in refused else column
+
+
+def _with_rows(facts: Facts, complete: int, source: str) -> Facts:
+    if not facts.label.count:
+        raise InvalidInputError(
+            f"None of the {complete} complete rows of {source} is left for training: use a smaller `held_out`."
+        )
+    return facts
 
 
 def _check_table(raw: RawTable, held_out: float, room: Room | None) -> None:

@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 
 import fisherleak as fl
 from cases import dense_jacobian, flat, make, norms
-from fisherleak.engine.norms import matrix_free
+from fisherleak.engine.norms import matrix_free, small
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
@@ -49,10 +49,20 @@ def dense_local(case: Any, fit: fl.Fit, attributes: list[fl.Attribute]) -> Vecto
     return np.stack(rows)
 
 
-@pytest.fixture(params=[0, 10_000], ids=["by products", "written out"], autouse=True)
-def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways, whatever the size."""
-    monkeypatch.setattr(matrix_free, "WRITTEN_OUT", request.param)
+@pytest.fixture(params=["by products", "written out"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["portable", "compiled"], autouse=True)
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Both ways, portable and compiled, whatever the size; compiled blocks are cut."""
+    monkeypatch.setattr(matrix_free, "WRITTEN_OUT", 0 if way == "by products" else 10_000)
+    if request.param == "compiled":
+        kernels = pytest.importorskip("fisherleak.engine.norms.grams_numba")
+        monkeypatch.setattr(kernels, "AT_ONCE", 1)
+        monkeypatch.setattr(matrix_free, "COMPILED_FROM", 0)
+        monkeypatch.setattr(small, "COMPILED_FROM", 0)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "gamma"])

@@ -34,7 +34,7 @@ def assert_relative(actual: Any, desired: Any, tolerance: float) -> None:
     np.testing.assert_allclose(actual, desired, rtol=tolerance, atol=0.0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(settings=drawn, label=st.booleans())
 def test_per_example_is_the_dense_norm(settings: dict[str, Any], label: bool) -> None:
     case = make(**settings)
@@ -42,7 +42,7 @@ def test_per_example_is_the_dense_norm(settings: dict[str, Any], label: bool) ->
     assert_relative(case.leak().per_example(label=label), norms(J), 1e-11)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(settings=drawn, label=st.booleans(), data=st.data())
 def test_blocks_and_preprocessing_maps(settings: dict[str, Any], label: bool, data: st.DataObject) -> None:
     settings["d"] = max(settings["d"], 3)
@@ -76,7 +76,7 @@ def test_blocks_and_preprocessing_maps(settings: dict[str, Any], label: bool, da
     assert_relative(leak.per_cell()[:, place], norms(only), 1e-11)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(settings=drawn)
 def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:
     case = make(**settings)
@@ -283,7 +283,7 @@ def test_order_between_granularities(loss: str) -> None:
     np.testing.assert_allclose(rows, leak.with_noise(fl.Gaussian(0.1)).per_example() * 0.1, rtol=1e-14)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(settings=drawn, label=st.booleans())
 def test_maps_of_their_own_for_every_row(settings: dict[str, Any], label: bool) -> None:
     """Preprocessing that is not affine: the derivative differs from row to row."""

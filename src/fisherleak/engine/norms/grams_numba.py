@@ -5,100 +5,118 @@ Loaded only where numba is installed and the work is large; the tests hold it ag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.block_maps import BlockMap
 from fisherleak.engine.norms.compiled import compiled, in_threads
 
-__all__ = ["add_grams"]
+__all__ = ["Release", "grams"]
 
 Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+AT_ONCE = 2**18
+"""Values of what moves at a time: a part of a core's own cache."""
 
 
-def add_grams(
-    G: Vector,
-    B: Vector,
-    u: Vector,
-    w: Vector,
-    derivatives: tuple[Vector, Vector, Vector],
-    E: BlockMap,
-    label: bool,
-    alone: bool,
-) -> None:
-    """Add J_i^T J_i of one release to G (b, m + label, m + label).
+@dataclass(frozen=True)
+class Release:
+    """What one release brings to the matrices of a block."""
 
-    Parameters
-    ----------
-    G : array
-    B : array of shape (p, p)
-    u : array of shape (b, p)
-        B x of every row.
-    w : array of shape (b or 1, m)
-        E^T theta.
-    derivatives : r, a, c, of shape (b,) each
-    E : BlockMap
-    label : bool
-    alone : bool
-        Start no threads.
-    """
-    A = _moved(B, E)
-    r, a, c = (np.ascontiguousarray(x) for x in derivatives)
-    w = np.broadcast_to(w, (u.shape[0], w.shape[1]))
-    in_threads(_kernel, u.shape[0], (G, np.ascontiguousarray(u), w, r, a, c, A, bool(label)), alone)
+    B: Vector
+    """(p, p)"""
+    theta: Vector
+    """(p,)"""
+    x: Vector
+    """(b, p) features."""
+    derivatives: tuple[Vector, Vector, Vector]
+    """r, a, c, of shape (b,) each."""
+    E: BlockMap
+    """Its scale, if any, is that of the direct effect alone."""
 
 
-def _moved(B: Vector, E: BlockMap) -> Vector:
-    """B E_i by direction: (m, b, p), or (m, 1, p) where all rows share the map. Products of BLAS, one for each direction."""
-    local = iter(E.given)
-    scale = E.scale
-    rows = max((D.shape[0] for D in E.given), default=1) if scale is None else scale.shape[0]
-    A = np.empty((sum(place.size for place in E.places), rows, B.shape[0]))
-    start = 0
-    for place in E.places:
-        columns = list(place.columns)
-        fixed = np.eye(len(columns)) if place.directions is None else place.directions
-        D = np.asarray(next(local)) if place.local else fixed[None, :, :]
-        if scale is not None:
-            D = D * scale[:, columns, None]
-        own = np.ascontiguousarray(B[:, columns].T)
-        for k in range(place.size):
-            if D.shape[0] == rows:
-                np.matmul(np.ascontiguousarray(D[:, :, k]), own, out=A[start])
-            else:
-                A[start] = D[:, :, k] @ own
-            start += 1
-    return A
+def grams(releases: Sequence[Release], label: bool, alone: bool) -> Vector:
+    """J_i^T J_i of the stack of all releases: (b, m + label, m + label). ``alone`` starts no threads."""
+    edges = np.cumsum([0, *(part.B.shape[0] for part in releases)])
+    count, width = releases[0].x.shape[0], sum(place.size for place in releases[0].E.places)
+    u = np.empty((count, edges[-1]))
+    for part, first, last in zip(releases, edges, edges[1:], strict=False):
+        np.matmul(part.x, part.B.T, out=u[:, first:last])
+    derivatives = np.stack([np.stack(part.derivatives) for part in releases])
+    G = np.empty((count, width + int(label), width + int(label)))
+    in_threads(_fill_all, count, (G, u, derivatives, releases, edges, bool(label)), alone)
+    return G
 
 
-def _add(
+def _fill_all(
     start: int,
     stop: int,
     G: Vector,
     u: Vector,
-    w: Vector,
-    r: Vector,
-    a: Vector,
-    c: Vector,
-    A: Vector,
+    derivatives: Vector,
+    releases: Sequence[Release],
+    edges: Index,
     label: bool,
 ) -> None:
-    m, p = A.shape[0], A.shape[2]
+    """A few rows at a time, so that what moves stays in the cache."""
+    width, size = G.shape[1] - int(label), int(edges[-1]) + len(releases)
+    shared = not any(part.E.given or part.E.scale is not None for part in releases)
+    step = max(stop - start, 1) if shared else max(16, AT_ONCE // (size * max(width, 1)))
+    A = np.empty((width, 1 if shared else step, size))
+    for first in range(start, stop, step):
+        last = min(first + step, stop)
+        for k, part in enumerate(releases):
+            _move(A[:, : last - first, edges[k] + k : edges[k + 1] + k + 1], part, slice(first, last))
+        _kernel(first, last, G, u, derivatives, A, edges, label)
+
+
+def _move(A: Vector, release: Release, rows: slice) -> None:
+    """B E_i, with theta E_i as a last column, by direction into (m, b or 1, p + 1): one product of BLAS for each."""
+    E, both = release.E, np.concatenate([release.B, release.theta[None, :]]).T
+    local = iter(E.given)
+    start = 0
+    for place in E.places:
+        columns = list(place.columns)
+        own = both[columns]
+        if place.local:
+            D = np.asarray(next(local))[rows]
+        else:
+            D = (np.eye(len(columns)) if place.directions is None else place.directions)[None, :, :]
+        scaled = D if E.scale is None else D * E.scale[rows, columns, None]
+        for k in range(place.size):
+            if scaled.shape[0] == A.shape[1]:
+                np.matmul(np.ascontiguousarray(scaled[:, :, k]), own, out=A[start])
+            else:
+                A[start] = scaled[:, :, k] @ own
+            if E.scale is not None:
+                A[start, :, -1] = D[:, :, k] @ own[:, -1]
+            start += 1
+
+
+def _fill(
+    start: int, stop: int, G: Vector, u: Vector, derivatives: Vector, A: Vector, edges: Index, label: bool
+) -> None:
+    m, p = A.shape[0], u.shape[1]
     J = np.empty((m + 1, p))
-    shared = A.shape[1] == 1
+    few = A.shape[1]
     for i in range(start, stop):
-        row = u[i]
-        ri = r[i]
-        for k in range(m):
-            line = J[k]
-            moved = A[k, 0 if shared else i]
-            along = a[i] * w[i, k]
-            for j in range(p):
-                line[j] = along * row[j] + ri * moved[j]
-        if label:
-            line = J[m]
-            for j in range(p):
-                line[j] = c[i] * row[j]
+        for release in range(edges.size - 1):
+            first, last = edges[release], edges[release + 1]
+            r, a, c = derivatives[release, 0, i], derivatives[release, 1, i], derivatives[release, 2, i]
+            # loops over slices, from zero, vectorise
+            row = u[i, first:last]
+            for k in range(m):
+                moved = A[k, (i - start) % few, first + release : last + release + 1]
+                line, along = J[k, first:last], a * moved[last - first]
+                for j in range(last - first):
+                    line[j] = along * row[j] + r * moved[j]
+            if label:
+                line = J[m, first:last]
+                for j in range(last - first):
+                    line[j] = c * row[j]
         for k in range(m + label):
             one = J[k]
             for q in range(k + 1):
@@ -106,9 +124,8 @@ def _add(
                 total = 0.0
                 for j in range(p):
                     total += one[j] * two[j]
-                G[i, k, q] += total
-                if q < k:
-                    G[i, q, k] += total
+                G[i, k, q] = total
+                G[i, q, k] = total
 
 
-_kernel = compiled(_add, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
+_kernel = compiled(_fill, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})

@@ -17,14 +17,16 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.tridiagonal import top_of_tridiagonals
 
-__all__ = ["WANTED", "top_by_products"]
+__all__ = ["WANTED", "top_by_products", "top_by_steps"]
 
 State = tuple[Array, ...]
+Step = Callable[[State, Array, Array, Array], tuple[Array, Array, Array]]
+"""(state, V, the V before it, the length beside the diagonal) -> the next V, the diagonal, the next length."""
 WANTED = 1e-11
 """Relative error of an eigenvalue at which a row is done."""
 NEAR = 1e-4
 """Relative residual above which the gap between Ritz values is not yet believed."""
-CHECKS = (6, 8, 10, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 47, 55, 64, 76, 90, 105, 120)
+CHECKS = (6, 9, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 47, 55, 64, 76, 90, 105, 120)
 """Steps after which the rows are looked at."""
 FEW = 0.75
 """Rows that are done are left out of further products once no more than this part is left."""
@@ -46,11 +48,25 @@ def top_by_products(product: Callable[[State, Array], Array], state: State, size
     values, errors
         Rows that are not done after the last step have an error above ``WANTED``.
     """
+
+    def step(state: State, V: Array, before: Array, off: Array) -> tuple[Array, Array, Array]:
+        xp = namespace(V)
+        W = product(state, V)
+        along = xp.vecdot(W, V)
+        W = W - along[:, None] * V - off[:, None] * before
+        off = xp.linalg.vector_norm(W, axis=1)
+        return W / xp.where(off > 0, off, 1.0)[:, None], along, off
+
+    return top_by_steps(step, state, size)
+
+
+def top_by_steps(step: Step, state: State, size: int) -> tuple[Array, Array]:
+    """The same by steps of Lanczos' method; a step may write into the V before."""
     xp = namespace(state[0])
     count = state[0].shape[0]
     # one direction for all rows, the same in every run; any that is not orthogonal to the eigenvector will do
     start = np.random.default_rng(0).standard_normal(size)
-    V = xp.broadcast_to(like(start / np.linalg.norm(start), state[0], xp)[None, :], (count, size))
+    V = xp.tile(like(start / np.linalg.norm(start), state[0], xp)[None, :], (count, 1))
     before, off = xp.zeros_like(V), xp.zeros(count, dtype=V.dtype, device=device(V))
     rows, found = xp.arange(count, device=device(V)), _Found(np.zeros(count), np.full(count, np.inf))
     diagonal: list[Array] = []
@@ -60,12 +76,9 @@ def top_by_products(product: Callable[[State, Array], Array], state: State, size
         for _ in range(check - steps):
             if steps:
                 beside.append(off)
-            W = product(state, V)
-            along = xp.vecdot(W, V)
-            W = W - along[:, None] * V - off[:, None] * before
-            off = xp.linalg.vector_norm(W, axis=1)
+            following, along, off = step(state, V, before, off)
             diagonal.append(along)
-            before, V = V, W / xp.where(off > 0, off, 1.0)[:, None]
+            before, V = V, following
             steps += 1
         left = found.look(rows, *_ritz(diagonal, beside, off, xp))
         if left.size == 0 or check == CHECKS[-1]:
@@ -75,7 +88,7 @@ def top_by_products(product: Callable[[State, Array], Array], state: State, size
             rows, V, before, off = (xp.take(x, keep, axis=0) for x in (rows, V, before, off))
             state = tuple(xp.take(x, keep, axis=0) for x in state)
             diagonal, beside = [xp.take(x, keep) for x in diagonal], [xp.take(x, keep) for x in beside]
-    return like(found.values, state[0], xp), like(found.errors, state[0], xp)
+    return like(found.values, V, xp), like(found.errors, V, xp)
 
 
 def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace) -> tuple[Array, Array]:

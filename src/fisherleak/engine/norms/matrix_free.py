@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +28,7 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of, set_norm
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.norms.kernels import is_compiled
-from fisherleak.engine.norms.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.lanczos import WANTED, top_by_products, top_by_steps
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
@@ -78,12 +79,14 @@ class MatrixFree:
         width = sum(attribute.size for attribute in attributes) + int(label)
         small = width <= WRITTEN_OUT or not attributes
         arrays, releases = _Releases.of(self.jacobians, attributes, label)
+        releases = releases if small else releases.for_products()
 
         def block(*rows: Array | None) -> Array:
             squares = releases.small(rows) if small else releases.large(rows, width)
             return xp.sqrt(xp.clip(squares, 0.0, None))
 
-        return map_rows(block, *arrays, most=self._most(width if small else 8))
+        at_once = width if small else 2 if releases.kinds[0].S is not None else 8
+        return map_rows(block, *arrays, most=self._most(at_once))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         # folded scales move single columns only
@@ -180,6 +183,14 @@ class _Releases:
         arrays = tuple(x for group in groups for x in group)
         return arrays, cls(tuple(len(group) for group in groups), writers, kinds, label)
 
+    def for_products(self) -> _Releases:
+        """In a basis in which the first release's S is diagonal, where all have one: a product less."""
+        (first, *others) = self.kinds
+        if first.S is None or any(kind.S is None for kind in others):
+            return self
+        values, basis = namespace(first.S).linalg.eigh(first.S)
+        return replace(self, kinds=(first.turned(basis, values), *(kind.turned(basis) for kind in others)))
+
     def split(self, rows: Sequence[Array | None]) -> list[Sequence[Any]]:
         """The arrays of each release."""
         edges = np.cumsum([0, *self.counts]).tolist()
@@ -200,17 +211,16 @@ class _Releases:
 
     def grams(self, rows: Sequence[Array | None]) -> Array:
         """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
-        from fisherleak.engine.norms.grams_numba import add_grams
+        from fisherleak.engine.norms.grams_numba import Release, grams
 
-        G: Array | None = None
+        parts = []
         for kind, own in zip(self.kinds, self.split(rows), strict=True):
             part = kind.block(*own)
-            x, width = part.rows, part.w.shape[1] + int(self.label)
-            G = np.zeros((x.x.shape[0], width, width)) if G is None else G
+            x = part.rows
             derivatives = (x.r, x.a, x.c) if x.moves is None else (np.ones_like(x.r), x.a, x.c)
             E = part.E if x.moves is None else x.moved(part.E)
-            add_grams(G, kind.B, x.x @ kind.B.T, part.w, derivatives, E, self.label, in_task())
-        return G
+            parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
+        return grams(parts, self.label, in_task())
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
@@ -226,13 +236,27 @@ class _Releases:
             terms = [kind.product(state[a:b], V, label) for kind, (a, b) in zip(kinds, spans, strict=True)]
             return sum(terms[1:], start=terms[0])
 
-        values, errors = top_by_products(product, tuple(x for state in prepared for x in state), width)
+        if all(kind.S is not None for kind in kinds) and is_compiled(prepared[0][3], COMPILED_FROM):
+            values, errors = self._compiled(prepared, width)
+        else:
+            values, errors = top_by_products(product, tuple(x for state in prepared for x in state), width)
         terms = sum(kind.largest_term(state) for kind, state in zip(kinds, prepared, strict=True))
         left = np.flatnonzero(host((errors > WANTED) | (values < CANCELLED * terms)))
         if left.size == 0:
             return values
         again = self._again(rows, left, values)
         return xp.where(like(np.isin(np.arange(values.shape[0]), left), values, xp) > 0, again, values)
+
+    def _compiled(self, prepared: Sequence[tuple[Array, ...]], width: int) -> tuple[Array, Array]:
+        """Steps by the compiled kernel."""
+        from fisherleak.engine.norms.lanczos_numba import step_of
+
+        values = np.stack([np.stack([r, a, c, squared], axis=1) for r, a, c, _, squared in prepared], axis=1)
+        g = np.stack([state[3] for state in prepared], axis=1)
+        w = np.stack([np.asarray(kind.w) for kind in self.kinds])
+        others = np.concatenate([np.asarray(kind.S) for kind in self.kinds[1:]], axis=1)
+        step = step_of(np.asarray(self.kinds[0].S), others, w, self.label, in_task())
+        return top_by_steps(step, (values, g), width)
 
     def _again(self, rows: Sequence[Array | None], left: Any, values: Array) -> Array:
         """Those of some rows from their Jacobians, a few at a time, spread out to all rows."""
@@ -257,7 +281,11 @@ class _Block:
 
     rows: Derivatives
     E: BlockMap
-    w: Array
+    theta: Array
+
+    @cached_property
+    def w(self) -> Array:
+        return self.E.pull(self.theta[None, :])
 
     def push(self, change: Array) -> Array:
         """The direct effect of changes on the gradient, (b, p)."""
@@ -302,9 +330,17 @@ class _Kind:
         A = E.after(J.B)
         return cls(J.model, J.B, places, merged(places), A.T @ A, A, E.pull(J.theta))
 
+    def turned(self, basis: Array, diagonal: Array | None = None) -> _Kind:
+        """The same for vectors in another orthonormal basis, in which S is the given diagonal where it is known."""
+        assert self.S is not None
+        assert self.A is not None
+        assert self.w is not None
+        S = basis.T @ self.S @ basis if diagonal is None else diagonal
+        return replace(self, S=S, A=self.A @ basis, w=basis.T @ self.w)
+
     def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
         E = BlockMap(self.places, self.B.shape[1], local, self.B, known_runs=self.runs)
-        return _Block(self.model.rows(X, y, weights), E, E.pull(self.model.theta[None, :]))
+        return _Block(self.model.rows(X, y, weights), E, self.model.theta)
 
     def prepared(self, X: Array, y: Array, weights: Array | None, *local: Array, label: bool) -> tuple[Array, ...]:
         """What the products need of the rows: r, a, c first."""
@@ -322,7 +358,8 @@ class _Kind:
         """The size of r^2 S, whose cancelling against the other terms would cost digits; none without squares."""
         if self.S is None:
             return 0.0 * state[0]
-        return state[0] ** 2 * namespace(self.S).max(namespace(self.S).linalg.diagonal(self.S))
+        xp = namespace(self.S)
+        return state[0] ** 2 * xp.max(self.S if self.S.ndim == 1 else xp.linalg.diagonal(self.S))
 
     def product(self, state: tuple[Array, ...], V: Array, label: bool) -> Array:
         """J_i^T J_i v_i of every row, (b, m + label)."""
@@ -336,7 +373,8 @@ class _Kind:
         along = a * (v @ w)
         both = along if last is None else along + last
         t = squared * both + r * row_dots(g, v, xp)
-        top = (a * t)[:, None] * w[None, :] + (r * both)[:, None] * g + (r * r)[:, None] * (v @ self.S)
+        direct = v * self.S if self.S.ndim == 1 else v @ self.S
+        top = (a * t)[:, None] * w[None, :] + (r * both)[:, None] * g + (r * r)[:, None] * direct
         return top if last is None else xp.concat([top, (c * t)[:, None]], axis=1)
 
     def _local_product(

@@ -65,6 +65,7 @@ def _solve_rows(
     kink_after: int,
     most_passes: int,
 ) -> None:
+    """One loop, as long as it is: in pieces, each with seven numbers to hand over, it takes longer."""
     k = v.shape[0]
     for i in range(start, stop):
         ri, hi, ci = r[i], h[i], c[i]
