@@ -157,7 +157,7 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
     weights = check_weights(sample_weight, X)
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_values(X, y, fit.sample_weight, fit.loss, names)
+    check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
     away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(

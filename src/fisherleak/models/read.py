@@ -17,6 +17,7 @@ from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import SMALL_STEP, Fit, check_rank_possible, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
+from fisherleak.engine.magnitudes import check_directions, check_penalty
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights
@@ -236,7 +237,9 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
     loss = get_loss(recipe.loss)
-    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names)
+    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
+    check_penalty(recipe.l2)
+    check_directions(prepared.attributes)
     risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
     return risk, like(parameters(prepared.estimator), X, namespace(X))
 
