@@ -85,7 +85,7 @@ def _assumed(leakage: Any) -> str:
     """What was taken as public."""
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
-        return "end to end: scalers counted, levels of encoders public"
+        return "end to end: scalers and imputers counted, levels of encoders public"
     if any(counted):
         return "scalers of some releases counted, all other preprocessing public"
     return "preprocessing public and fixed"
