@@ -11,8 +11,8 @@ from sklearn import linear_model as lm
 from sklearn import preprocessing as pre
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.experimental import enable_iterative_imputer  # noqa: F401
-from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+from sklearn.experimental import enable_iterative_imputer
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import fisherleak as fl
@@ -75,15 +75,16 @@ def released(model: Pipeline, centres: Any) -> Any:
 
 def centres_of(leak: fl.Leakage, model: Pipeline) -> Any:
     """The public centres behind t, which stay where they are."""
-    filling = leak._information.jacobians[0].folding.filling
-    return None if filling is None else model[0].statistics_ - filling.offsets
+    folding = leak._information.jacobians[0].folding
+    assert folding is not None
+    return None if folding.filling is None else model[0].statistics_ - np.asarray(folding.filling.offsets)
 
 
 def numeric_jacobian(refit: Any, frame: pd.DataFrame, y: Any, row: int, label: bool) -> Any:
     """Columns for the values of a row that are there, then for its label."""
     columns = []
     for name in NAMES:
-        if np.isnan(frame.loc[row, name]):
+        if frame[name].isna()[row]:
             continue
         step = 1e-5 * frame[name].std()
         ends = []
@@ -175,14 +176,14 @@ def test_beside_categories_in_a_column_transformer() -> None:
     pipe = Pipeline([("columns", ColumnTransformer(ways)), ("model", lm.Ridge(6.0))])
     model = clone(pipe).fit(frame, Y)
     leak = fl.measure(model, frame, Y, fl.Gaussian(1.0, np.eye(9)), public="nothing")
-    offsets = leak._information.jacobians[0].folding.filling.offsets
+    folding: Any = leak._information.jacobians[0].folding
 
     def parts(model: Pipeline) -> Any:
         imputer, scaler = model[0].named_transformers_["numbers"]
         coef = np.append(model[-1].coef_[:2], model[-1].coef_[2:] / scaler.scale_)
         return coef, model[-1].intercept_ - coef[2:] @ scaler.mean_, imputer.statistics_
 
-    centres = parts(model)[2] - offsets
+    centres = parts(model)[2] - folding.filling.offsets
 
     def refit(frame: pd.DataFrame, y: Any) -> Any:
         coef, intercept, filled = parts(clone(pipe).fit(frame, y))
@@ -242,6 +243,7 @@ def test_with_preprocessing_public_filled_values_are_constants(strategy: str, ad
     frame = leak.to_frame()
     assert frame["eta[age]"].isna().sum() == 4
     assert "membership" in frame
+    assert "9 cells missing, without an eta" in leak.summary()
     assert "nan" not in leak.summary()
 
 
@@ -250,8 +252,7 @@ def test_indicators_end_to_end_are_constants() -> None:
     pipe = Pipeline([("imputer", imputer), ("scaler", pre.StandardScaler()), ("model", lm.Ridge(6.0))])
     model = clone(pipe).fit(GAPS, Y)
     leak = fl.measure(model, GAPS, Y, fl.Gaussian(1.0, np.eye(9)), public="nothing")
-    offsets = leak._information.jacobians[0].folding.filling.offsets
-    centres = model[0].statistics_ - offsets
+    centres = centres_of(leak, model)
 
     def refit(frame: pd.DataFrame, y: Any) -> Any:
         model = clone(pipe).fit(frame, y)
@@ -312,7 +313,10 @@ def test_what_a_released_imputer_fills_in_comes_from_noisy_parameters_alone() ->
     ("steps", "message"),
     [
         ([KNNImputer()], r"KNNImputer learned from the data.*SimpleImputer with strategy"),
-        ([IterativeImputer()], r"IterativeImputer learned from the data.*SimpleImputer with strategy"),
+        (
+            [enable_iterative_imputer.IterativeImputer()],
+            r"IterativeImputer learned from the data.*SimpleImputer with strategy",
+        ),
         ([SimpleImputer(strategy="most_frequent")], r"SimpleImputer\(strategy='most_frequent'\) learned from the data"),
         ([SimpleImputer(), pre.PolynomialFeatures(2)], "SimpleImputer stands before PolynomialFeatures"),
         ([pre.StandardScaler(), SimpleImputer()], "StandardScaler stands before SimpleImputer"),

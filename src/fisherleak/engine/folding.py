@@ -20,8 +20,8 @@ there becomes
 .. math:: -B_+ [\,a x w_k + (r + m_{ik}) e_k\,] - \gamma_{ik} (B_+ g_k - w_k e_{t_k}), \qquad
           g_k = \sum_{j: k\ missing} (a_j x_j w_k + r_j e_k),
 
-with :math:`B_+` of B and the rows :math:`(c_k - \tilde m_k) B_k`. A value that is missing has no column. The second part is that
-of one more feature, which is always zero and has a coefficient of zero: :math:`\gamma_{ik}` in place of r on it, and the
+with :math:`B_+` of B and the rows :math:`(c_k - \tilde m_k) B_k`. A value that is missing has no column. The second part is
+that of one more feature, which is always zero and has a coefficient of zero: :math:`\gamma_{ik}` in place of r on it, and the
 vector in brackets in place of B.
 """
 

@@ -124,7 +124,9 @@ def _step(step: Estimator) -> tuple[Any, Scales | None]:
         return inner, scales
     if isinstance(step, compose.ColumnTransformer):
         return _columns(step)
-    if type(step).__name__.endswith("Imputer"):
+    if type(step).__name__.endswith(
+        "Imputer"
+    ):  # by name: scikit-learn's IterativeImputer is not always there to be imported
         return step, [Scale(IMPUTED, 0.0, 1.0, False, fill=fill) for fill in fills_of(step)]
     raise UnsupportedModelError(
         f"{type(step).__name__} learned from the data, and what it learned cannot be folded into the model: leave it out, use "
@@ -265,15 +267,14 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
             slopes[k], means[k] = 2.0 * push[k] / total, mean
         for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
-            filled = scale.fill is not None and scale.fill.learned and absent[:, k].any()
-            carried[q, k] = filled and value == filled_value(X[:, k], absent[:, k], scale.fill)
+            if scale.fill is not None and scale.fill.learned and absent[:, k].any():
+                carried[q, k] = value == filled_value(X[:, k], absent[:, k], scale.fill)
     fills, centres = [scale.fill for scale in scales], [scale.public[1] for scale in scales]
     filling = filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
     frame = _frame(scales, risk.intercept, 0 if filling is None else filling.size)
     xp = namespace(risk.X)
-    spreads = [like(x, risk.X, xp) for x in (slopes, means)]
-    ends = [like(x, risk.X, xp) for x in (values, shares, frame, carried)]
-    return Folding(spreads[0], spreads[1], weighted, *ends, filling)
+    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, carried)]
+    return Folding(parts[0], parts[1], weighted, parts[2], parts[3], parts[4], parts[5], filling)
 
 
 def _spread_of(x: Vector, weights: VectorLike, scale: Scale, name: str) -> tuple[float, float, bool]:

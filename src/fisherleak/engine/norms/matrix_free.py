@@ -89,7 +89,8 @@ class MatrixFree:
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         # folded scales move single columns only
-        local, few = set(), set()
+        local: set[str] = set()
+        few: set[str] = set()
         for J in self.jacobians:
             for attribute in J.named(attributes):
                 if attribute.local or (J.folding is not None and len(attribute.columns) > 1):
