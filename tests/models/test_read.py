@@ -11,7 +11,7 @@ from sklearn import linear_model as lm
 from sklearn import preprocessing as pre
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
@@ -52,7 +52,7 @@ UNSEEN = T.assign(vkorc1=np.where(np.arange(N) == 7, "AA", T["vkorc1"]))
 NAMES = {
     "fl": fl, "np": np, "pd": pd, "lm": lm, "pre": pre, "T": T, "Y": Y, "B": B, "MODEL": MODEL, "LOGISTIC": LOGISTIC,
     "LEAK": LEAK, "GAPS": GAPS, "HOLES": HOLES, "UNSEEN": UNSEEN, "WEIGHTS": WEIGHTS, "NUMBERS": NUMBERS, "N": N,
-    "pipe": pipe, "encode": encode, "sparse": sparse, "SimpleImputer": SimpleImputer, "GridSearchCV": GridSearchCV,
+    "pipe": pipe, "encode": encode, "sparse": sparse, "SimpleImputer": SimpleImputer, "KNNImputer": KNNImputer, "GridSearchCV": GridSearchCV,
     "FeatureUnion": FeatureUnion, "make_pipeline": make_pipeline, "ColumnTransformer": ColumnTransformer,
     "RandomForestClassifier": RandomForestClassifier,
 }  # fmt: skip
@@ -107,8 +107,11 @@ CASES: list[tuple[str, str]] = [
     ("fl.IRFIL(lm.Ridge()).fit(T[NUMBERS], Y, sample_weight=-WEIGHTS)", "sample_weight must be finite and zero or more"),
     # values
     ("fl.measure(MODEL, GAPS, Y)", "X must be finite; row 3, column 'age' is nan (2 such values in all)"),
-    ("fl.measure(pipe(SimpleImputer()).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)", "filled 2 missing values of column 'age' (first in row 3)"),
-    ("fl.measure(pipe(SimpleImputer(add_indicator=True)).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)", "filled 2 missing values"),
+    ("fl.measure(pipe(KNNImputer()).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)", "filled 2 missing values of column 'age' (first in row 3)"),
+    (
+        "fl.measure(pipe(SimpleImputer(strategy='most_frequent', add_indicator=True)).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)",
+        "filled 2 missing values",
+    ),
     ("fl.measure(MODEL, UNSEEN, Y)", "Found unknown categories"),
     ("fl.measure(pipe(ColumnTransformer([('c', pre.TargetEncoder(), ['vkorc1'])])).fit(T, Y), T, Y)", "TargetEncoder is not supported"),
     ("fl.measure(pipe(pre.QuantileTransformer(n_quantiles=20)).fit(T[NUMBERS], Y), T[NUMBERS], Y)", "QuantileTransformer is not supported"),

@@ -309,7 +309,9 @@ def test_a_column_chosen_twice_moves_both_copies() -> None:
     assert len(fl.measure(both, FRAME[["city"]], Y)._information.jacobians[0].attributes[0].columns) == 6
 
 
-@pytest.mark.parametrize("imputer", [SimpleImputer(missing_values=-1), KNNImputer(missing_values=-1)])
+@pytest.mark.parametrize(
+    "imputer", [SimpleImputer(missing_values=-1, strategy="most_frequent"), KNNImputer(missing_values=-1)]
+)
 def test_imputers_that_filled_another_mark_are_noticed(imputer: Any) -> None:
     frame = FRAME[NUMBERS].copy()
     frame.iloc[:6, 0] = -1.0

@@ -146,6 +146,13 @@ class BlockMap:
             total = total + to @ (left @ right.T) @ back
         return total
 
+    def singles(self) -> Iterator[tuple[Array, Array]]:
+        """Columns (k,) and directions (b or 1, k) of every place, all of them of one direction."""
+        xp = namespace(self.reference)
+        for place, directions in self._directions(self.places):
+            one = xp.ones((1, 1), dtype=self.reference.dtype, device=device(self.reference))
+            yield self._columns(place), one if directions is None else directions[:, :, 0]
+
     def _flat(self, place: Place, directions: Array | None, weights: Array | None) -> Array:
         """Directions of all rows side by side, times weights: (columns, b m); what rows share is kept once, times the sum."""
         xp = namespace(self.reference)

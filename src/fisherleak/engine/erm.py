@@ -17,6 +17,7 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
 from fisherleak.engine.losses import Loss, get_loss
+from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.risk import Point, Risk
 from fisherleak.engine.separation import growing, refuse_separated_group, refuse_separated_rows
 from fisherleak.engine.training_rows import check_training
@@ -31,6 +32,8 @@ SMALL_STEP = 1e-6
 """A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
 MOST_STEPS = 200
 ARMIJO = 1e-4
+STARTING = 1e-2
+"""Penalty of a start where the Hessian is singular, as a part of its diagonal."""
 
 
 @dataclass(frozen=True)
@@ -175,15 +178,37 @@ def minimise_scaled(
     r"""The same with :math:`n\lambda \sum_k s_k^2 w_k^2 / 2` as its penalty, s the scales (d,): scaling that is folded in."""
     loss = get_loss(loss)
     names = column_names(X)
-    X, y, weights = check_training(X, y, sample_weight, loss, names)
+    X, y, weights = check_training(X, y, sample_weight, loss, names, bool(intercept))
     l2 = check_positive(l2, "l2", zero=True)
+    check_penalty(l2)
     names = (names or default_names(X.shape[1])) + ["intercept"]
     own = None if scales is None else like(scales, X, namespace(X))
     risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names), scales=own)
     check_rank_possible(risk)
+    return _fit(risk, *_newton(risk, *_start(risk)))
+
+
+def _start(risk: Risk) -> tuple[Array, Point, Factor]:
+    """Where Newton's method starts.
+
+    Where one label is so large that no other row counts there, a start with a penalty leads to one where they do.
+    """
     start = risk.start()
     at = risk.at(start, curvature=True)
-    return _fit(risk, *_newton(risk, start, at, _factor(risk, at)))
+    try:
+        return start, at, _factor(risk, at)
+    except SingularHessianError:
+        assert at.hessian is not None
+        xp = namespace(start)
+        diagonal = xp.linalg.diagonal(at.hessian)[: risk.X.shape[1]]
+        if risk.loss.quadratic or not bool(xp.all(diagonal > 0)):
+            raise
+    n = risk.X.shape[0]
+    softer = replace(risk, l2=risk.l2 + STARTING / n, scales=xp.sqrt(diagonal))
+    there = softer.at(start, curvature=True)
+    start, *_ = _newton(softer, start, there, _factor(softer, there))
+    at = risk.at(start, curvature=True)
+    return start, at, _factor(risk, at)
 
 
 def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:

@@ -10,15 +10,89 @@ centre or scale is released. Moving a value moves the scale of its column, so th
 For a standard deviation the derivative is :math:`2 \omega_i (x_{ik} - \bar x_k) / \sum \omega`; for ranges and quantiles it
 is that of the order statistics that decide them. Where several rows share such a value, each of them is charged with all of
 it: the larger side.
+
+**Imputers.** The missing values of a column k are filled with :math:`c_k(X)`, a mean or median of those that are there. A value
+moves it by :math:`\gamma_{ik}` (1 over their number; the share of an order statistic), and with it the features of all rows
+where k is missing. A model that predicts such rows needs :math:`c_k`, so :math:`t_k = w_k (c_k - \tilde m_k)` is released
+beside the parameters, with :math:`\tilde m_k` the public centre of the column. The column of :math:`J_i` for a value that is
+there becomes
+
+.. math:: -B_+ [\,a x w_k + (r + m_{ik}) e_k\,] - \gamma_{ik} (B_+ g_k - w_k e_{t_k}), \qquad
+          g_k = \sum_{j: k\ missing} (a_j x_j w_k + r_j e_k),
+
+with :math:`B_+` of B and the rows :math:`(c_k - \tilde m_k) B_k`. A value that is missing has no column. The second part is
+that of one more feature, which is always zero and has a coefficient of zero: :math:`\gamma_{ik}` in place of r on it, and the
+vector in brackets in place of B.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fisherleak._support.arrays import Array, as_real, namespace
+from fisherleak._support.arrays import Array, as_real, device, namespace
 
-__all__ = ["Folding"]
+__all__ = ["Filling", "Folding"]
+
+
+@dataclass(frozen=True)
+class Filling:
+    r"""How the values that missing ones are filled with move with the rows, for q columns of the features.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        The columns, in order.
+    place : array of shape (q, d)
+        One where a filled column is that feature.
+    rates : array of shape (q,)
+        :math:`\gamma` of means: one over the number of values that are there.
+    values, shares : arrays of shape (2, q)
+        :math:`\gamma = \sum_s shares_s [x = values_s]` of medians.
+    pushes : array of shape (p, q)
+        g: what they do to the gradient, through the rows where the column is missing.
+    slopes, offsets : arrays of shape (q,)
+        The coefficients w_k, and :math:`c_k - \tilde m_k`.
+    through : array of shape (q,)
+        What they do to the penalty, through the scales of their columns.
+    """
+
+    columns: tuple[int, ...]
+    place: Array
+    rates: Array
+    values: Array
+    shares: Array
+    pushes: Array
+    slopes: Array
+    offsets: Array
+    through: Array
+
+    @property
+    def size(self) -> int:
+        """q, the number of parameters that are released beside those of the model."""
+        return len(self.columns)
+
+    def moved(self, X: Array) -> Array:
+        """Gamma of the rows in a block, as if none of their values were missing: (b, q)."""
+        xp = namespace(self.rates)
+        x = as_real(X, xp) @ self.place.T
+        moved = xp.zeros_like(x) + self.rates[None, :]
+        for s in range(self.values.shape[0]):
+            hit = xp.astype(x == self.values[s, :][None, :], xp.float64)
+            moved = moved + hit * self.shares[s, :][None, :]
+        return moved
+
+    def extended(self, B: Array) -> Array:
+        """B (p, p) with rows for t and columns for the features that are always zero, (p + q, p + q)."""
+        xp = namespace(B)
+        d = self.place.shape[1]
+        rows = xp.concat([B, self.offsets[:, None] * (self.place @ B[:d, :])], axis=0)
+        directly = xp.concat([xp.zeros_like(self.pushes), _diagonal(self.slopes)], axis=0)
+        return xp.concat([rows, rows @ self.pushes - directly], axis=1)
+
+
+def _diagonal(values: Array) -> Array:
+    xp = namespace(values)
+    return xp.eye(values.shape[0], dtype=values.dtype, device=device(values)) * values[None, :]
 
 
 @dataclass(frozen=True)
@@ -33,9 +107,13 @@ class Folding:
         Whether the standard deviations are weighted, so that a row's weight multiplies its slope.
     values, shares : arrays of shape (q, d)
         :math:`m_k = \sum_q shares_{qk} [x_k = values_{qk}]` for scales made of order statistics.
-    frame : array of shape (p, p)
+    frame : array of shape (p + q, p + q)
         The space in which noise without a shape acts: (coefficients times their columns' public scales, level at their public
-        centres) as a linear map of the raw parameters.
+        centres, t) as a linear map of what is released in raw units.
+    carried : array of shape (q, d), optional
+        One where an order statistic is a filled value, and moves as that does.
+    filling : Filling, optional
+        For pipelines with imputers.
     """
 
     slopes: Array
@@ -46,7 +124,9 @@ class Folding:
     frame: Array
     totals: Array | None = None
     """(d,) weights of all rows behind each standard deviation, zero for scales that no row moves; None where scales are order
-    statistics, which do not tell what they are without a row."""
+    statistics or imputers are folded in, which do not tell what they are without a row."""
+    carried: Array | None = None
+    filling: Filling | None = None
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         """M of every row in a block, (b, d)."""
@@ -55,8 +135,13 @@ class Folding:
         moves = self.slopes[None, :] * (x - self.means[None, :])
         if self.weighted and weights is not None:
             moves = moves * weights[:, None]
+        filled = None if self.filling is None else self.filling.moved(X)
+        if self.filling is not None:
+            moves = moves + (filled * self.filling.through[None, :]) @ self.filling.place
         for q in range(self.values.shape[0]):
             hit = xp.astype(x == self.values[q, :][None, :], xp.float64)
+            if self.filling is not None and self.carried is not None:
+                hit = xp.maximum(hit, self.carried[q, :][None, :] * (filled @ self.filling.place))
             moves = moves + hit * self.shares[q, :][None, :]
         return moves
 

@@ -41,14 +41,13 @@ class Derivatives:
     """(b,) weighted second derivative, omega a."""
     c: Array
     """(b,) weighted derivative by the label, omega c."""
-    moves: Array | None = None
-    """(b, p) what a change of a feature does to the penalty, where its scale is folded in."""
+    direct: Array | None = None
+    """(b, p) what a change of each feature does to the gradient by itself, where preprocessing is folded in; else it is r."""
 
     def moved(self, E: BlockMap) -> BlockMap:
-        """(r I + diag(m)) E: the direct effect of a change on the gradient."""
+        """diag(direct) E: the direct effect of a change on the gradient."""
         xp = namespace(self.r)
-        r = xp.broadcast_to(self.r[:, None], self.x.shape)
-        return replace(E, scale=r if self.moves is None else r + self.moves)
+        return replace(E, scale=xp.broadcast_to(self.r[:, None], self.x.shape) if self.direct is None else self.direct)
 
 
 @dataclass(frozen=True)
@@ -64,17 +63,21 @@ class Model:
     def rows(self, X: Array, y: Array, weights: Array | None) -> Derivatives:
         """A block's features and weighted derivatives."""
         x = with_constant(X, self.intercept, self.centre)
+        filling = None if self.folding is None else self.folding.filling
+        if filling is not None:
+            xp = namespace(x)
+            nothing = xp.zeros((x.shape[0], filling.size), dtype=x.dtype, device=device(x))
+            x = xp.concat([x, nothing], axis=1)
         z = x @ self.theta
         r, a, c = self.loss.r(z, y), self.loss.a(z, y), self.loss.c(z, y)
         if weights is not None:
             r, a, c = weights * r, weights * a, weights * c
         if self.folding is None:
             return Derivatives(x, r, a, c)
-        moves = self.folding.moves(X, weights)
-        if self.intercept:
-            xp = namespace(moves)
-            moves = xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1)
-        return Derivatives(x, r, a, c, moves)
+        direct = [r[:, None] + self.folding.moves(X, weights)]
+        direct += [r[:, None]] * self.intercept
+        direct += [] if filling is None else [filling.moved(X)]
+        return Derivatives(x, r, a, c, namespace(x).concat(direct, axis=1))
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class Jacobian:
             if places:
                 E = BlockMap(places, B.shape[1], local, B)
                 along = part.a[:, None] * E.pull(model.theta[None, :])
-                direct = part.r[:, None, None] * E.after(B) if part.moves is None else part.moved(E).after(B)
+                direct = part.r[:, None, None] * E.after(B) if part.direct is None else part.moved(E).after(B)
                 parts.append(along[:, :, None] * u[:, None, :] + direct)
             if label:
                 parts.append((part.c[:, None] * u)[:, None, :])
@@ -160,12 +163,17 @@ def jacobian_of(
     """The Jacobian of a fit, whitened by the noise at scale 1.
 
     With preprocessing folded in, noise without a shape acts in the frame of the columns' public scales and centres; a shape is
-    over raw coefficients, then the raw intercept.
+    over raw coefficients, then the raw intercept, then what imputers add.
     """
     B: Any = fit.uncentred(fit.factor.inverse())
-    if folding is not None and getattr(noise, "shape", None) is None:
-        B = folding.frame @ B
+    theta = fit.centred_theta
+    if folding is not None:
+        if folding.filling is not None:
+            B = folding.filling.extended(B)
+            theta = namespace(theta).concat([theta, namespace(theta).zeros_like(folding.filling.slopes)])
+        if getattr(noise, "shape", None) is None:
+            B = folding.frame @ B
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
-    return Jacobian(fit, X, y, B, fit.centred_theta, attributes, noise.rescaled(1.0), folding)
+    return Jacobian(fit, X, y, B, theta, attributes, noise.rescaled(1.0), folding)

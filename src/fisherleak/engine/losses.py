@@ -22,7 +22,7 @@ from fisherleak.rows import sum_rows
 
 __all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber", "with_label_unit"]
 
-LARGEST_EXPONENT = 500.0
+LARGEST_EXPONENT = 200.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
 
 

@@ -24,6 +24,12 @@ __all__ = ["Point", "Risk", "with_constant"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
+FAR = 1e60
+"""Linear predictors are cut here: a trial step that is too long by far must not overflow, and no minimum lies there."""
+
+
+def _within_reach(z: Array) -> Array:
+    return namespace(z).clip(z, -FAR, FAR)
 
 
 def with_constant(block: Array, intercept: bool, centre: Array | None) -> Array:
@@ -141,7 +147,7 @@ class Risk:
 
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
             xp = namespace(X)
-            losses = loss.value(with_constant(X, intercept, centre) @ theta, y)
+            losses = loss.value(_within_reach(with_constant(X, intercept, centre) @ theta), y)
             return (xp.sum(losses if weights is None else weights * losses),)
 
         (total,) = sum_rows(block, self.X, self.y, self.weights)
@@ -174,7 +180,7 @@ class Risk:
         """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""
         residual, square, linear, curvature, _ = sums
         if self.centre is not None and curvature > 0:
-            square = max(square - linear**2 / curvature, 0.0)
+            square = max(square - linear * (linear / curvature), 0.0)
         return residual + square + 2.0 * penalty
 
     def _penalty_value(self, theta: Array) -> Array:
@@ -187,7 +193,7 @@ class Risk:
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
             xp = namespace(X)
             rows = with_constant(X, intercept, centre)
-            z = rows @ theta
+            z = _within_reach(rows @ theta)
             omega = xp.ones_like(z) if weights is None else weights
             plain = loss.r(z, y)
             r = omega * plain

@@ -10,6 +10,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums, TableLike, VectorLike
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.magnitudes import check_extremes, extremes
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, gather, map_rows, positions, sum_rows, with_known_rows
 
@@ -17,19 +18,27 @@ __all__ = ["check_training", "check_values", "check_weights", "training_rows"]
 
 
 def check_training(
-    X: TableLike, y: VectorLike, weights: VectorLike, loss: Loss, names: Sequence[str] | None = None
+    X: TableLike,
+    y: VectorLike,
+    weights: VectorLike,
+    loss: Loss,
+    names: Sequence[str] | None = None,
+    intercept: bool = False,
 ) -> tuple[Array, Array, Array | None]:
     """X (n, d), y (n,) and weights (n,) or None, as the loss takes them, checked in one pass over the rows.
 
-    Same library, same length, not empty, all finite; columns are named where they have names. Weights are zero or more and
-    labels inside the loss's domain, with both classes present among the rows that count.
+    Same library, same length, not empty, all finite and of magnitudes that can be squared (``magnitudes``); columns are named
+    where they have names. Weights are zero or more and labels inside the loss's domain, with both classes present among the
+    rows that count.
     """
     X, y, weights = training_rows(X, y, weights, names)
-    check_values(X, y, weights, loss, names)
+    check_values(X, y, weights, loss, names, intercept)
     return X, y, weights
 
 
-def check_values(X: Array, y: Array, weights: Array | None, loss: Loss, names: Sequence[str] | None) -> None:
+def check_values(
+    X: Array, y: Array, weights: Array | None, loss: Loss, names: Sequence[str] | None, intercept: bool = False
+) -> None:
     """The values of rows as ``training_rows`` gives them, in one pass."""
     xp = namespace(X)
 
@@ -39,9 +48,12 @@ def check_values(X: Array, y: Array, weights: Array | None, loss: Loss, names: S
         # y may be NaN here, which no loss accepts: finite labels are looked at first
         by_row = (~_finite(y, xp), ~known, counted, ~loss.labels.accepts(y), (y == 1) & counted, (y == 0) & counted)
         counts = [1 - xp.astype(xp.all(_finite(X, xp)), xp.int64), *(xp.sum(xp.astype(x, xp.int64)) for x in by_row)]
-        return (xp.stack(counts),)
+        return xp.stack(counts), extremes(X, y, weights)
 
-    (counts,) = sum_rows(block, X, y, weights)
+    def joined(a: Sums, b: Sums) -> Sums:
+        return a[0] + b[0], xp.maximum(a[1], b[1])
+
+    counts, largest = sum_rows(block, X, y, weights, join=joined)
     bad_x, bad_y, bad_weights, counted, outside, ones, zeros = (int(x) for x in host(counts))
     if bad_x:
         raise InvalidInputError(_where_not_finite(X, names))
@@ -66,6 +78,7 @@ def check_values(X: Array, y: Array, weights: Array | None, loss: Loss, names: S
         raise InvalidInputError(
             f"y has one class only ({1 if ones else 0}); the {loss.name} loss needs rows of both, with a weight above zero."
         )
+    check_extremes(largest, loss.labels.binary, intercept, names)
 
 
 def check_weights(weights: VectorLike, X: Array) -> Array | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
@@ -57,7 +59,10 @@ def compose(*leakages: Leakage) -> Leakage:
     notes = [note for leakage in leakages for note in leakage._notes]
     notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently" for name in changed]
     notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
-    return Leakage(information_of(*common), None, first._table, tuple(dict.fromkeys(notes)))
+    # a cell that is missing for one release and a level for another is data
+    masks = [leakage._absent for leakage in leakages]
+    absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
+    return Leakage(information_of(*common), None, first._table, tuple(dict.fromkeys(notes)), absent)
 
 
 def _checked(first: Leakage, other: Leakage) -> float:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, is_lazy, namespace
+from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
@@ -53,6 +53,8 @@ class Leakage:
     _noise: Noise | None
     _table: Table = field(repr=False)
     _notes: tuple[str, ...] = field(default=(), repr=False)
+    _absent: Any = field(default=None, repr=False)
+    """(n, number of attributes): cells that were missing and that an imputer filled; None where there are none."""
 
     # what is measured
 
@@ -109,8 +111,15 @@ class Leakage:
         return self._information.example_norms(chosen, label) / self._scale
 
     def per_cell(self) -> Array:
-        """Eta of every attribute of every example, (n, number of attributes)."""
-        return self._information.cell_norms(self._information.attributes) / self._scale
+        """Eta of every attribute of every example, (n, number of attributes); NaN for cells that were missing.
+
+        A cell that an imputer filled belongs to no one: it has no eta, and adds nothing to that of its row.
+        """
+        cells = self._information.cell_norms(self._information.attributes) / self._scale
+        if self._absent is None:
+            return cells
+        xp = namespace(cells)
+        return xp.where(like(self._absent, cells, xp), xp.full_like(cells, float("nan")), cells)
 
     def per_label(self) -> Array:
         """Eta of each example's label alone, (n,)."""
@@ -227,7 +236,8 @@ class Leakage:
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table (Dask's for lazy rows), one row each: ``eta``, ``eta[name]`` of each attribute, ``eta_label``.
 
-        And ``membership``, where it is known: for normal noise, and for lazy rows with the squared loss.
+        And ``membership``, where it is known: for normal noise, and for lazy rows with the squared loss. A cell that was
+        missing has no eta: NaN.
         """
         frame: pandas.DataFrame = show.to_frame(self, self._table.index)
         return frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, namespace
@@ -12,7 +13,7 @@ from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.perturbation import as_attributes
+from fisherleak.engine.perturbation import Attribute, as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.kinks import larger_side
@@ -67,10 +68,13 @@ def measure(
     public : {"preprocessing", "nothing"}
         What the attacker is taken to know of what a pipeline learned beside the model's parameters. "preprocessing": all that
         the steps before the model learned, the paper's assumption. "nothing": end to end; scalers are folded into the model,
-        whose coefficients are then in raw units, and what a value does to the scale of its column is counted. Levels of
-        encoders are public all the same; other steps that learned something are refused. Noise without a shape then acts on
-        (coefficients times their columns' scales, level at their centres), scales and centres on a public grid; a shape is
-        over raw coefficients, then the raw intercept.
+        whose coefficients are then in raw units, and what a value does to the scale of its column is counted. A SimpleImputer
+        of a mean or median before them is folded in too: for each column that it fills, t = w (c - m), with c what it fills
+        in, w the raw coefficient and m the column's centre on the public grid, is one more released parameter. Levels of
+        encoders and constants that are filled in are public all the same; other steps that learned something are refused.
+        Noise without a shape then acts on (coefficients times their columns' scales, level at their centres, t), scales and
+        centres on a public grid; a shape is over raw coefficients, the raw intercept, then t. Either way, a cell that was
+        missing and was filled has no eta.
 
     Returns
     -------
@@ -148,7 +152,17 @@ def _measured(
     if loose is not None and not quiet:
         loose.warn(stacklevel=3)
     jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records, reading.folding)
-    return Leakage(information_of(jacobian), noise, table, () if loose is None else (loose.note(),))
+    return Leakage(
+        information_of(jacobian), noise, table, () if loose is None else (loose.note(),), _absent(reading, records)
+    )
+
+
+def _absent(reading: Reading, attributes: tuple[Attribute, ...]) -> Any:
+    """Which cells were missing, (n, number of attributes); None where none were."""
+    if not reading.absent:
+        return None
+    none = np.zeros(reading.features.shape[0], dtype=bool)
+    return np.column_stack([reading.absent.get(attribute.name, none) for attribute in attributes])
 
 
 def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, names: list[str] | None) -> None:
@@ -165,7 +179,7 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
     weights = check_weights(sample_weight, X)
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_values(X, y, fit.sample_weight, fit.loss, names)
+    check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
     away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(

@@ -56,7 +56,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
     lines = [
         f"Fisher information loss of {_releases(leakage)}",
-        f"  about         {leakage.n} examples, {len(names)} attributes and the label",
+        f"  about         {leakage.n} examples, {len(names)} attributes and the label{_missing(leakage)}",
         f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
         f"  whole data    {leakage.dataset():.4g}",
         "  most exposed  "
@@ -81,11 +81,16 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
+def _missing(leakage: Any) -> str:
+    count = 0 if leakage._absent is None else int(leakage._absent.sum())
+    return f"; {count} cell{'s' * (count > 1)} missing, without an eta" if count else ""
+
+
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
-        return "end to end: scalers counted, levels of encoders public"
+        return "end to end: scalers and imputers counted, levels of encoders public"
     if any(counted):
         return "scalers of some releases counted, all other preprocessing public"
     return "preprocessing public and fixed"

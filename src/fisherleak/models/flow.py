@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -76,6 +76,8 @@ class Flow:
         The side of which derivatives are taken where they jump: 1 for values a little larger, -1 for smaller ones.
     bent : bool
         Whether some value lies where a derivative jumps, so that the other side has another.
+    absent : dict
+        Raw column -> the rows where it was missing and an imputer filled it, (n,).
     """
 
     table: Table
@@ -83,6 +85,7 @@ class Flow:
     blocks: Blocks
     side: int = 1
     bent: bool = False
+    absent: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
 def start(table: Table, side: int = 1) -> Flow:
@@ -201,4 +204,5 @@ def joined(transformer: Estimator, flow: Flow, flows: Sequence[Flow]) -> Flow:
             f"{type(transformer).__name__} gives {len(table.names)} columns where its parts give {offset}, so they cannot be "
             "attributed to raw columns."
         )
-    return Flow(table, raw, blocks, flow.side, flow.bent or any(part.bent for part in flows))
+    absent = {name: mask for part in (flow, *flows) for name, mask in part.absent.items()}
+    return Flow(table, raw, blocks, flow.side, flow.bent or any(part.bent for part in flows), absent)

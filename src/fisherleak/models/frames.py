@@ -88,7 +88,9 @@ class Table:
         return self.column(position) if self.is_frame else self.values[:, position]
 
     def spreads(self) -> list[float]:
-        """Standard deviation of each column; 1 where it is not numeric."""
+        """Standard deviation of each column, of the values that are there; 1 where it is not numeric."""
+        if isinstance(self.values, np.ndarray) and self.values.dtype.kind == "f" and np.isnan(self.values).any():
+            return [_spread(x) for x in self.values.T]
         if not self.is_frame:
             return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
         numeric = [j for j in range(len(self.names)) if self.holds_numbers(j)]
@@ -96,7 +98,7 @@ class Table:
             (rows,) = with_known_rows(self.select(numeric).values)
             spreads = column_spreads(rows)
         else:
-            spreads = [float(np.std(self.numbers(j))) for j in numeric]
+            spreads = [_spread(self.numbers(j)) for j in numeric]
         found = dict(zip(numeric, spreads, strict=True))
         return [found.get(j, 1.0) for j in range(len(self.names))]
 
@@ -159,6 +161,11 @@ class Table:
         values = values.copy()
         values[:, position] = value
         return Table(values, self.names, False, self.index)
+
+
+def _spread(x: NDArray[np.float64]) -> float:
+    there = x[~np.isnan(x)]
+    return float(np.std(there)) if there.size else 1.0
 
 
 def _as_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import SMALL_STEP, Fit, check_rank_possible, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
+from fisherleak.engine.magnitudes import check_directions, check_penalty
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights
@@ -24,6 +25,7 @@ from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.estimators import parameters, recipe_of, solves_directly
 from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
+from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum
 from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral
 from fisherleak.models.transformers import through
@@ -54,6 +56,8 @@ class Prepared:
     attributes: tuple[Attribute, ...]
     estimator: Any
     other_side: tuple[Attribute, ...] | None = None
+    absent: dict[str, Mask] = field(default_factory=dict)
+    """Raw columns with missing values that an imputer filled, and in which rows, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Reading:
     polished: bool = False
     other_side: tuple[Attribute, ...] | None = None
     folding: Folding | None = None
+    absent: dict[str, Mask] = field(default_factory=dict)
 
 
 def final_estimator(model: Estimator) -> Any:
@@ -123,7 +128,7 @@ def prepare(model: Estimator, table: Table) -> Prepared:
     elif not _in_place(values, estimator):
         values = host(values)
     other = attributes_of(_walked(model, start(table, side=-1)), table.names) if flow.bent else None
-    return Prepared(values, attributes_of(flow, table.names), estimator, other)
+    return Prepared(values, attributes_of(flow, table.names), estimator, other, flow.absent)
 
 
 def _walked(model: Estimator, flow: Flow) -> Flow:
@@ -142,6 +147,7 @@ def _in_place(values: Any, estimator: Estimator) -> bool:
 def _prepare_lazily(model: Estimator, table: Table) -> Prepared:
     """The same block by block; a few rows show the width and the raw columns that feed each feature."""
     sample = prepare(model, as_table(first_rows(table.values)))
+    _refuse_absent(sample)
     uneven = [attribute.name for attribute in sample.attributes if attribute.local]
     if uneven:
         raise UnsupportedModelError(
@@ -151,9 +157,19 @@ def _prepare_lazily(model: Estimator, table: Table) -> Prepared:
     width = sample.features.shape[1]
 
     def features(block: Any) -> Array:
-        return np.asarray(prepare(model, as_table(block)).features, dtype=np.float64)
+        prepared = prepare(model, as_table(block))
+        _refuse_absent(prepared)
+        return np.asarray(prepared.features, dtype=np.float64)
 
     return Prepared(map_partitions(features, table.values, width), sample.attributes, sample.estimator)
+
+
+def _refuse_absent(prepared: Prepared) -> None:
+    for name, rows in prepared.absent.items():
+        raise UnsupportedModelError(
+            f"Column '{name}' has {int(rows.sum())} missing values in a block of Dask rows, which an imputer filled: this is "
+            "supported for rows in memory only. Compute them first, or drop these rows."
+        )
 
 
 def read(
@@ -178,7 +194,9 @@ def read(
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
-        return Reading(given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side)
+        return Reading(
+            given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent
+        )
     exact = fit_at(risk, theta, polish=True) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return Reading(
@@ -189,6 +207,7 @@ def read(
         other=other if _apart(risk, given, exact) else None,
         polished=fit is exact,
         other_side=prepared.other_side,
+        absent=prepared.absent,
     )
 
 
@@ -200,7 +219,7 @@ def read_folded(
     polish: bool | None,
     own_data: bool = False,
 ) -> Reading:
-    """The same with scalers folded in: a fit in raw units, whose scales are counted."""
+    """The same with scalers and imputers folded in: a fit in raw units, whose scales and filled values are counted."""
     plain, scales = neutral(checked_model(model))
     if table.lazy and scales is not None:
         raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
@@ -212,15 +231,19 @@ def read_folded(
     known = complete(scales, risk.X.shape[1])
     risk, theta = in_raw_units(risk, theta, known)
     fit = fit_at(risk, theta, polish=own.polished)
+    gone = absent_features(prepared.attributes, prepared.absent, risk.X.shape)
+    folding = folding_of(risk, fit, known, gone)
+    side = prepared.other_side
     return Reading(
         fit,
         risk.X,
         risk.y,
-        prepared.attributes,
+        with_fills(prepared.attributes, folding.filling, risk.size),
         other=None if own.other is None else fit_at(risk, theta, polish=not own.polished),
         polished=own.polished,
-        other_side=prepared.other_side,
-        folding=folding_of(risk, fit.coef, known),
+        other_side=None if side is None else with_fills(side, folding.filling, risk.size),
+        folding=folding,
+        absent=prepared.absent,
     )
 
 
@@ -241,7 +264,9 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
     loss = get_loss(recipe.loss)
-    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names)
+    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
+    check_penalty(recipe.l2)
+    check_directions(prepared.attributes)
     risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
     return risk, like(parameters(prepared.estimator), X, namespace(X))
 

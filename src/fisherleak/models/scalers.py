@@ -3,7 +3,8 @@ r"""Scalers at the end of a fitted model's preprocessing, taken apart so that wh
 The scalers are made neutral in a copy of the model, which is then read as usual: its features are in raw units. What they
 learned becomes scales in the penalty and a :class:`fisherleak.engine.folding.Folding`. Steps that learn nothing (polynomials,
 functions) may stand before a scaler; levels of encoders are taken as public, and said so; every other step that learned
-something is refused by name. Adding a scaler is adding one function to ``SCALERS``.
+something is refused by name. An imputer may stand before a scaler, or be all there is (``imputers``). Adding a scaler is adding
+one function to ``SCALERS``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from sklearn import compose, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
+from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
 __all__ = [
     "SCALERS",
@@ -47,6 +50,8 @@ ANOTHER = 1e-8
 """Relative difference past which a scaler's scale is not that of the rows."""
 GRID = 4
 """Public scales are powers of two to one over this."""
+IMPUTED = "SimpleImputer"
+"""Name of a scale of one behind an imputer."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,14 @@ class Scale:
     spread: bool
     points: tuple[tuple[float, float], ...] = ()
     """(probability or extreme, share): the scale is their sum; 0 is the least value, 1 the largest."""
+    fill: Fill | None = None
+    """What missing values are filled with before."""
+
+    @property
+    def public(self) -> tuple[float, float]:
+        """Scale and centre on a public grid."""
+        scale = 2.0 ** (round(GRID * math.log2(self.scale)) / GRID)
+        return scale, scale * round(self.centre / scale)
 
 
 Scales = list[Scale | None]
@@ -106,15 +119,28 @@ def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Sca
         if step is None or step == "passthrough":
             made.append((name, step))
             continue
-        if scales is not None and any(scale is not None for scale in scales):
-            first = next(scale for scale in scales if scale is not None)
+        filled = _only_filled(scales)
+        if filled is None or (filled and type(step) not in SCALERS):
+            first = next(scale for scale in scales or () if scale is not None)
             raise UnsupportedModelError(
                 f"{first.name} stands before {type(step).__name__}, so what it learned cannot be folded into the model: put "
                 "the scaler last, or take preprocessing as public."
             )
         changed, scales = _step(step)
+        if filled and scales is not None:
+            scales = [
+                replace(scale, fill=fill) for scale, fill in zip(scales, filled, strict=True) if scale is not None
+            ]
         made.append((name, changed))
     return made, scales
+
+
+def _only_filled(scales: Scales | None) -> list[Fill | None] | None:
+    """What imputers filled before the next step; none where nothing was done so far, None where a scaler was there."""
+    known = [scale for scale in scales or () if scale is not None]
+    if any(scale.name != IMPUTED for scale in known):
+        return None
+    return [None if scale is None else scale.fill for scale in scales or ()] if known else []
 
 
 def _step(step: Estimator) -> tuple[Any, Scales | None]:
@@ -128,6 +154,10 @@ def _step(step: Estimator) -> tuple[Any, Scales | None]:
         return inner, scales
     if isinstance(step, compose.ColumnTransformer):
         return _columns(step)
+    if type(step).__name__.endswith(
+        "Imputer"
+    ):  # by name: scikit-learn's IterativeImputer is not always there to be imported
+        return step, [Scale(IMPUTED, 0.0, 1.0, False, fill=fill) for fill in fills_of(step)]
     raise UnsupportedModelError(
         f"{type(step).__name__} learned from the data, and what it learned cannot be folded into the model: leave it out, use "
         "a scaler, or take preprocessing as public."
@@ -264,27 +294,37 @@ def scaled_parameters(raw: Vector, scales: Sequence[Scale]) -> Vector:
     return np.concatenate([coef * [scale.scale for scale in scales], level], axis=-1)
 
 
-def folding_of(risk: Risk, coef: Any, scales: Sequence[Scale]) -> Folding:
-    """How the scales of a risk in raw units move with the rows, at its minimiser."""
-    coef = np.asarray(coef)
+def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> Folding:
+    """How the scales and filled values of a risk in raw units move with the rows, at its minimiser.
+
+    ``absent`` (n, d) says which features were filled by an imputer.
+    """
+    coef = np.asarray(fit.coef)
     X = np.asarray(risk.X, dtype=np.float64)
     n, d = X.shape
     push = n * risk.l2 * coef
     slopes, means, totals, weighted = np.zeros(d), np.zeros(d), np.zeros(d), False
     most = max([1, *(2 * len(scale.points) for scale in scales)])
-    values, shares = np.full((most, d), np.nan), np.zeros((most, d))
+    values, shares, carried = np.full((most, d), np.nan), np.zeros((most, d)), np.zeros((most, d))
     for k, scale in enumerate(scales):
         if scale.spread:
             mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.names[k])
             slopes[k], means[k], totals[k] = 2.0 * push[k] / total, mean, total
         for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
+            if scale.fill is not None and scale.fill.learned and absent[:, k].any():
+                carried[q, k] = value == filled_value(X[:, k], absent[:, k], scale.fill)
+    fills, centres = [scale.fill for scale in scales], [scale.public[1] for scale in scales]
+    filling = filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
+    frame = frame_of(scales, risk.intercept, 0 if filling is None else filling.size)
     xp = namespace(risk.X)
-    parts = [like(x, risk.X, xp) for x in (slopes, means)]
-    ends = [like(x, risk.X, xp) for x in (values, shares, frame_of(scales, risk.intercept))]
-    ordered = any(scale.points for scale in scales)
+    whole = filling is None and not any(scale.points for scale in scales)
+    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, carried)]
     return Folding(
-        parts[0], parts[1], weighted, ends[0], ends[1], ends[2], None if ordered else like(totals, risk.X, xp)
+        *(parts[0], parts[1], weighted, parts[2], parts[3], parts[4]),
+        totals=like(totals, risk.X, xp) if whole else None,
+        carried=parts[5],
+        filling=filling,
     )
 
 
@@ -328,15 +368,14 @@ def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, f
     return found
 
 
-def frame_of(scales: Sequence[Scale], intercept: bool) -> Vector:
-    """(s_j w_j, level at the centres) as a map of raw parameters, with scales and centres on a public grid."""
+def frame_of(scales: Sequence[Scale], intercept: bool, filled: int = 0) -> Vector:
+    """(s_j w_j, level at the centres, t) as a map of what is released, with scales and centres on a public grid."""
     d = len(scales)
-    frame = np.zeros((d + int(intercept), d + int(intercept)))
+    size = d + int(intercept) + filled
+    frame = np.eye(size)
     for k, scale in enumerate(scales):
-        public = 2.0 ** (round(GRID * math.log2(scale.scale)) / GRID)
+        public, centre = scale.public
         frame[k, k] = public
         if intercept:
-            frame[d, k] = public * round(scale.centre / public)
-    if intercept:
-        frame[d, d] = 1.0
+            frame[d, k] = centre
     return frame

@@ -20,6 +20,7 @@ from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.flow import Block, Blocks, Flow, joined, kept, linear, output, scaled, together, unfed
 from fisherleak.models.frames import Table
+from fisherleak.models.imputers import absent_cells
 
 __all__ = ["READERS", "check_steps", "chosen_columns", "plain_levels", "through"]
 
@@ -117,24 +118,48 @@ def _selector(transformer: Estimator, flow: Flow) -> Flow:
 
 
 def _imputer(transformer: Estimator, flow: Flow) -> Flow:
-    """An imputer that had nothing to do passes everything on."""
+    """Columns as they are, but for cells that were filled: these belong to no row, and no change moves them."""
     table = output(transformer, flow)
-    for j, name in enumerate(flow.table.names):
-        after = table.column(j).tolist() if j < len(table.names) else [None] * flow.table.n
-        as_numbers = j < len(table.names) and table.is_numeric(j) and flow.table.holds_numbers(j)
-        before = (flow.table.numbers(j) if as_numbers else flow.table.column(j)).tolist()
-        filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
-        if filled:
-            raise InvalidInputError(
-                f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
-                f"'{name}' (first in row {filled[0]}): a filled value belongs to no row. Drop these rows, or fill them before "
-                "and fit without an imputer."
-            )
-    if len(table.names) != len(flow.table.names):
+    absent = absent_cells(transformer, flow.table)
+    indicator = getattr(transformer, "indicator_", None)
+    count = len(flow.table.names) + (0 if indicator is None else len(indicator.features_))
+    if len(table.names) != count:
         raise UnsupportedModelError(
-            f"{type(transformer).__name__} adds columns here, which is not supported: use add_indicator=False."
+            f"{type(transformer).__name__} gives {len(table.names)} columns where {count} were to be expected, so they cannot "
+            "be attributed to raw columns: drop columns without any value before."
         )
-    return replace(flow, table=table)
+    for j, name in enumerate(flow.table.names):
+        if j not in absent:
+            _refuse_filled(transformer, flow.table, table, j, name)
+    raw = [*flow.raw, *[None] * (count - len(flow.raw))]
+    if not absent:
+        return replace(flow, table=table, raw=raw)
+    there = np.ones((table.n, len(flow.table.names)))
+    known = dict(flow.absent)
+    for j, mask in absent.items():
+        there[mask, j] = 0.0
+        known |= {name: mask for (name, _), block in flow.blocks.items() if j in block.columns}
+    blocks = {
+        key: replace(block, directions=block.local(table.n) * there[:, list(block.columns), None])
+        if any(j in absent for j in block.columns)
+        else block
+        for key, block in flow.blocks.items()
+    }
+    return replace(flow, table=table, raw=raw, blocks=blocks, absent=known)
+
+
+def _refuse_filled(transformer: Estimator, given: Table, table: Table, j: int, name: str) -> None:
+    """Refuse a column of which an imputer filled cells in a way that cannot be followed."""
+    after = table.column(j).tolist() if j < len(table.names) else [None] * given.n
+    as_numbers = j < len(table.names) and table.is_numeric(j) and given.holds_numbers(j)
+    before = (given.numbers(j) if as_numbers else given.column(j)).tolist()
+    filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
+    if filled:
+        raise InvalidInputError(
+            f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
+            f"'{name}' (first in row {filled[0]}): a filled value belongs to no row. Fill numbers by SimpleImputer with "
+            "strategy 'mean', 'median' or 'constant', drop these rows, or fill them before and fit without an imputer."
+        )
 
 
 def _same(before: Any, after: Any) -> bool:

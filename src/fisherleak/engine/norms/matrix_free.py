@@ -29,7 +29,7 @@ from fisherleak.engine.information import Product, rounding_of, set_norm
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products, top_by_steps
-from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order
+from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import block_elements, gather, in_task, map_rows
@@ -42,6 +42,8 @@ BLOCKS = 2
 """Values of the written-out Jacobians at a time, in blocks of the usual size."""
 COMPILED_FROM = 2**15
 """Values in the features of a block from which the compiled kernel pays."""
+FEW = 4
+"""Features of an attribute up to which its cells come from products with these alone."""
 CANCELLED = 1e-4
 """An eigenvalue below this part of its largest term is computed again without squares."""
 
@@ -90,17 +92,24 @@ class MatrixFree:
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         # folded scales move single columns only
-        local = {
-            attribute.name
-            for J in self.jacobians
-            for attribute in J.named(attributes)
-            if attribute.local or (J.folding is not None and len(attribute.columns) > 1)
-        }
-        plain = [attribute for attribute in attributes if attribute.size == 1 and attribute.name not in local]
-        others = [attribute for attribute in attributes if attribute.size > 1 or attribute.name in local]
+        local: set[str] = set()
+        few: set[str] = set()
+        for J in self.jacobians:
+            for attribute in J.named(attributes):
+                if attribute.local or (J.folding is not None and len(attribute.columns) > 1):
+                    (few if attribute.size == 1 and len(attribute.columns) <= FEW else local).add(attribute.name)
+        single = [a for a in attributes if a.size == 1 and a.name not in local]
+        plain = [attribute for attribute in single if attribute.name not in few]
+        uneven = [attribute for attribute in single if attribute.name in few]
+        others = [attribute for attribute in attributes if attribute not in single]
         squares = [cell_squares(J, J.named(plain)) for J in self.jacobians] if plain else []
-        blocks = [self.example_norms([attribute], label=False) for attribute in others]
-        return cells_in_order(squares, blocks, [*plain, *others], attributes, self.jacobians[0].B)
+        blocks = []
+        if uneven:
+            parts = [_uneven_squares(J, J.named(uneven)) for J in self.jacobians]
+            norms = namespace(parts[0]).sqrt(sum(parts[1:], start=parts[0]))
+            blocks += [norms[:, k] for k in range(len(uneven))]
+        blocks += [self.example_norms([attribute], label=False) for attribute in others]
+        return cells_in_order(squares, blocks, [*plain, *uneven, *others], attributes, self.jacobians[0].B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         simple = self._simple(attributes)
@@ -152,6 +161,41 @@ class MatrixFree:
         """Rows of a block that hold as many values as usual, with ``width`` vectors of parameters each."""
         values = width * sum(int(J.B.shape[0]) for J in self.jacobians)
         return max(1, BLOCKS * block_elements(self.jacobians[0].B) // max(values, 1))
+
+
+def _uneven_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
+    r"""Squares of :math:`|a w_{ij} B x + \sum_c D_{ijc} B_c|` for attributes of one direction, which may differ by row: (n, m).
+
+    D is the direction times its direct effect; with :math:`S = B^T B` and u B once for all attributes, each costs products with
+    its few columns alone.
+    """
+    xp = namespace(J.B)
+    model, B, places = J.model, J.B, places_of(attributes)
+    S = B.T @ B
+
+    def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
+        rows = model.rows(X, y, weights)
+        u = rows.x @ B.T
+        onto, length = u @ B, row_dots(u, u, xp)
+        direct = xp.broadcast_to(rows.r[:, None], rows.x.shape) if rows.direct is None else rows.direct
+        found = []
+        for columns, directions in BlockMap(places, B.shape[1], local, B).singles():
+            D = xp.take(direct, columns, axis=1) * directions
+            along = rows.a * xp.sum(directions * xp.take(model.theta, columns)[None, :], axis=1)
+            own = xp.take(xp.take(S, columns, axis=0), columns, axis=1)
+            fixed = along**2 * length + row_dots(D @ own, D, xp)
+            squares = fixed + 2.0 * along * row_dots(D, xp.take(onto, columns, axis=1), xp)
+            terms = along**2 * length + row_dots(xp.abs(D) @ xp.abs(own), xp.abs(D), xp)
+            (bad,) = xp.nonzero(squares < CANCELLED * terms)
+            if bad.shape[0]:
+                again = xp.take(along, bad)[:, None] * xp.take(u, bad, axis=0)
+                again = again + xp.take(D, bad, axis=0) @ xp.take(B, columns, axis=1).T
+                first = xp.zeros_like(bad)
+                squares = replaced(squares[:, None], bad, first, row_dots(again, again, xp), xp)[:, 0]
+            found.append(squares)
+        return xp.stack(found, axis=1)
+
+    return map_rows(block, *J.arrays_for(attributes), width=len(attributes))
 
 
 def _is_definite(matrix: NDArray[np.float64]) -> bool:
@@ -217,8 +261,8 @@ class _Releases:
         for kind, own in zip(self.kinds, self.split(rows), strict=True):
             part = kind.block(*own)
             x = part.rows
-            derivatives = (x.r, x.a, x.c) if x.moves is None else (np.ones_like(x.r), x.a, x.c)
-            E = part.E if x.moves is None else x.moved(part.E)
+            derivatives = (x.r, x.a, x.c) if x.direct is None else (np.ones_like(x.r), x.a, x.c)
+            E = part.E if x.direct is None else x.moved(part.E)
             parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
         return grams(parts, self.label, in_task())
 
@@ -289,7 +333,7 @@ class _Block:
 
     def push(self, change: Array) -> Array:
         """The direct effect of changes on the gradient, (b, p)."""
-        if self.rows.moves is None:
+        if self.rows.direct is None:
             return self.rows.r[:, None] * self.E.push(change)
         return self.rows.moved(self.E).push(change)
 
@@ -304,7 +348,7 @@ def _pair(one: _Block, two: _Block, label: bool) -> Array:
     total = (x.x * along[:, None]).T @ y.x
     total = total + (x.x * x.a[:, None]).T @ two.push(one.w)
     total = total + (one.push(two.w) * y.a[:, None]).T @ y.x
-    if x.moves is None and y.moves is None:
+    if x.direct is None and y.direct is None:
         return total + one.E.outer(two.E, x.r * y.r)
     return total + x.moved(one.E).outer(y.moved(two.E), xp.ones_like(x.r))
 
@@ -349,7 +393,7 @@ class _Kind:
         if self.A is None:
             xp = namespace(rows.x)
             w = xp.broadcast_to(part.w, (rows.x.shape[0], part.w.shape[1]))
-            direct = rows.r[:, None] if rows.moves is None else rows.r[:, None] + rows.moves
+            direct = rows.r[:, None] if rows.direct is None else rows.direct
             return rows.r, rows.a, rows.c, rows.x, w, direct, *local
         u = rows.x @ self.B.T
         return rows.r, rows.a, rows.c, u @ self.A, row_dots(u, u, namespace(u))

@@ -29,7 +29,7 @@ from fisherleak.engine.norms.secular import top_eigenvalues
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import gather, map_rows, sum_rows
 
-__all__ = ["SharedBasis", "cell_squares", "cells_in_order"]
+__all__ = ["SharedBasis", "cell_squares", "cells_in_order", "replaced"]
 
 CANCELLED = 1e-3
 """A squared cell norm below this part of its terms is computed again without squares."""
@@ -218,9 +218,7 @@ def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
     def block(X: Array, y: Array, weights: Array | None) -> Array:
         rows = model.rows(X, y, weights)
         u = rows.x @ B.T
-        r = rows.r[:, None]
-        if rows.moves is not None:
-            r = r + xp.take(rows.moves, columns, axis=1)
+        r = rows.r[:, None] if rows.direct is None else xp.take(rows.direct, columns, axis=1)
         along = (rows.a**2 * xp.vecdot(u, u))[:, None] * (w * w)[None, :]
         across = 2.0 * rows.a[:, None] * r * (u @ A) * w[None, :]
         fixed = r**2 * lengths[None, :]
@@ -228,10 +226,10 @@ def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         i, j = xp.nonzero(squares < CANCELLED * (along + fixed))
         if i.shape[0] == 0:
             return squares
-        direct = xp.take(rows.r, i) if rows.moves is None else _picked(r, i, j, xp)
+        direct = xp.take(rows.r, i) if rows.direct is None else _picked(r, i, j, xp)
         again = (xp.take(rows.a, i) * xp.take(w, j))[:, None] * xp.take(u, i, axis=0)
         again = again + direct[:, None] * xp.take(A, j, axis=1).T
-        return _replaced(squares, i, j, xp.vecdot(again, again), xp)
+        return replaced(squares, i, j, xp.vecdot(again, again), xp)
 
     return map_rows(block, *J.arrays, width=len(attributes))
 
@@ -240,7 +238,7 @@ def _picked(matrix: Array, i: Array, j: Array, xp: Namespace) -> Array:
     return xp.take(xp.reshape(matrix, (-1,)), i * matrix.shape[1] + j)
 
 
-def _replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Namespace) -> Array:
+def replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Namespace) -> Array:
     """Matrix with matrix[i, j] = values, where the (i, j) come in the order of ``nonzero``."""
     flat = xp.reshape(matrix, (-1,))
     position = i * matrix.shape[1] + j

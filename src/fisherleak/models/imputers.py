@@ -1,0 +1,207 @@
+r"""Imputers before a scaler or the model: which cells they filled, and how what they filled them with is counted.
+
+A filled cell belongs to no one: it has no eta. With preprocessing public, the values that cells were filled with are constants.
+End to end, a mean or median moves with the values that are there, and with it the features of all rows that lack one
+(:class:`fisherleak.engine.folding.Filling`); it leaves as one more noisy parameter, :math:`t_k = w_k (c_k - \tilde m_k)`, from
+which :func:`noisy_fill` computes what a released imputer holds. A constant is the user's own and public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import impute
+
+from fisherleak._support.arrays import like, namespace
+from fisherleak._support.namespaces import Estimator
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.folding import Filling
+from fisherleak.engine.jacobian import Model
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.risk import Risk
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.frames import Table
+
+__all__ = [
+    "STRATEGIES",
+    "Fill",
+    "absent_cells",
+    "absent_features",
+    "filled_value",
+    "filling_of",
+    "fills_of",
+    "is_foldable",
+    "noisy_fill",
+    "with_fills",
+]
+
+Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+STRATEGIES = ("mean", "median", "constant")
+"""Of SimpleImputer: those whose filled values are supported."""
+ANOTHER = 1e-6
+"""Relative difference past which what was filled in is not the mean or median of the rows; tables may be in float32."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What the missing values of one feature are filled with."""
+
+    strategy: str
+    value: float
+
+    @property
+    def learned(self) -> bool:
+        """Whether it moves with the data."""
+        return self.strategy != "constant"
+
+
+def is_foldable(step: Estimator) -> bool:
+    """Whether an imputer's filled values are known: a SimpleImputer of a mean, a median or a constant."""
+    return type(step) is impute.SimpleImputer and step.strategy in STRATEGIES
+
+
+def fills_of(step: Estimator) -> list[Fill | None]:
+    """For each feature that a fitted imputer gives, what its missing values are filled with; None for indicators."""
+    if not is_foldable(step):
+        strategy = f"(strategy={step.strategy!r})" if hasattr(step, "strategy") else ""
+        raise UnsupportedModelError(
+            f"{type(step).__name__}{strategy} learned from the data, and what it learned cannot be folded into the model: use "
+            "SimpleImputer with strategy 'mean', 'median' or 'constant', or take preprocessing as public."
+        )
+    values = [float(value) for value in step.statistics_]
+    names = getattr(step, "feature_names_in_", range(len(values)))
+    empty = [name for name, value in zip(names, values, strict=True) if math.isnan(value)]
+    if empty:
+        raise InvalidInputError(f"Column '{empty[0]}' has no value at all, so SimpleImputer leaves it out: drop it.")
+    indicators = 0 if step.indicator_ is None else len(step.indicator_.features_)
+    return [*(Fill(step.strategy, value) for value in values), *[None] * indicators]
+
+
+def absent_cells(step: Estimator, table: Table) -> dict[int, Mask]:
+    """The cells that an imputer fills in columns that hold numbers, by column; those without any are left out."""
+    if not is_foldable(step):
+        return {}
+    mark = step.missing_values
+    if not isinstance(mark, (int, float, np.number)):
+        return {}
+    found = {}
+    for j in range(len(table.names)):
+        if table.holds_numbers(j):
+            x = table.numbers(j)
+            absent = np.isnan(x) if math.isnan(mark) else x == mark
+            if absent.any():
+                found[j] = absent
+    return found
+
+
+def absent_features(attributes: Sequence[Attribute], absent: Mapping[str, Mask], shape: tuple[int, int]) -> Mask:
+    """Which features of which rows were filled, (n, d), from the raw columns that feed them."""
+    mask = np.zeros(shape, dtype=bool)
+    for attribute in attributes:
+        if attribute.name in absent:
+            mask[:, list(attribute.columns)] = absent[attribute.name][:, None]
+    return mask
+
+
+def filling_of(
+    risk: Risk,
+    fit: Fit,
+    fills: Sequence[Fill | None],
+    centres: Sequence[float],
+    absent: Mask,
+    spreads: tuple[Vector, Vector, bool],
+) -> Filling | None:
+    """How the filled values of a risk in raw units move with the rows, at its minimiser; None where nothing was learned.
+
+    ``centres`` are the public centres of the features, ``absent`` (n, d) says which were filled, and ``spreads`` are the
+    slopes, the means and whether they are weighted, of the scales that are standard deviations.
+    """
+    columns = [k for k, fill in enumerate(fills) if fill is not None and fill.learned]
+    if not columns:
+        return None
+    X = np.asarray(risk.X, dtype=np.float64)
+    part = Model(fit.centred_theta, fit.loss, fit.intercept is not None, fit.centre).rows(risk.X, risk.y, risk.weights)
+    x, r, a, coef = (np.asarray(value) for value in (part.x, part.r, part.a, fit.coef))
+    q, d = len(columns), X.shape[1]
+    place, pushes = np.eye(d)[columns], np.zeros((x.shape[1], q))
+    rates, offsets, through = np.zeros(q), np.zeros(q), np.zeros(q)
+    values, shares = np.full((2, q), np.nan), np.zeros((2, q))
+    slopes, means, weighted = spreads
+    for i, k in enumerate(columns):
+        gone, fill = absent[:, k], fills[k]
+        assert fill is not None
+        value = filled_value(X[:, k], gone, fill)
+        rates[i], values[:, i], shares[:, i] = _movers(X[~gone, k], fill, value, risk.names[k])
+        pushes[:, i] = coef[k] * (x[gone].T @ a[gone])
+        pushes[k, i] += r[gone].sum()
+        offsets[i] = value - centres[k]
+        heavy = float(np.asarray(risk.weights)[gone].sum()) if weighted and risk.weights is not None else gone.sum()
+        through[i] = slopes[k] * heavy * (value - means[k])
+    xp = namespace(risk.X)
+    arrays = (place, rates, values, shares, pushes, coef[columns], offsets, through)
+    return Filling(tuple(columns), *(like(value, risk.X, xp) for value in arrays))
+
+
+def filled_value(x: Vector, gone: Mask, fill: Fill) -> float:
+    """What stands in the cells that were filled, in the type of the table; what would stand there if there are none."""
+    return float(x[gone][0]) if gone.any() else fill.value
+
+
+def _movers(there: Vector, fill: Fill, value: float, name: str) -> tuple[float, Vector, Vector]:
+    """One over the number of values behind a mean; for a median, the values that decide it and their shares."""
+    order = np.sort(there)
+    middle = [(order.size - 1) // 2, order.size // 2]
+    known = float(np.mean(there)) if fill.strategy == "mean" else float(np.mean(order[middle]))
+    if abs(known - value) > ANOTHER * float(np.max(np.abs(there))):
+        raise InvalidInputError(
+            f"SimpleImputer was not fitted on these rows: the {fill.strategy} of {name} is {known:.6g}, not {value:.6g}. Pass "
+            "the table it was fitted on."
+        )
+    if fill.strategy == "mean":
+        return 1.0 / there.size, np.full(2, np.nan), np.zeros(2)
+    return 0.0, order[middle], np.full(2, 0.5)
+
+
+def with_fills(attributes: Sequence[Attribute], filling: Filling | None, size: int) -> tuple[Attribute, ...]:
+    """Attributes that also move the filled values of their columns: features from ``size`` on."""
+    if filling is None:
+        return tuple(attributes)
+    places = {column: size + q for q, column in enumerate(filling.columns)}
+    found = []
+    for attribute in attributes:
+        own = [k for k, column in enumerate(attribute.columns) if column in places]
+        if not own:
+            found.append(attribute)
+            continue
+        directions = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
+        columns = [*attribute.columns, *(places[attribute.columns[k]] for k in own)]
+        both = np.concatenate([directions, directions[..., own, :]], axis=-2)
+        found.append(Attribute(attribute.name, columns, both, attribute.encoding))
+    return tuple(found)
+
+
+def noisy_fill(coef: Any, filled: Any, centres: Any) -> Vector:
+    r"""What a released imputer fills in, from noisy parameters alone: :math:`c'_k = \tilde m_k + t'_k / w'_k`, (q,).
+
+    Parameters
+    ----------
+    coef : array of shape (q,)
+        Noisy raw coefficients w' of the columns that are imputed.
+    filled : array of shape (q,)
+        Noisy t'.
+    centres : array of shape (q,)
+        The public centres of these columns.
+
+    Notes
+    -----
+    A row that lacks k then gets the score :math:`w'_k \tilde m_k + t'_k` for it. Where w' is exactly zero no value
+    can say t', and the centre is filled in.
+    """
+    w, t, m = (np.asarray(value, dtype=np.float64) for value in (coef, filled, centres))
+    return np.where(w != 0, m + t / np.where(w != 0, w, 1.0), m)
