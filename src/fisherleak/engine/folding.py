@@ -14,9 +14,10 @@ it: the larger side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fisherleak._support.arrays import Array, as_real, namespace
+from fisherleak._support.arrays import Array, as_real, host, namespace
 
 __all__ = ["Folding"]
 
@@ -47,6 +48,11 @@ class Folding:
     totals: Array | None = None
     """(d,) weights of all rows behind each standard deviation, zero for scales that no row moves; None where scales are order
     statistics, which do not tell what they are without a row."""
+
+    def moved_by(self, columns: Sequence[int]) -> bool:
+        """Whether values of some features move any scale."""
+        own = list(columns)
+        return bool(host(self.slopes)[own].any() or host(self.shares)[:, own].any())
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         """M of every row in a block, (b, d)."""
