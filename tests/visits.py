@@ -51,7 +51,7 @@ def write(table: pandas.DataFrame, folder: Path, files: int = 11) -> Path:
 
 def without_times(summary: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(json.dumps(summary))
-    for key in ("created", "assumptions", "command", "attacks", "versions"):
+    for key in ("created", "assumptions", "command", "attacks", "versions", "membership"):
         kept.pop(key)
     kept["data"].pop("in_memory")
     kept["diagnostics"].pop("seconds")

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import fisherleak as fl
 from cases import make
 from fisherleak._support.arrays import host
+from fisherleak.engine.erm import minimise_scaled
 
 NOISE = fl.Gaussian(0.3)
 
@@ -32,6 +34,58 @@ def test_a_pipeline_is_that_of_its_features(last: Any) -> None:
         other = type(last)(**last.get_params()).fit(features[rest], y[rest])
         move = np.append(np.ravel(other.coef_ - model[1].coef_), other.intercept_ - model[1].intercept_)
         assert found[row] == pytest.approx(np.linalg.norm(move) / 0.3, rel=1e-6)
+
+
+LASTS = [
+    (Ridge(alpha=9.0), "squared"),
+    (LogisticRegression(C=0.2, tol=1e-12, solver="newton-cholesky"), "logistic"),
+    (PoissonRegressor(alpha=0.1, tol=1e-12, solver="newton-cholesky"), "poisson"),
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [30, 160])
+@pytest.mark.parametrize(("last", "loss"), LASTS, ids=[loss for _, loss in LASTS])
+def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, weighted: bool) -> None:
+    """Against fits of scaler and model without the row, n l2 as it was; one value of a column is far out."""
+    rng = np.random.default_rng(1)
+    X = rng.gamma(1.0, 1.0, (n, 3)) * [1.0, 10.0, 0.1] + [1990.0, 0.0, 5.0]
+    X[3, 1] += 2000.0
+    z = (X - X.mean(axis=0)) / X.std(axis=0) @ [0.5, -0.3, 0.4]
+    y = {"squared": z + rng.normal(size=n), "logistic": z + rng.logistic(size=n) > 0, "poisson": rng.poisson(np.exp(z))}
+    labels = y[loss].astype(float)
+    weights = rng.uniform(0.3, 2.0, n) if weighted else None
+    model = make_pipeline(StandardScaler(), clone(last))
+    steps = ["standardscaler", model.steps[-1][0]]
+    model.fit(X, labels, **({f"{step}__sample_weight": weights for step in steps} if weighted else {}))
+    leak = fl.measure(model, X, labels, NOISE, weights, public="nothing", polish=True)
+    (jacobian,) = leak._information.jacobians
+    fit, folding = jacobian.fit, jacobian.folding
+    assert folding is not None
+    found, expected = leak.membership(), []
+    for row in range(0, n, 3):
+        rest = np.arange(n) != row
+        omega = np.ones(n - 1) if weights is None else weights[rest]
+        mean = omega @ X[rest] / omega.sum()
+        scales = np.sqrt(omega @ (X[rest] - mean) ** 2 / omega.sum())
+        own = None if weights is None else omega
+        other = minimise_scaled(X[rest], labels[rest], loss, n * fit.l2 / (n - 1), own, True, scales)
+        expected.append(np.linalg.norm(folding.frame @ (other.theta - fit.theta)) / 0.3)
+    np.testing.assert_allclose(found[::3], expected, rtol=2e-8)
+    shaped = leak.with_noise(fl.Gaussian(0.3, folding.frame.T @ folding.frame + np.eye(4)))
+    assert np.isfinite(shaped.membership()).all()
+    assert "presence      the best attacker" in leak.summary()
+
+
+def test_scales_that_are_order_statistics_are_refused_by_name() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    model = make_pipeline(MinMaxScaler(), Ridge()).fit(X, X @ [1.0, 2.0])
+    leak = fl.measure(model, X, X @ [1.0, 2.0], public="nothing")
+    with pytest.raises(fl.InvalidInputError, match="known for standard deviations only: use StandardScaler"):
+        leak.membership()
+    assert "not measured end to end" in leak.summary()
+    assert "membership" not in leak.to_frame()
 
 
 def test_squares_of_independent_releases_add_up() -> None:

@@ -213,7 +213,7 @@ def test_headings_landmarks_and_tables(any_page: tuple[dict[str, Any], str, Page
 
 
 def test_says_what_is_not_promised(page: Page) -> None:
-    for words in ("not differential privacy", "not membership privacy", "not anonymity", "unbiased", "public"):
+    for words in ("not differential privacy", "says nothing about presence", "not anonymity", "unbiased", "public"):
         assert words in page.text
     assert "This page is itself derived from the data" in page.text
 

@@ -28,7 +28,7 @@ FALSE_POSITIVES = 0.01
 NOTABLE = 0.6
 """Rows about which the best attacker is right at least this often are counted."""
 MOST_LISTED = 20
-CLOSE = 1e-6
+CLOSE = 1e-3
 """Relative error of mu that no digit shown betrays."""
 CERTAIN = 1e100
 """Stands for an infinite mu in sums: the release tells for certain."""

@@ -27,9 +27,10 @@ vector in brackets in place of B.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fisherleak._support.arrays import Array, as_real, device, namespace
+from fisherleak._support.arrays import Array, as_real, device, host, namespace
 
 __all__ = ["Filling", "Folding"]
 
@@ -127,6 +128,11 @@ class Folding:
     statistics or imputers are folded in, which do not tell what they are without a row."""
     carried: Array | None = None
     filling: Filling | None = None
+
+    def moved_by(self, columns: Sequence[int]) -> bool:
+        """Whether values of some features move any scale; taken for certain where gaps are filled too."""
+        own = list(columns)
+        return self.filling is not None or bool(host(self.slopes)[own].any() or host(self.shares)[:, own].any())
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         """M of every row in a block, (b, d)."""

@@ -351,7 +351,7 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
     if task.third is None:
         return part, moves, still, xp.ones_like(part.r)
     newton, lengths = moves, []
-    for _ in range(2):
+    for _ in range(4 if part.folded else 2):
         slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
         own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
         beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
@@ -360,10 +360,12 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
         moves = later
     size = task.length(moves)
     rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
+    if part.folded:  # P may shorten steps less than T does
+        rate = xp.maximum(rate, _ratio(lengths[-1], lengths[-2]))
     # D^T H D, from (H - a x x^T + P) D = pull
     across = row_dots(moves, pull - part.pushed(moves), xp) + part.a * row_dots(part.x, moves, xp) ** 2
     across = xp.clip(across, 0.0, None)
-    error = _to_come(lengths[1], rate) + task.spread * across * task.third.beyond(moves) / part.left
+    error = _to_come(lengths[-1], rate) + task.spread * across * task.third.beyond(moves) / part.left
     return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
 
 

@@ -153,9 +153,12 @@ class MatrixFree:
     def _simple(self, attributes: Sequence[Attribute]) -> SharedBasis | None:
         """The kind with a shared basis, where these attributes of one release have one."""
         (first, *others) = self.jacobians
-        if others or first.folding is not None or any(attribute.local for attribute in first.named(attributes)):
+        if others or any(attribute.local for attribute in first.named(attributes)):
             return None
-        return SharedBasis(first)
+        if first.folding is None:
+            return SharedBasis(first)
+        columns = [column for attribute in first.named(attributes) for column in attribute.columns]
+        return None if first.folding.moved_by(columns) else SharedBasis(replace(first, folding=None))
 
     def _most(self, width: int) -> int:
         """Rows of a block that hold as many values as usual, with ``width`` vectors of parameters each."""
