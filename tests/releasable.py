@@ -95,6 +95,7 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
     SimpleImputer: [
         (lambda: SimpleImputer(strategy="constant", fill_value=0.0), NUMBERS, "nothing"),
         (SimpleImputer, NUMBERS, "preprocessing"),
+        (lambda: SimpleImputer(strategy="median"), NUMBERS, "nothing"),
     ],
     OneHotEncoder: [
         (lambda: OneHotEncoder(categories=[GENES, [RARE, *CITIES]], drop="first"), CATEGORIES, "nothing"),
@@ -115,6 +116,7 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
     Pipeline: [
         (lambda: make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), StandardScaler()), NUMBERS, "nothing"),
         (lambda: make_pipeline(StandardScaler()), NUMBERS, "nothing"),
+        (lambda: make_pipeline(SimpleImputer(), StandardScaler()), NUMBERS, "nothing"),
     ],
     ColumnTransformer: [
         (

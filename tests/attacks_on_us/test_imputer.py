@@ -1,6 +1,8 @@
-"""An imputer of nearest neighbours holds the table it was fitted on; it never leaves."""
+"""Imputers: nearest neighbours are the table itself and never leave; means and medians leave with noise."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import fisherleak as fl
 from attacks_on_us.walker import copied_with_noise, numbers
@@ -32,11 +35,29 @@ def test_neighbours_are_the_table() -> None:
                 fl.PrivateRelease(model, public=public).fit(X, Y)
 
 
-def test_a_mean_that_fills_gaps_is_not_released_undeclared() -> None:
-    model = make_pipeline(SimpleImputer(), Ridge()).fit(X, Y)
-    assert np.isin(X.mean(axis=0), numbers(copied_with_noise(model, NOISE))).all()
-    with pytest.raises(fl.UnsupportedModelError, match="SimpleImputer learned from the data"):
-        fl.release(model, NOISE)
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),), (MinMaxScaler(),)], ids=["alone", "standard", "range"])
+@pytest.mark.parametrize("strategy", ["mean", "median"])
+def test_what_fills_gaps_leaves_with_noise_of_its_own(strategy: str, steps: tuple[Any, ...]) -> None:
+    table = X.copy()
+    table[::7, 1], table[3, 0] = np.nan, np.nan
+    model = make_pipeline(SimpleImputer(strategy=strategy), *steps, Ridge()).fit(table, Y)
+    exact = model[0].statistics_
+    assert np.isin(exact, numbers(copied_with_noise(model, NOISE))).all()
+    found = [fl.release(model, NOISE) for _ in range(30)]
+    assert not np.isin(exact, [value for released in found for value in numbers(released)]).any()
+    # the score of a missing value is off by the noise on it, not only by that of the coefficient
+    scores = np.array([released[-1].coef_ * released[0].statistics_ for released in found])
+    assert np.all(scores.std(axis=0) > 0.5)
+    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8)).predict(table), model.predict(table), atol=1e-6)
+
+
+def test_filled_values_inside_a_column_transformer_go_to_their_columns() -> None:
+    table = X.copy()
+    table[::7, 1], table[3, 2] = np.nan, np.nan
+    inner = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    columns = ColumnTransformer([("b", inner, [1]), ("a", SimpleImputer(), [2, 0])])
+    model = make_pipeline(columns, Ridge()).fit(table, Y)
+    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8)).predict(table), model.predict(table), atol=1e-6)
 
 
 def test_a_value_that_was_declared_fills_gaps() -> None:

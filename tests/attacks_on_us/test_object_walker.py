@@ -25,8 +25,10 @@ from releasable import ESTIMATORS, NUMBERS, labels, people, pipelines
 
 NOISE = fl.Gaussian(0.5)
 ROW = 17
-ACCOUNTED = re.compile(r"^(\.steps\[\d+\]\[1\])?\.(coef_|intercept_)(\.base)?(\[\d+\])*$")
-"""The noisy parameters of the last step: what was measured."""
+ACCOUNTED = re.compile(
+    r"^(\.steps\[\d+\]\[1\])?\.(coef_|intercept_)(\.base)?(\[\d+\])*$|^\.steps.*\.statistics_(\.base)?\[\d+\]$"
+)
+"""The noisy parameters of the last step, and what imputers fill in, with noise of its own: what was measured."""
 DECLARED = re.compile(
     r"\.(mean_|scale_|min_|center_|components_|explained_variance_|statistics_|bsplines_|_cache|variances_)\b"
 )

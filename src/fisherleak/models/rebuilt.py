@@ -3,8 +3,9 @@
 Nothing is copied whole. Every step comes from its constructor's parameters, to which the few numbers are added that it needs
 to transform a row; what those may be depends on what is *public*:
 
-- "nothing": scalers are folded into the model and left out; steps that were told everything when they were made stay; levels
-  of categories are those that were declared, or that at least ``FEW`` rows share, with the names of rarer ones left out.
+- "nothing": scalers are folded into the model and left out, and imputers fill in noisy values that are counted; steps that were
+  told everything when they were made stay; levels of categories are those that were declared, or that at least ``FEW`` rows
+  share, with the names of rarer ones left out.
 - "levels": the same, and the levels that encoders learned are public.
 - "preprocessing": what the steps before the model learned is public.
 
@@ -74,10 +75,13 @@ def check_rebuildable(step: Estimator) -> None:
         raise UnsupportedModelError(f"{type(step).__name__} cannot be released: {REFUSED[type(step)]}")
 
 
-def rebuilt(model: Estimator, theta: NDArray[np.float64], public: str) -> Any:
+def rebuilt(
+    model: Estimator, theta: NDArray[np.float64], public: str, filled: NDArray[np.float64] | None = None
+) -> Any:
     """A new model with these parameters that predicts as the given one would with them.
 
-    With public "nothing" or "levels", ``theta`` is for features that no scaler has touched.
+    With public "nothing" or "levels", ``theta`` is for features that no scaler has touched, and ``filled`` (d,) is what
+    imputers put in the place of missing ones; NaN where none of them learned anything.
     """
     if not isinstance(model, pipeline.Pipeline):
         return _estimator(model, theta, getattr(model, "feature_names_in_", None))
@@ -85,7 +89,26 @@ def rebuilt(model: Estimator, theta: NDArray[np.float64], public: str) -> Any:
     steps, folded = _steps(before, public)
     arriving = last if folded is None else folded
     estimator = _estimator(last, theta, getattr(arriving, "feature_names_in_", None))
+    if filled is not None:
+        _fill(steps, filled)
     return _pipeline_of(model, [*steps, (name, estimator)])
+
+
+def _fill(steps: Sequence[tuple[str, Any]], filled: NDArray[np.float64]) -> None:
+    """Tell imputers, which only folded scalers may follow, what to fill in."""
+    for _, step in steps:
+        if isinstance(step, impute.SimpleImputer) and not _told(step):
+            step.statistics_ = np.array(filled[: step.n_features_in_])
+        elif isinstance(step, pipeline.Pipeline):
+            _fill(step.steps, filled)
+        elif isinstance(step, compose.ColumnTransformer):
+            for name, part, _ in step.transformers_:
+                _fill([(name, part)], filled[step.output_indices_[name]])
+
+
+def _told(step: Estimator) -> bool:
+    """Whether an imputer fills in what its maker said."""
+    return bool(step.strategy == "constant")
 
 
 def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any:
@@ -211,6 +234,9 @@ def _simple_imputer(step: Estimator, public: str) -> Any:
         )
     made = _with(step, "_fit_dtype", "_fill_dtype", "statistics_")
     made.indicator_ = None
+    if public != "preprocessing" and not _told(step):
+        # what it learned is folded in: noisy values come in this place
+        made.statistics_ = np.full(step.n_features_in_, np.nan)
     return made
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "frame_of",
     "has_scalers",
     "in_raw_units",
+    "learned_fills",
     "neutral",
     "raw_parameters",
     "scaled_parameters",
@@ -111,6 +112,11 @@ def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
     ]
 
 
+def learned_fills(scales: Sequence[Scale]) -> dict[int, float]:
+    """What imputers learned to fill in, by feature: each is one more parameter that leaves."""
+    return {k: scale.fill.value for k, scale in enumerate(scales) if scale.fill is not None and scale.fill.learned}
+
+
 def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Scales | None]:
     """Steps one after the other: a step that is no scaler must not follow one."""
     made: list[tuple[str, Any]] = []
@@ -154,9 +160,8 @@ def _step(step: Estimator) -> tuple[Any, Scales | None]:
         return inner, scales
     if isinstance(step, compose.ColumnTransformer):
         return _columns(step)
-    if type(step).__name__.endswith(
-        "Imputer"
-    ):  # by name: scikit-learn's IterativeImputer is not always there to be imported
+    # by name: scikit-learn's IterativeImputer is not always there to be imported
+    if type(step).__name__.endswith("Imputer"):
         return step, [Scale(IMPUTED, 0.0, 1.0, False, fill=fill) for fill in fills_of(step)]
     raise UnsupportedModelError(
         f"{type(step).__name__} learned from the data, and what it learned cannot be folded into the model: leave it out, use "

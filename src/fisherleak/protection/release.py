@@ -20,8 +20,9 @@ from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
+from fisherleak.models.imputers import noisy_fill
 from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
-from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, neutral, raw_parameters
+from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, learned_fills, neutral, raw_parameters
 from fisherleak.models.transformers import check_steps
 
 __all__ = ["Released", "built", "check_public", "check_releasable", "release", "set_parameters"]
@@ -62,8 +63,9 @@ def release(
         protects nothing: for tests only.
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters. "nothing": scalers are folded into
-        the model, whose coefficients and intercept leave in raw units; levels of encoders must be declared (``categories=``)
-        or pooled (``min_frequency=5`` or more, ``handle_unknown="infrequent_if_exist"``), and names of pooled levels stay;
+        the model, whose coefficients and intercept leave in raw units; what imputers fill in (means, medians) leaves as one
+        more noisy parameter for each column; levels of encoders must be declared (``categories=``) or pooled
+        (``min_frequency=5`` or more, ``handle_unknown="infrequent_if_exist"``), and names of pooled levels stay;
         other steps that learned something are refused by name. "levels": the same, with the levels that encoders learned
         public. "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that
         hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
@@ -79,9 +81,9 @@ def release(
     -----
     Noise without a shape acts on (coefficients times their columns' scales, level at their centres), with scales and centres on
     a public grid, where scalers are folded in, and on the parameters themselves elsewhere; a shape is over raw coefficients,
-    then the raw intercept. There, parameters are multiples of a power of two, at most 1/1024 of the noise's least standard
-    deviation: the bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid
-    alone.
+    then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose public centre
+    is m. There, parameters are multiples of a power of two, at most 1/1024 of the noise's least standard deviation: the bits
+    below would tell more than the noise hides. Raw parameters are computed from these and from the grid alone.
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
@@ -126,25 +128,34 @@ def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> An
     theta = parameters(final_estimator(model))
     if scales is None:
         return rebuilt(plain, released(theta, noise, random_state), public)
-    return rebuilt(plain, _in_frame(final_estimator(model), theta, scales, noise, random_state), public)
+    noisy, filled = _in_frame(final_estimator(model), theta, scales, noise, random_state)
+    return rebuilt(plain, noisy, public, filled)
 
 
 def _in_frame(
     estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
-) -> np.ndarray:
-    """Raw parameters with noise that acts where :func:`fisherleak.measure` takes it to act."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Raw parameters with noise that acts where :func:`fisherleak.measure` takes it to act, and what imputers fill in, (d,)."""
     intercept = bool(estimator.fit_intercept)
     d = theta.shape[0] - int(intercept)
     known = complete(scales, d)
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
     raw = raw_parameters(theta, known)
+    fills = learned_fills(known)
+    columns, centres = list(fills), np.array([known[k].public[1] for k in fills])
+    whole = np.append(raw, raw[columns] * (np.array(list(fills.values())) - centres))
+    p, filled = raw.shape[0], np.full(d, np.nan)
     if getattr(noise, "shape", None) is not None:
-        return released(raw, noise, random_state)
-    # rounded there: what is computed from these and from the public frame alone has no bit of the model before
-    frame = frame_of(known, intercept)
-    noisy = released(frame @ raw, noise, random_state)
-    coef = noisy[:d] / np.diag(frame)[:d]
-    return np.append(coef, noisy[d] - frame[d, :d] @ coef) if intercept else coef
+        noisy = released(whole, noise, random_state)
+        coef, level = noisy[:d], noisy[d:p]
+    else:
+        # rounded there: what is computed from these and from the public frame alone has no bit of the model before
+        frame = frame_of(known, intercept, len(columns))
+        noisy = released(frame @ whole, noise, random_state)
+        coef = noisy[:d] / np.diag(frame)[:d]
+        level = noisy[d:p] - frame[d:p, :d] @ coef
+    filled[columns] = noisy_fill(coef[columns], noisy[p:], centres)
+    return np.append(coef, level), filled
 
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
