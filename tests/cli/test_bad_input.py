@@ -91,7 +91,7 @@ def folder_with_file(folder: Path) -> None:
 
 
 CARD = {
-    "schema": "fisherleak.card/1",
+    "schema": "fisherleak.card/2",
     "model": {"file_sha256": "0"},
     "settings": {"target": "y"},
     "balanced": False,
@@ -254,7 +254,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "deep card": (good(file("m.skops", ZIP), file("m.skops.json", b"[" * 100_000)), RELEASED, "not JSON"),
     "foreign card": (good(file("m.skops", ZIP), file("m.skops.json", b"{}")), RELEASED, "no card of schema"),
     "poor card": (
-        good(file("m.skops", ZIP), file("m.skops.json", b'{"schema": "fisherleak.card/1"}')),
+        good(file("m.skops", ZIP), file("m.skops.json", b'{"schema": "fisherleak.card/2"}')),
         RELEASED,
         "lacks",
     ),

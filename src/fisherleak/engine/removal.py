@@ -45,6 +45,8 @@ __all__ = ["EXACT", "check_fixed", "check_normal", "is_known", "is_light", "remo
 
 EXACT = 1e-8
 """Relative error of a move at which it counts as exact."""
+MUCH = 0.05
+"""Part of a move by which T may change it where rounds with P go on."""
 MOST_ROUNDS = 12
 """Rounds with P at most before an example's own system is solved."""
 MOST_CHORDS = 60
@@ -360,13 +362,14 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
         moves = later
     size = task.length(moves)
     rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
-    if part.folded:  # P may shorten steps less than T does
-        rate = xp.maximum(rate, _ratio(lengths[-1], lengths[-2]))
-    # D^T H D, from (H - a x x^T + P) D = pull
-    across = row_dots(moves, pull - part.pushed(moves), xp) + part.a * row_dots(part.x, moves, xp) ** 2
-    across = xp.clip(across, 0.0, None)
+    near = rate < xp.inf
+    if part.folded:
+        # P may shorten steps less than T does; where T moves much, further rounds settle at a point that is none of the risk's
+        near, rate = rate <= MUCH, xp.maximum(rate, _ratio(lengths[-1], lengths[-2]))
+    # D^T H D of the first step, from (H - a x x^T) D = pull: later ones may be short for the wrong reason
+    across = xp.clip(row_dots(newton, pull, xp) + part.a * row_dots(part.x, newton, xp) ** 2, 0.0, None)
     error = _to_come(lengths[-1], rate) + task.spread * across * task.third.beyond(moves) / part.left
-    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
+    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE) & near), rate
 
 
 def _removed(task: _Task, rows: Array) -> _Removed:
