@@ -128,13 +128,14 @@ def test_every_limited_quantity_is_kept(over: str) -> None:
     case = make("squared", 1, intercept=True, weighted=True)
     leak = case.leak(attributes={"pair": [0, 2]})
     groups = np.arange(leak.n) // (2 if over == "person" else 14)
-    options: dict[str, Any] = {
+    known: dict[str, dict[str, Any]] = {
         "attributes": {"attributes": ["pair"]},
         "label": {"attributes": [], "label": True},
         "group": {"over": "group", "groups": groups},
         "person": {"over": "group", "groups": groups},
         "dataset": {"over": "dataset"},
-    }[over]
+    }
+    options = known[over]
     noise: Any = fl.calibrate(leak, 0.5, shape="least-loss", **options)
     after = leak.with_noise(noise)
     reached = {
@@ -218,7 +219,8 @@ def test_pipelines(kind: str) -> None:
     step = SplineTransformer(n_knots=3) if kind == "not affine" else StandardScaler()
     model = make_pipeline(step, Ridge(3.0)).fit(X, y)
     leak = fl.measure(model, X, y, public="nothing" if kind == "folded" else "preprocessing")
-    for options in ({}, {"over": "group", "groups": np.arange(80) // 4}):
+    cases: list[dict[str, Any]] = [{}, {"over": "group", "groups": np.arange(80) // 4}]
+    for options in cases:
         noise: Any = fl.calibrate(leak, 0.5, shape="least-loss", **options)
         after = leak.with_noise(noise)
         reached = max(after.by_group(options["groups"]).values()) if options else after.per_example().max()

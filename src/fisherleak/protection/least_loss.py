@@ -39,8 +39,10 @@ FAINT = 1e-10
 """Share of the weight below which a vector is let go."""
 THIN = 1e-24
 """Eigenvalues of M below this part of the largest count as that in gradients."""
-POWERS = 12
-"""Products that find a unit's most exposed direction: near is enough, since weights turn it further."""
+SQUARED = 128
+"""Values of a unit up to which its most exposed direction is found by squaring a matrix ten times."""
+POWERS = 20
+"""Products that find it elsewhere: near is enough but for the most exposed unit, since weights turn it further."""
 AT_ONCE = 2**22
 """Values of units that are written out at a time."""
 HELD = 2**25
@@ -152,14 +154,21 @@ def _with(weights: Weights, units: Units, W: Matrix, entering: Sequence[int], re
 
 
 def _exposed(K: Matrix, W: Matrix) -> Matrix:
-    """A unit vector near the top right singular one of each W K, (k, m): powers of K^T W^T W K on the longest row of K."""
+    """The top right singular vector of each W K, or one near it, (k, m): exactly for the first, by powers for the others."""
     Y = W.T @ W
-    longest = np.argmax(np.sum(K * K, axis=2), axis=1)
-    v = K[np.arange(K.shape[0]), longest]
-    for _ in range(POWERS):
-        v = v / np.linalg.norm(v, axis=1, keepdims=True)
-        moved = (K @ v[:, :, None])[:, :, 0] @ Y
-        v = (moved[:, None, :] @ K)[:, 0, :]
+    if K.shape[2] <= SQUARED:
+        G = np.swapaxes(K, 1, 2) @ (Y @ K)
+        for _ in range(10):
+            G = G / np.trace(G, axis1=1, axis2=2)[:, None, None]
+            G = G @ G
+        longest = np.argmax(np.diagonal(G, axis1=1, axis2=2), axis=1)
+        v = G[np.arange(K.shape[0]), longest]
+    else:
+        v = K[np.arange(K.shape[0]), np.argmax(np.sum(K * K, axis=2), axis=1)]
+        for _ in range(POWERS):
+            v = v / np.linalg.norm(v, axis=1, keepdims=True)
+            v = (((K @ v[:, :, None])[:, :, 0] @ Y)[:, None, :] @ K)[:, 0, :]
+    v[0] = np.linalg.eigh(K[0].T @ Y @ K[0])[1][:, -1]
     return np.asarray(v / np.linalg.norm(v, axis=1, keepdims=True))
 
 

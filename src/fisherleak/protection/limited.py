@@ -32,7 +32,7 @@ from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
-__all__ = ["Groups", "Rows", "Units", "frame_of", "units_of"]
+__all__ = ["JointRows", "SingleRows", "Units", "frame_of", "units_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def _root(fit: Fit) -> Matrix:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SingleRows:
     """Single examples, some of their attributes and the label or not."""
 
     jacobian: Jacobian
@@ -104,7 +104,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Groups:
+class JointRows:
     """Sets of examples, each taken jointly, as their matrices K K^T, (groups, p, p)."""
 
     squares: Matrix
@@ -135,11 +135,11 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
     """What ``calibrate`` limits, as units."""
     chosen, counted = leakage._chosen(attributes, label)
     jacobian = leakage._information.jacobians[0]
-    rows = Rows(jacobian, chosen, counted)
+    rows = SingleRows(jacobian, chosen, counted)
     if over == "max":
         return rows
     if over == "dataset":
-        return Groups(rows.total()[None, :, :])
+        return JointRows(rows.total()[None, :, :])
     if over != "group":
         raise InvalidInputError(
             f"shape='least-loss' limits over 'max', 'group' or 'dataset'; got over={over!r}. Limit the largest eta instead."
@@ -148,10 +148,10 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
         raise InvalidInputError(
             "shape='least-loss' over groups needs rows in memory; X is a Dask array. Use over='max'."
         )
-    return Groups(_squares(rows, list(rows_by_group(leakage._labels(groups), leakage.n).values())))
+    return JointRows(_squares(rows, list(rows_by_group(leakage._labels(groups), leakage.n).values())))
 
 
-def _squares(rows: Rows, groups: Sequence[Array]) -> Matrix:
+def _squares(rows: SingleRows, groups: Sequence[Array]) -> Matrix:
     size = rows.shape[1]
     if len(groups) * size**2 > MOST_VALUES:
         raise InvalidInputError(
