@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
     from fisherleak.protection.calibration import calibrate as calibrate
-    from fisherleak.protection.counted import Counted as Counted
+    from fisherleak.protection.counted import CountedEtas as CountedEtas
     from fisherleak.protection.counted import counted as counted
     from fisherleak.protection.irfil import IRFIL as IRFIL
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
@@ -66,7 +66,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
     "protection.calibration": ("calibrate",),
-    "protection.counted": ("Counted", "counted"),
+    "protection.counted": ("CountedEtas", "counted"),
     "protection.irfil": ("IRFIL",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
     "protection.release": ("Released", "release"),
@@ -83,7 +83,7 @@ __all__ = [
     "NOISES",
     "Attribute",
     "ClusterError",
-    "Counted",
+    "CountedEtas",
     "DataError",
     "FisherleakError",
     "Fit",

@@ -16,6 +16,7 @@ from fisherleak._support.namespaces import VectorLike
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.shapes import noise_shaped
 from fisherleak.rows.summary import digest
 
@@ -25,27 +26,30 @@ OVER = ("max", "mean", "group", "dataset")
 
 
 def calibrate(
-    leakage: Leakage,
-    eta: float,
-    over: str = "max",
+    leakage: Leakage | Attack,
+    eta: float | None = None,
+    over: str | int = "max",
     *,
     attributes: Sequence[str | int] | str | int | None = None,
     label: bool | None = None,
     groups: VectorLike = None,
     shape: Any = None,
     gap: float = 0.01,
+    accuracy: float | None = None,
 ) -> Noise:
     r"""The least noise, of the same kind as the leakage's or of a given shape, that keeps eta at or below a limit.
 
     Parameters
     ----------
-    leakage : Leakage
-        Of one release; its noise gives the kind (and shape), not the scale.
+    leakage : Leakage, or an attack
+        Of one release; its noise gives the kind (and shape), not the scale. Or :class:`fisherleak.attacks.WhiteBox` or
+        :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
     eta : float
         The limit, greater than zero.
-    over : {"max", "mean", "group", "dataset"}
+    over : {"max", "mean", "group", "dataset"}, or int for attacks
         What is limited: the largest per-example eta, the mean per-example eta, the largest eta of a group (with
-        ``groups``), or the eta of the whole data set.
+        ``groups``), or the eta of the whole data set. For attacks: the row that is guessed best, the mean over rows, or all
+        rows but a number of them.
     attributes, label : optional
         The values that count, as in :meth:`Leakage.per_example`. Not for ``over="group"``.
     groups : array of shape (n,), optional
@@ -59,6 +63,10 @@ def calibrate(
     gap : float
         For least-loss noise: its cost is certified to be at most 1 + gap times the least. What was reached is ``.gap``
         of the noise; where 200 passes over the rows do not reach it, ``NotConvergedError`` says so.
+    accuracy : float
+        For attacks, how often the attacker may be right, below 1: in closed form, for normal noise and, of
+        attributes, two or three candidates. ``shape`` may be a matrix or "isotropic". An attacker with a prior is taken as
+        he expects to be right before he sees the model (``WhiteBox.accuracy(over="prior")``).
 
     Returns
     -------
@@ -81,10 +89,16 @@ def calibrate(
     >>> bool(leak.with_noise(noise).per_example().max() <= 0.1)
     True
     """
+    if accuracy is not None:
+        if any(given is not None for given in (eta, attributes, label, groups)):
+            raise InvalidInputError(
+                "eta, attributes, label and groups are for a leakage: leave them out with accuracy."
+            )
+        return least_noise_against(leakage, accuracy, over, shape)
     if not isinstance(leakage, Leakage):
         raise InvalidInputError(f"calibrate takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
     target = check_positive(eta, "eta")
-    if over not in OVER:
+    if not isinstance(over, str) or over not in OVER:
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
     if (groups is not None) != (over == "group"):
         raise InvalidInputError("groups must be given with over='group', and only then.")

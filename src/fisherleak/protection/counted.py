@@ -34,7 +34,7 @@ from fisherleak.protection.implicit import FixedShape, HessianShape, Moving, lea
 from fisherleak.protection.least_loss import LeastLoss, least_loss
 from fisherleak.protection.limited import SingleRows, frame_of
 
-__all__ = ["Counted", "counted"]
+__all__ = ["CountedEtas", "counted"]
 
 Matrix = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedEtas:
     """Etas of a few rows with the noise's own dependence on the data.
 
     Attributes
@@ -80,7 +80,7 @@ def counted(
     label: bool | None = None,
     rows: Any = None,
     most: int = 10,
-) -> Counted:
+) -> CountedEtas:
     r"""Etas with the second term: that of noise calibrated to the most exposed row of these very data.
 
     What is counted is the procedure ``calibrate(leakage, eta, shape=shape)``, with exact least-loss noise where that is its
@@ -103,7 +103,7 @@ def counted(
 
     Returns
     -------
-    Counted
+    CountedEtas
 
     Notes
     -----
@@ -138,7 +138,7 @@ def counted(
         for some in ([a for a, _ in parts], [b for _, b in parts], [a + b for a, b in parts])
     )
     order = np.argsort(-both, kind="stable")
-    return Counted(np.asarray(asked)[order], first[order], second[order], both[order], noise)
+    return CountedEtas(np.asarray(asked)[order], first[order], second[order], both[order], noise)
 
 
 def _plain(leakage: Leakage) -> Jacobian:
