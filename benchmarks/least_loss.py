@@ -1,7 +1,8 @@
 """What noise of each shape costs at the same largest eta, what it reveals by itself, and what finding it takes.
 
-``python benchmarks/least_loss.py``: excess training loss per row at a largest eta of 1, the certified gap, the time as a multiple
-of one ``per_example``, and the largest eta of the three rows that decide most, with the noise's own dependence on the data counted.
+``python benchmarks/least_loss.py``: excess training loss per row at a largest eta of 1, the certified gap, the time as a
+multiple of one ``per_example``, and the largest eta of the three rows that decide most, with the noise's own dependence on
+the data counted.
 """
 
 from __future__ import annotations
