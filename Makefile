@@ -33,6 +33,7 @@ test-oldest: $(VENV)-oldest/.ready
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/least_loss.py
 	$(BIN)/python benchmarks/reproduce.py
 	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
     from fisherleak.protection.calibration import calibrate as calibrate
+    from fisherleak.protection.counted import CountedEtas as CountedEtas
+    from fisherleak.protection.counted import counted as counted
     from fisherleak.protection.irfil import IRFIL as IRFIL
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
     from fisherleak.protection.private import ReleaseReport as ReleaseReport
@@ -65,6 +67,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
     "protection.calibration": ("calibrate",),
+    "protection.counted": ("CountedEtas", "counted"),
     "protection.irfil": ("IRFIL",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
     "protection.release": ("Released", "release"),
@@ -82,6 +85,7 @@ __all__ = [
     "Attribute",
     "Bounded",
     "ClusterError",
+    "CountedEtas",
     "DataError",
     "FisherleakError",
     "Fit",
@@ -107,6 +111,7 @@ __all__ = [
     "bounds",
     "calibrate",
     "compose",
+    "counted",
     "datasets",
     "measure",
     "minimise",

@@ -164,6 +164,10 @@ class Membership:
         r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`."""
         return normal_cdf(0.5 * self.mu(noise))
 
+    def certain_accuracy(self, noise: Noise) -> Array:
+        """The accuracy, as :func:`fisherleak.calibrate` takes it: it never grows with the scale."""
+        return self.accuracy(noise)
+
     def true_positive_rate(self, noise: Noise, at: float | Sequence[float] = 0.01) -> Array:
         r"""Part of those present that the best test finds, at a false positive rate: :math:`\Phi(\Phi^{-1}(\alpha) + \mu)`.
 

@@ -36,6 +36,8 @@ __all__ = ["WhiteBox"]
 
 FEW = 100
 """Draws that tell how much the accuracy varies from release to release."""
+BLIND = 1e150
+"""Scale of noise under which a release tells nothing."""
 DRAWS = 1000
 """Draws of noise where there is no closed form."""
 
@@ -138,6 +140,26 @@ class WhiteBox(Attacker):
         if over == "prior":
             return self._simulated_over_prior(noise, draws, random_state)
         return super().accuracy(noise, draws, random_state)
+
+    def certain_accuracy(self, noise: Noise) -> Array:
+        """How often each row is guessed right, (m,), as :func:`fisherleak.calibrate` takes it: it never grows with the scale.
+
+        The accuracy over the rows' own values, or what is left of it under any noise where that is more; over the prior for an
+        attacker who has one. Rows that the model does not depend on count as a guess among all candidates. In closed form only.
+        """
+        if not self._has_closed_form(noise):
+            raise InvalidInputError(
+                f"accuracy is limited in closed form, for normal noise and up to {MOST} candidates; {self.target.name} has "
+                f"{self.target.k}. Name fewer with values=, or limit eta."
+            )
+        if self.use_prior:
+            return self._exact(noise, "prior")
+        found = self._exact(noise, "rows")
+        xp = namespace(found)
+        # a loose solver may leave the truth behind, where more noise helps the attacker
+        found = xp.maximum(found, self._exact(noise.rescaled(BLIND), "rows"))
+        still = xp.max(xp.max(xp.abs(self._stacked - self._stacked[0, ...]), axis=2), axis=0) == 0
+        return xp.where(still, xp.full_like(found, 1.0 / self.target.k), found)
 
     def _has_closed_form(self, noise: Noise) -> bool:
         check_noise(noise)

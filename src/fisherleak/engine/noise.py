@@ -43,6 +43,8 @@ __all__ = [
 Vector = NDArray[np.float64]
 STEPS = 1024
 """Steps of the grid in the least standard deviation of the noise, at least."""
+UNSYMMETRIC = 1e-8
+"""Difference of two entries of a shape, in standard deviations, that rounding may leave and that is evened out."""
 SMALLEST = 5e-324
 """Above zero: the grid of noise that no other float divides."""
 THINNEST = 2.0**-20
@@ -106,7 +108,11 @@ class Gaussian(_Drawn):
         sigma, greater than zero.
     shape : array of shape (p, p), optional
         Sigma, symmetric positive definite, over the released parameters (coefficients, then the
-        intercept if there is one). The identity if not given.
+        intercept if there is one). The identity if not given. What rounding left unsymmetric, as in an inverse computed
+        by NumPy, is symmetrised: differences of up to 1e-8 of the two standard deviations' product.
+    gap : float, optional
+        Set by :func:`fisherleak.calibrate` with ``shape="least-loss"``: the loss that this noise costs is at most 1 + gap
+        times the least. Says how it was found, and is no part of what it is: noises that differ in it alone are equal.
 
     Notes
     -----
@@ -121,6 +127,7 @@ class Gaussian(_Drawn):
 
     scale: float
     shape: Vector | None = field(default=None, repr=False)
+    gap: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
@@ -139,7 +146,7 @@ class Gaussian(_Drawn):
 
     def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
-        return type(self), (self.scale, self.shape)
+        return type(self), (self.scale, self.shape, self.gap)
 
     @property
     def normal(self) -> bool:
@@ -403,8 +410,10 @@ def _checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
     matrix = np.array(host(as_array(shape, "shape")), dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise InvalidInputError(f"shape must be a finite square matrix; got an array of shape {matrix.shape}.")
-    if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0):
+    spread = np.sqrt(np.abs(np.diag(matrix)))
+    if np.any(np.abs(matrix - matrix.T) > UNSYMMETRIC * np.outer(spread, spread)):
         raise InvalidInputError("shape must be symmetric: it is the covariance of the noise at scale 1.")
+    matrix = 0.5 * (matrix + matrix.T)
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:

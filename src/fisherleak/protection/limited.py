@@ -1,0 +1,163 @@
+r"""What a limit on eta is about, in the coordinates in which the loss that noise costs is the trace of its covariance.
+
+Noise of covariance S on the parameters costs :math:`\frac12 \mathrm{tr}(H S)` of the risk, to second order. With
+:math:`H^{-1} = U U^T`, the noise is :math:`U` times noise of a covariance :math:`\Sigma` that costs
+:math:`\frac12 \mathrm{tr}\,\Sigma`, and the Jacobian of example i is :math:`U K_i` with
+
+.. math:: \eta_i^2 = \lambda_{max}(K_i^T \Sigma^{-1} K_i) .
+
+A *unit* is whatever has an eta that is limited: an example, a group of them, the data set. A group's Jacobian is as wide as
+its values are many; any root of :math:`K K^T` stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.information import Information
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.rows import sum_rows
+from fisherleak.rows.selection import rows_by_group
+from fisherleak.rows.summary import digest
+
+__all__ = ["JointRows", "SingleRows", "Units", "frame_of", "units_of"]
+
+Matrix = NDArray[np.float64]
+
+MOST_VALUES = 2**27
+"""Values of all groups' matrices that are held at a time: a gigabyte."""
+
+
+class Units(Protocol):
+    """What has an eta that is limited; squares of etas are those under noise of covariance Sigma, from W^T W = Sigma^-1."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many there are, released parameters p, and values m of a unit."""
+
+    def total(self) -> Matrix:
+        """The sum of K K^T over all units, (p, p)."""
+
+    def worst(self, W: Matrix, most: int) -> list[tuple[int, float]]:
+        """The units with the largest squared etas and these, the largest first."""
+
+    def written_out(self, units: Sequence[int]) -> Matrix:
+        """K of some units, (k, p, m)."""
+
+
+def frame_of(fit: Fit) -> Matrix:
+    """U of shape (p, p), with U U^T the inverse of the Hessian over the released parameters."""
+    return np.asarray(host(fit.uncentred(like(_root(fit).T, fit.coef, namespace(fit.coef)))))
+
+
+def _root(fit: Fit) -> Matrix:
+    """Q with Q^T Q the inverse of the Hessian for rows as they are centred."""
+    core = np.linalg.cholesky(host(fit.factor.core))
+    return np.asarray(core.T * host(fit.factor.scale)[None, :])
+
+
+@dataclass(frozen=True)
+class SingleRows:
+    """Single examples, some of their attributes and the label or not."""
+
+    jacobian: Jacobian
+    attributes: tuple[Attribute, ...]
+    label: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        values = sum(attribute.size for attribute in self.attributes) + int(self.label)
+        return int(self.jacobian.X.shape[0]), int(self.jacobian.B.shape[0]), values
+
+    @cached_property
+    def _plain(self) -> Information:
+        return self._under(np.eye(self.shape[1]))
+
+    def _under(self, W: Matrix) -> Information:
+        B = self.jacobian.B
+        return information_of(replace(self.jacobian, B=like(W @ _root(self.jacobian.fit), B, namespace(B))))
+
+    def total(self) -> Matrix:
+        product = self._plain.set_product(self.attributes, self.label)
+        return np.asarray(host(product.finish(sum_rows(product.block, *product.arrays))))
+
+    def worst(self, W: Matrix, most: int) -> list[tuple[int, float]]:
+        found = digest(self._under(W).example_norms(self.attributes, self.label), most).top
+        return [(row, norm**2) for row, norm in found]
+
+    def written_out(self, units: Sequence[int]) -> Matrix:
+        B = self.jacobian.B
+        rows = like(np.asarray(units, dtype=np.int64), B, namespace(B))
+        return np.asarray(host(self._plain.written_out(self.attributes, self.label, rows)))
+
+
+@dataclass(frozen=True)
+class JointRows:
+    """Sets of examples, each taken jointly, as their matrices K K^T, (groups, p, p)."""
+
+    squares: Matrix
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        count, size, _ = self.squares.shape
+        return count, size, size
+
+    def total(self) -> Matrix:
+        return np.asarray(self.squares.sum(axis=0))
+
+    def worst(self, W: Matrix, most: int) -> list[tuple[int, float]]:
+        tops = np.concatenate([np.linalg.eigvalsh(W @ part @ W.T)[:, -1] for part in self._parts()])
+        order = np.argsort(-tops, kind="stable")[:most]
+        return [(int(k), float(tops[k])) for k in order]
+
+    def _parts(self) -> list[Matrix]:
+        most = max(1, 2**20 // self.shape[1] ** 2)
+        return [self.squares[k : k + most] for k in range(0, self.squares.shape[0], most)]
+
+    def written_out(self, units: Sequence[int]) -> Matrix:
+        s, V = np.linalg.eigh(self.squares[list(units)])
+        return np.asarray(V * np.sqrt(np.clip(s, 0.0, None))[:, None, :])
+
+
+def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: Any) -> Units:
+    """What ``calibrate`` limits, as units."""
+    chosen, counted = leakage._chosen(attributes, label)
+    jacobian = leakage._information.jacobians[0]
+    rows = SingleRows(jacobian, chosen, counted)
+    if over == "max":
+        return rows
+    if over == "dataset":
+        return JointRows(rows.total()[None, :, :])
+    if over != "group":
+        raise InvalidInputError(
+            f"shape='least-loss' limits over 'max', 'group' or 'dataset'; got over={over!r}. Limit the largest eta instead."
+        )
+    if is_lazy(jacobian.X):
+        raise InvalidInputError(
+            "shape='least-loss' over groups needs rows in memory; X is a Dask array. Use over='max'."
+        )
+    return JointRows(_squares(rows, list(rows_by_group(leakage._labels(groups), leakage.n).values())))
+
+
+def _squares(rows: SingleRows, groups: Sequence[Array]) -> Matrix:
+    size = rows.shape[1]
+    if len(groups) * size**2 > MOST_VALUES:
+        raise InvalidInputError(
+            f"groups are {len(groups)}, whose matrices with {size} parameters would take "
+            f"{8 * len(groups) * size**2 / 2**30:.0f} GiB. Give fewer groups, or use shape='hessian'."
+        )
+    product = rows._plain.set_product(rows.attributes, rows.label)
+    sums = (sum_rows(product.block, *product.arrays, rows=members) for members in groups)
+    return np.stack([np.asarray(host(product.finish(total))) for total in sums])

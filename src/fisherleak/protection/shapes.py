@@ -1,0 +1,69 @@
+"""What ``shape=`` may be where noise is calibrated: a name, a matrix, or the leakage of rows that are public."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.least_loss import least_loss
+from fisherleak.protection.limited import frame_of, units_of
+
+__all__ = ["SHAPES", "noise_shaped"]
+
+SHAPES = ("least-loss", "isotropic", "hessian")
+
+
+def noise_shaped(
+    leakage: Leakage, shape: Any, over: str, attributes: Any, label: bool | None, groups: Any, gap: float
+) -> Noise:
+    """The noise whose scale remains to be found: the leakage's own for None."""
+    if shape is None:
+        return leakage.noise
+    if isinstance(shape, Leakage):
+        return _of_public_rows(leakage, shape, over, attributes, label, gap)
+    if not isinstance(shape, str):
+        noise = Gaussian(1.0, shape)
+        noise.unit_information_root(_size(leakage))
+        return noise
+    if shape == "isotropic":
+        return Gaussian(1.0)
+    if shape == "hessian":
+        U = frame_of(leakage.fits[0])
+        return Gaussian(1.0, _unit(U @ U.T))
+    if shape == "least-loss":
+        found = least_loss(units_of(leakage, over, attributes, label, groups), gap)
+        U = frame_of(leakage.fits[0])
+        return Gaussian(1.0, _unit(U @ found.covariance @ U.T), found.gap)
+    raise InvalidInputError(
+        f"shape must be one of {', '.join(SHAPES)}, a matrix, or a leakage of public rows; got {shape!r}."
+    )
+
+
+def _of_public_rows(
+    leakage: Leakage, public: Leakage, over: str, attributes: Any, label: bool | None, gap: float
+) -> Noise:
+    """The shape of least loss for public rows; the gap is that of their problem, so it is not passed on."""
+    if over == "group":
+        raise InvalidInputError("shape from public rows cannot be limited by group: it has no groups. Use over='max'.")
+    if _size(public) != _size(leakage):
+        raise InvalidInputError(
+            f"shape must come from a model with the same {_size(leakage)} released parameters; the public one has "
+            f"{_size(public)}."
+        )
+    noise = noise_shaped(public, "least-loss", over, attributes, label, None, gap)
+    assert isinstance(noise, Gaussian)
+    return replace(noise, gap=None)
+
+
+def _size(leakage: Leakage) -> int:
+    return int(leakage.noise is not None and leakage.fits[0].theta.shape[0])
+
+
+def _unit(S: Any) -> Any:
+    """With a mean variance of one, so that the scale is a standard deviation."""
+    return S * (S.shape[0] / np.trace(S))
