@@ -1,0 +1,21 @@
+"""Networks: encoders, noisy SGD and last layers, the only room of torch; may import ``attacks`` and the rooms above it.
+
+Every name is loaded when it is used, and torch with the first call that needs it.
+"""
+
+from typing import TYPE_CHECKING
+
+from fisherleak._support.lazy import lazily
+
+if TYPE_CHECKING:
+    from fisherleak.nn.encoders import Encoded as Encoded
+    from fisherleak.nn.encoders import encoding as encoding
+
+__all__ = ["Encoded", "encoding"]
+
+__getattr__, __dir__ = lazily(
+    "fisherleak.nn",
+    {
+        "fisherleak.nn.encoders": ("Encoded", "encoding"),
+    },
+)
