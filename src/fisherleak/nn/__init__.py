@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
+    from fisherleak.nn.accountant import SGDAccountant as SGDAccountant
     from fisherleak.nn.encoders import Encoded as Encoded
     from fisherleak.nn.encoders import encoding as encoding
+    from fisherleak.nn.pilot import noise_for as noise_for
 
-__all__ = ["Encoded", "encoding"]
+__all__ = ["Encoded", "SGDAccountant", "encoding", "noise_for"]
 
 __getattr__, __dir__ = lazily(
     "fisherleak.nn",
     {
+        "fisherleak.nn.accountant": ("SGDAccountant",),
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
+        "fisherleak.nn.pilot": ("noise_for",),
     },
 )

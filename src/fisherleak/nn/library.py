@@ -37,7 +37,12 @@ def derivatives() -> Iterator[None]:
 
     Forward mode loads a part of torch that warns of another part of torch; that is not for users.
     """
-    attention = torch.nn.attention
+    attention, layers = torch.nn.attention, torch.backends.mha
+    fused = layers.get_fastpath_enabled()
     with warnings.catch_warnings(), attention.sdpa_kernel(attention.SDPBackend.MATH):
         warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
-        yield
+        layers.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            layers.set_fastpath_enabled(fused)

@@ -19,7 +19,7 @@ from fisherleak._support.arrays import as_array, host
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 
-__all__ = ["RowMap", "as_given", "as_tensor", "frozen", "row_map"]
+__all__ = ["RowMap", "as_given", "as_tensor", "frozen_copy", "row_map"]
 
 BATCH = 256
 """Rows at a time, where only products are kept."""
@@ -94,7 +94,7 @@ class RowMap:
 
 def row_map(module: Module, X: Any) -> RowMap:
     """A network, frozen, at inputs of shape (n, ...); refused where rows of a batch touch each other."""
-    call, where = frozen(module)
+    call, where = frozen_copy(module)
     inputs = as_tensor(X, "X", where)
     if inputs.ndim < 2 or inputs.shape[0] == 0:
         raise InvalidInputError(f"X must have a row for each example, (n, ...); got shape {tuple(inputs.shape)}.")
@@ -112,7 +112,7 @@ def row_map(module: Module, X: Any) -> RowMap:
     return RowMap(call, flat, shape, int(alone[0].numel()))
 
 
-def frozen(module: Module) -> tuple[Callable[[Tensor], Tensor], Any]:
+def frozen_copy(module: Module) -> tuple[Callable[[Tensor], Tensor], Any]:
     """A copy of a network in float64 that learns nothing, and the device it is on."""
     if not isinstance(module, torch.nn.Module):
         if not callable(module):
