@@ -245,6 +245,7 @@ def test_an_engine_counts_both() -> None:
         attached.attach(3)
 
 
+@pytest.mark.filterwarnings("ignore")  # Opacus has much to say
 def test_opacus_trains_as_before_and_is_counted() -> None:
     opacus = pytest.importorskip("opacus", reason="opacus is not installed")
     torch.manual_seed(0)

@@ -11,15 +11,21 @@ if TYPE_CHECKING:
     from fisherleak.nn.accountant import SGDAccountant as SGDAccountant
     from fisherleak.nn.encoders import Encoded as Encoded
     from fisherleak.nn.encoders import encoding as encoding
+    from fisherleak.nn.last_layer import Features as Features
+    from fisherleak.nn.last_layer import HeadLeakage as HeadLeakage
+    from fisherleak.nn.last_layer import OnInputs as OnInputs
+    from fisherleak.nn.last_layer import head as head
+    from fisherleak.nn.last_layer import on as on
     from fisherleak.nn.pilot import noise_for as noise_for
 
-__all__ = ["Encoded", "SGDAccountant", "encoding", "noise_for"]
+__all__ = ["Encoded", "Features", "HeadLeakage", "OnInputs", "SGDAccountant", "encoding", "head", "noise_for", "on"]
 
 __getattr__, __dir__ = lazily(
     "fisherleak.nn",
     {
         "fisherleak.nn.accountant": ("SGDAccountant",),
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
+        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
         "fisherleak.nn.pilot": ("noise_for",),
     },
 )

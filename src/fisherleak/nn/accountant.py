@@ -188,7 +188,7 @@ class SGDAccountant:
         Each step's noise multiplier and sample rate are the engine's; its clip must be ``max_grad_norm``, the same for all
         parameters together. Gives back the accountant.
         """
-        books = getattr(privacy_engine, "accountant", None)
+        books: Any = getattr(privacy_engine, "accountant", None)
         if not hasattr(books, "get_optimizer_hook_fn"):
             raise InvalidInputError(
                 f"attach takes an Opacus PrivacyEngine, before make_private; got {type(privacy_engine).__name__}."

@@ -1,7 +1,7 @@
 r"""Gradients of single examples by the parameters, and their derivative by the input: :math:`J = \partial g / \partial x`.
 
-Known by products: :math:`J v` is a forward derivative of the gradient, :math:`J^T u` the gradient by x of :math:`u \cdot g`. The
-network is a copy without hooks, called with the parameters that the training loop holds at that moment.
+Known by products: :math:`J v` is a forward derivative of the gradient, :math:`J^T u` the gradient by x of
+:math:`u \cdot g`. The network is a copy without hooks, called with the parameters that the training loop holds at that moment.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def write_state(path: Any, arrays: Mapping[str, NDArray[Any]], record: Mapping[s
     check_file_place(place, overwrite)
     text = np.frombuffer(json.dumps(record).encode("utf-8"), dtype=np.uint8)
     with written_whole(place.parent, [place.name]) as folder, (folder / place.name).open("wb") as file:
-        np.savez(file, **arrays, **{RECORD: text})
+        every: dict[str, Any] = {**arrays, RECORD: text}
+        np.savez(file, **every)
 
 
 def read_state(path: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -99,5 +99,5 @@ def subsampling_table(sample_rate: float, largest: float, sampling: str = "poiss
 def _raised(values: Vector, top: float) -> Vector:
     second = np.abs(np.diff(values, 2))
     wide = np.concatenate([second[:1], second[:1], second, second[-1:], second[-1:]])
-    margin = 0.25 * np.max(np.stack([wide[k : k + values.size] for k in range(3)]), axis=0)
-    return np.minimum(values + margin + 1e-14 * values, top)
+    margin: Vector = 0.25 * np.max(np.stack([wide[k : k + values.size] for k in range(3)]), axis=0)
+    return np.asarray(np.minimum(values + margin + 1e-14 * values, top))
