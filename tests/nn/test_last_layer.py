@@ -34,7 +34,7 @@ def dense(module: Any, X: Any) -> Any:
 def test_etas_are_those_of_the_chained_jacobian(features: int, label: bool) -> None:
     module, (X, y) = network(features), data()
     seen = fl.nn.on(module, X)
-    leak = fl.measure(fl.minimise(seen.features, y, "logistic", 0.05, intercept=True), seen, y, fl.Gaussian(0.3))
+    leak: Any = fl.measure(fl.minimise(seen.features, y, "logistic", 0.05, intercept=True), seen, y, fl.Gaussian(0.3))
     D = dense(module, X)
     inner = leak.features
     R = np.asarray(inner._information.written_out(inner._information.attributes, True, None)) / 0.3
@@ -52,7 +52,7 @@ def test_the_derivative_is_that_of_a_refit() -> None:
     module, (X, y) = network(5), data()
     seen = fl.nn.on(module, X)
     fit = fl.minimise(seen.features, y, "logistic", 0.05)
-    leak = fl.measure(fit, seen, y)
+    leak: Any = fl.measure(fit, seen, y)
     direction, h, row = np.random.default_rng(1).normal(size=(4, 4)), 1e-5, 7
     moved = []
     for sign in (1, -1):
@@ -102,7 +102,7 @@ def test_tensors_in_tensors_out_and_float32_networks_behind_a_float64_head() -> 
 def test_noise_regions_groups_and_digest() -> None:
     module, (X, y) = network(40), data()
     seen = fl.nn.on(fl.nn.Features(module), X)
-    leak = fl.measure(fl.minimise(seen.features, y, "logistic", 0.05), seen, y)
+    leak: Any = fl.measure(fl.minimise(seen.features, y, "logistic", 0.05), seen, y)
     quiet = leak.with_noise(fl.calibrate(leak, eta=0.1))
     assert 0.1 * (1 - 1e-6) < quiet.per_example().max() <= 0.1
     mask = np.zeros((1, 4, 4), dtype=bool)

@@ -17,8 +17,22 @@ if TYPE_CHECKING:
     from fisherleak.nn.last_layer import head as head
     from fisherleak.nn.last_layer import on as on
     from fisherleak.nn.pilot import noise_for as noise_for
+    from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
+    from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
 
-__all__ = ["Encoded", "Features", "HeadLeakage", "OnInputs", "SGDAccountant", "encoding", "head", "noise_for", "on"]
+__all__ = [
+    "Encoded",
+    "Features",
+    "HeadLeakage",
+    "OnInputs",
+    "Reconstruct",
+    "Reconstruction",
+    "SGDAccountant",
+    "encoding",
+    "head",
+    "noise_for",
+    "on",
+]
 
 __getattr__, __dir__ = lazily(
     "fisherleak.nn",
@@ -27,5 +41,6 @@ __getattr__, __dir__ = lazily(
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
         "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
         "fisherleak.nn.pilot": ("noise_for",),
+        "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },
 )

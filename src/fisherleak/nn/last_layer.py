@@ -1,8 +1,8 @@
 r"""Heads on frozen networks: what a linear model on features phi(x) reveals about the inputs x.
 
 The head's Jacobian by the features (``engine.jacobian``) times the network's derivative, :math:`J_i = R_i D_i` with
-:math:`D_i = \partial \phi / \partial x_i`, and the label beside it. R is what ``fl.measure`` knows of the head, for any model that it reads; the derivative acts by
-products. eta is in the units of the inputs: pixels.
+:math:`D_i = \partial \phi / \partial x_i`, and the label beside it. R is what ``fl.measure`` knows of the head, for any model
+that it reads; the derivative acts by products. eta is in the units of the inputs: pixels.
 """
 
 from __future__ import annotations
