@@ -1,8 +1,9 @@
 """Digits rebuilt from noisy embeddings and from noisy gradients, at three levels of noise, with eta beside them.
 
-``python examples/reconstruct_digits.py [--out picture.png]`` draws the picture of docs/networks.md from the digits that scikit-learn
-carries: originals above, what an optimiser makes of the releases below. The bound on the mean squared error per pixel is for inputs
-drawn from the attacker's prior, which digits are not, so the same attack runs on such draws too, and its error stands beside it.
+``python examples/reconstruct_digits.py [--out picture.png]`` draws the picture of docs/networks.md from the digits that
+scikit-learn carries: originals above, what an optimiser makes of the releases below. The bound on the mean squared error per
+pixel is for inputs drawn from the attacker's prior, which digits are not, so the same attack runs on such draws too, and its
+error stands beside the bound.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_an_input_is_rebuilt_from_a_head(loss: str) -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     y = (X[:, 0] > 0) * 1.0
     seen = fl.nn.on(module, X)
-    leak = fl.measure(fl.minimise(seen.features, y, loss, 0.1, intercept=True), seen, y, fl.Gaussian(1e-7))
+    leak: Any = fl.measure(fl.minimise(seen.features, y, loss, 0.1, intercept=True), seen, y, fl.Gaussian(1e-7))
     attack = fl.nn.Reconstruct.last_layer(leak, [0, 5])
     with torch.no_grad():
         refitted = attack._mean(attack._truth)

@@ -25,6 +25,8 @@ BATCH = 256
 """Rows at a time, where only products are kept."""
 WRITTEN_VALUES = 2**24
 """Values of the written-out derivatives of a batch."""
+LARGER = 16
+"""Factor on both on a GPU, where small batches wait for the host."""
 MIXED = 1e-6
 """Relative difference of a row's output alone and in a batch, above which rows are not independent."""
 
@@ -76,7 +78,7 @@ class RowMap:
                 return torch.stack(rows, dim=1)
             return torch.stack([torch.func.jvp(self, (x,), (basis[j],))[1] for j in range(side)], dim=2)
 
-    def batches(self, size: int = BATCH) -> Iterator[tuple[int, int]]:
+    def batches(self, size: int) -> Iterator[tuple[int, int]]:
         """Spans of rows."""
         for start in range(0, self.n, size):
             yield start, min(start + size, self.n)
@@ -84,12 +86,18 @@ class RowMap:
     def evaluated(self) -> Tensor:
         """Outputs of all inputs, (n, k)."""
         with torch.no_grad():
-            return torch.cat([self(self.X[a:b]) for a, b in self.batches()])
+            return torch.cat([self(self.X[a:b]) for a, b in self.batches(self.most)])
+
+    @property
+    def most(self) -> int:
+        """Rows at a time, where only products are kept."""
+        return BATCH * (LARGER if self.X.device.type != "cpu" else 1)
 
     @property
     def few(self) -> int:
         """Rows whose derivatives are written out at a time."""
-        return max(1, WRITTEN_VALUES // max(1, self.outputs * self.width))
+        values = WRITTEN_VALUES * (LARGER if self.X.device.type != "cpu" else 1)
+        return min(self.most, max(1, values // max(1, self.outputs * self.width)))
 
 
 def row_map(module: Module, X: Any) -> RowMap:

@@ -22,7 +22,7 @@ from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.nn.library import Tensor, torch
-from fisherleak.nn.row_maps import BATCH, WRITTEN_VALUES, RowMap, as_given
+from fisherleak.nn.row_maps import WRITTEN_VALUES, RowMap, as_given
 
 __all__ = ["ROUNDING", "Through", "certified_norm"]
 
@@ -72,7 +72,7 @@ class Through:
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         label = label and self.labelled
         columns = self._columns(attributes)
-        size = min(BATCH, self.network.few) if self.network.outputs <= FEW_OUTPUTS else BATCH
+        size = self.network.few if self.network.outputs <= FEW_OUTPUTS else self.network.most
         parts = []
         for start, stop in self.network.batches(size):
             rows = torch.arange(start, stop, device=self.network.X.device)
@@ -87,7 +87,7 @@ class Through:
             norms = [torch.as_tensor(self.example_norms([attribute], False)) for attribute in attributes]
             return as_given(torch.stack(norms, dim=1), self.given)
         columns, parts = self._columns(attributes), []
-        for start, stop in self.network.batches(min(BATCH, self.network.few)):
+        for start, stop in self.network.batches(self.network.few):
             J = self._jacobian(torch.arange(start, stop, device=self.network.X.device), columns, False)
             parts.append(torch.linalg.vector_norm(J, dim=1))
         return as_given(self.factor * torch.cat(parts), self.given)
@@ -108,7 +108,7 @@ class Through:
         def block(rows: Array) -> tuple[Any, ...]:
             places = torch.as_tensor(rows, device=device)
             total: Any = 0.0
-            for some in torch.split(places, min(BATCH, self.network.few)):
+            for some in torch.split(places, self.network.few):
                 J = self.factor * self._jacobian(some, columns, label and self.labelled)
                 total = total + torch.einsum("bqm,brm->qr", J, J)
             return (as_given(total, self.given),)
