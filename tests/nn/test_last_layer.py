@@ -114,6 +114,9 @@ def test_noise_regions_groups_and_digest() -> None:
     assert "a head on a frozen network" in leak.summary()
     assert leak.fim([3]).shape == (17, 17)
     np.testing.assert_allclose(leak.membership(), leak.features.membership())
+    np.testing.assert_allclose(leak.per_label(), leak.features.per_label(), rtol=1e-10)
+    with pytest.raises(fl.InvalidInputError, match="no Jacobian in factors"):
+        fl.compose(leak, quiet)
 
 
 def test_what_is_no_head_is_refused() -> None:

@@ -68,6 +68,7 @@ def test_an_input_is_rebuilt_from_a_head(loss: str) -> None:
     with torch.no_grad():
         refitted = attack._mean(attack._truth)
     fit = leak.fits[0]
+    assert fit.intercept is not None
     np.testing.assert_allclose(refitted[1].numpy(), np.append(fit.coef, fit.intercept), rtol=1e-8)
     # the derivative of the refit is the Jacobian that was measured
     J = torch.func.jacrev(attack._mean)(attack._truth)[1, :, 1]
@@ -82,12 +83,21 @@ def test_an_input_is_rebuilt_from_a_head(loss: str) -> None:
     assert np.abs(quiet.inputs).max() <= 0.1
 
 
+def test_bounds_of_one_value_are_those_of_scalars() -> None:
+    leak = fl.nn.encoding(lambda x: 3.0 * x, np.array([[0.2]]), fl.Gaussian(0.5))
+    done = fl.nn.Reconstruct.encoding(leak).run(prior_sd=2.0, limits=(-1.0, 1.0), random_state=0)
+    assert done.bound == pytest.approx(fl.bounds.van_trees(6.0, prior_sd=2.0))
+    assert done.minimax == pytest.approx(fl.bounds.interval_minimax(6.0, half_width=1.0))
+
+
 def test_priors_are_checked() -> None:
     leak = fl.nn.encoding(nn.Flatten(), np.zeros((1, 2, 2)), fl.Gaussian(1.0))
     attack: Any = fl.nn.Reconstruct.encoding(leak)
     assert attack.run(prior_mean=np.ones((2, 2)), prior_sd=0.1, random_state=0).inputs.shape == (1, 2, 2)
     with pytest.raises(fl.InvalidInputError, match="prior_sd must be greater than zero"):
         attack.run(prior_sd=0.0)
+    with pytest.raises(fl.InvalidInputError, match="limits must be"):
+        attack.run(limits=(1.0, 0.0))
     with pytest.raises(
         fl.InvalidInputError, match=r"prior_mean must be a number or have the shape of one input, \(2, 2\)"
     ):

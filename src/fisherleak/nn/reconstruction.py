@@ -11,6 +11,7 @@ drawn from the prior by the mean of the diagonal of :math:`(E[F] + \tau^{-2})^{-
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,9 @@ class Reconstruction:
     bound : float
         The least mean of ``error`` over inputs that are drawn from the prior, for any attacker (van Trees), with the mean
         information of these inputs in place of the prior's. Real pictures are no such draws: beside these it is a yardstick.
+    minimax : float or None
+        Where values are known to lie between limits: the least error, for any attacker, at the worst input between them, again
+        with the mean information of these inputs (:func:`fisherleak.bounds.interval_minimax`, for many values).
     eta : array of shape (n,)
         Of the inputs: 1 / eta is the least standard deviation of an unbiased attacker on some combination of values.
     """
@@ -52,6 +56,7 @@ class Reconstruction:
     inputs: Array
     error: Array
     bound: float
+    minimax: float | None
     eta: Array
 
 
@@ -145,6 +150,8 @@ class Reconstruct:
         random_state : int, optional
             For the noise.
         """
+        if limits is not None and not limits[0] < limits[1]:
+            raise InvalidInputError(f"limits must be (low, high) with low < high; got {limits!r}.")
         x = self._truth
         centre, spread = (
             _spread_out(values, name, self._shape, x)
@@ -159,12 +166,24 @@ class Reconstruct:
         if limits is not None:
             guess = torch.clip(guess, *limits)
         error = torch.mean((guess - x) ** 2, dim=1)
-        whole = self._information.mean(dim=0).to(torch.float64) + torch.diag(1.0 / spread.to(torch.float64) ** 2)
-        bound = float(torch.diagonal(torch.linalg.inv(whole)).mean())
+        bound = self._least_error(1.0 / spread.to(torch.float64) ** 2)
+        # the least informative prior on an interval is a squared cosine, of information (pi / half width)^2
+        minimax = (
+            None
+            if limits is None
+            else self._least_error(
+                torch.full_like(spread, (2.0 * math.pi / (limits[1] - limits[0])) ** 2, dtype=torch.float64)
+            )
+        )
         eta = torch.sqrt(torch.clip(torch.linalg.eigvalsh(self._information)[:, -1], min=0.0))
         pictures = guess.reshape(x.shape[0], *self._shape)
         inputs, errors, etas = (as_given(values, self._given) for values in (pictures, error, eta))
-        return Reconstruction(inputs, errors, bound, etas)
+        return Reconstruction(inputs, errors, bound, minimax, etas)
+
+    def _least_error(self, prior: Tensor) -> float:
+        """Mean of the diagonal of the inverse of the mean information and a prior's, (P,)."""
+        whole = self._information.mean(dim=0).to(torch.float64) + torch.diag(prior)
+        return float(torch.diagonal(torch.linalg.inv(whole)).mean())
 
     def _fitted(self, released: Tensor, centre: Tensor, spread: Tensor, steps: int) -> Tensor:
         """The most likely inputs, (n, P), searched for in units of the prior."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def read_state(path: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         with np.load(Path(path), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         record = json.loads(arrays.pop(RECORD).tobytes().decode("utf-8"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise DataError(
             f"'{path}' cannot be read as a saved accountant ({error}): pass a file that save() wrote."
         ) from None

@@ -21,6 +21,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Tensor, torch
 from fisherleak.nn.row_maps import WRITTEN_VALUES, RowMap, as_given
 
@@ -51,7 +52,10 @@ class Through:
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
-        return ()
+        raise InvalidInputError(
+            "A leakage about the inputs of a network has no Jacobian in factors, which composition and shaped noise ask for; "
+            "ask the leakage of the head about its features."
+        )
 
     @property
     def fits(self) -> tuple[Fit, ...]:
