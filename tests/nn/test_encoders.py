@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,15 @@ def test_noise_with_a_shape_whitens_the_derivative(outputs: int) -> None:
     expected = torch.linalg.matrix_norm(W @ dense(module, X), ord=2) / 2.0
     leak = fl.nn.encoding(module, X, fl.Gaussian(1.0)).with_noise(noise)
     torch.testing.assert_close(leak.per_example(), expected, rtol=1e-9, atol=0)
+
+
+def test_releases_of_many_values_are_decided_on_the_side_of_the_outputs() -> None:
+    """R of shape (q, k) with q far above k, as a head of several classes has."""
+    module, X = network(3), pictures()
+    R = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 20, 3)))
+    through = replace(fl.nn.encoding(module, X, fl.Gaussian(1.0))._through, after=lambda rows: R)
+    expected = torch.linalg.matrix_norm(R @ dense(module, X), ord=2)
+    torch.testing.assert_close(through.example_norms(through.attributes, False), expected, rtol=1e-9, atol=0)
 
 
 def test_maps_are_norms_of_the_columns_of_patches() -> None:

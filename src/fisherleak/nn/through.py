@@ -165,6 +165,9 @@ class Through:
         if label:
             M = torch.nn.functional.pad(M, (0, 1, 0, 1))
             M[:, -1, -1] = 1.0
+        if R.shape[1] <= 2 * M.shape[1]:
+            return top_of_matrices(R @ M @ R.transpose(1, 2))
+        # many released parameters: the same eigenvalues on the side of the few outputs
         values, vectors = torch.linalg.eigh(M)
         root = R @ (vectors * torch.sqrt(torch.clip(values, min=0.0))[:, None, :])
         return top_of_matrices(root.transpose(1, 2) @ root)
