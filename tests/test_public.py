@@ -11,7 +11,7 @@ NAMES = {
     *("LooseFitWarning", "NotAtMinimumError", "UnsupportedModelError"),
     *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
-    *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks"),
+    *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks", "nn"),
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
 }
 METHODS = {

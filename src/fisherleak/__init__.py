@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fisherleak import attacks as attacks
     from fisherleak import bounds as bounds
     from fisherleak import datasets as datasets
+    from fisherleak import nn as nn
     from fisherleak.engine.erm import Fit as Fit
     from fisherleak.engine.erm import minimise as minimise
     from fisherleak.engine.losses import LOSSES as LOSSES
@@ -75,7 +76,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "tables.parquet_folder": ("read_parquet_folder",),
 }
 """Where each public name lives, below this package. Adding one is adding it here and above, for type checkers."""
-_ROOMS = ("attacks", "bounds", "datasets")
+_ROOMS = ("attacks", "bounds", "datasets", "nn")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "datasets",
     "measure",
     "minimise",
+    "nn",
     "pseudo_huber",
     "read_parquet_folder",
     "release",

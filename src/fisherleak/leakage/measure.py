@@ -16,6 +16,7 @@ from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute, as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.behind import Behind
 from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
@@ -48,7 +49,8 @@ def measure(
         A fit from :func:`fisherleak.minimise`, or a fitted linear model of scikit-learn, alone, at the end of a Pipeline
         or inside a search.
     X : array or table of shape (n, d)
-        The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes.
+        The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes. For a head on a
+        frozen network ``fl.nn.on(module, inputs)``: etas are then about the inputs.
     y : array of shape (n,)
         Their labels.
     noise : Noise, optional
@@ -110,6 +112,9 @@ def measure(
     check_noise(noise)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
+    if isinstance(X, Behind):
+        seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
+        return X.about_inputs(seen, attributes)
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None

@@ -32,7 +32,9 @@ FEW = 0.75
 """Rows that are done are left out of further products once no more than this part is left."""
 
 
-def top_by_products(product: Callable[[State, Array], Array], state: State, size: int) -> tuple[Array, Array]:
+def top_by_products(
+    product: Callable[[State, Array], Array], state: State, size: int, wanted: float = WANTED
+) -> tuple[Array, Array]:
     """Largest eigenvalue of every row, and its relative error: (b,) each.
 
     Parameters
@@ -42,11 +44,13 @@ def top_by_products(product: Callable[[State, Array], Array], state: State, size
     state : tuple of arrays with b rows each
         What the product has to know of the rows; rows that are done are taken out of it.
     size : int
+    wanted : float
+        Relative error at which a row is done.
 
     Returns
     -------
     values, errors
-        Rows that are not done after the last step have an error above ``WANTED``.
+        Rows that are not done after the last step have an error above ``wanted``.
     """
 
     def step(state: State, V: Array, before: Array, off: Array) -> tuple[Array, Array, Array]:
@@ -68,7 +72,7 @@ def top_by_steps(step: Step, state: State, size: int) -> tuple[Array, Array]:
     start = np.random.default_rng(0).standard_normal(size)
     V = xp.tile(like(start / np.linalg.norm(start), state[0], xp)[None, :], (count, 1))
     before, off = xp.zeros_like(V), xp.zeros(count, dtype=V.dtype, device=device(V))
-    rows, found = xp.arange(count, device=device(V)), _Found(np.zeros(count), np.full(count, np.inf))
+    rows, found = xp.arange(count, device=device(V)), _Found(np.zeros(count), np.full(count, np.inf), wanted)
     diagonal: list[Array] = []
     beside: list[Array] = []
     steps = 0
@@ -105,8 +109,8 @@ def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace)
 class _Found:
     """Values and errors of all rows, on the host; a row that is done is not looked at again."""
 
-    def __init__(self, values: Any, errors: Any) -> None:
-        self.values, self.errors = values, errors
+    def __init__(self, values: Any, errors: Any, wanted: float) -> None:
+        self.values, self.errors, self.wanted = values, errors, wanted
 
     def look(self, rows: Array, values: Array, errors: Array) -> Any:
         """Take in what is better than before; give back the places among ``rows`` of those that are not done."""
@@ -114,4 +118,4 @@ class _Found:
         better = error < self.errors[places]
         self.values[places[better]] = value[better]
         self.errors[places[better]] = error[better]
-        return np.flatnonzero(self.errors[places] > WANTED)
+        return np.flatnonzero(self.errors[places] > self.wanted)

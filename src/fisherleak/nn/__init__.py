@@ -1,0 +1,46 @@
+"""Networks: encoders, noisy SGD and last layers, the only room of torch; may import ``attacks`` and the rooms above it.
+
+Every name is loaded when it is used, and torch with the first call that needs it.
+"""
+
+from typing import TYPE_CHECKING
+
+from fisherleak._support.lazy import lazily
+
+if TYPE_CHECKING:
+    from fisherleak.nn.accountant import SGDAccountant as SGDAccountant
+    from fisherleak.nn.encoders import Encoded as Encoded
+    from fisherleak.nn.encoders import encoding as encoding
+    from fisherleak.nn.last_layer import Features as Features
+    from fisherleak.nn.last_layer import HeadLeakage as HeadLeakage
+    from fisherleak.nn.last_layer import OnInputs as OnInputs
+    from fisherleak.nn.last_layer import head as head
+    from fisherleak.nn.last_layer import on as on
+    from fisherleak.nn.pilot import noise_for as noise_for
+    from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
+    from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
+
+__all__ = [
+    "Encoded",
+    "Features",
+    "HeadLeakage",
+    "OnInputs",
+    "Reconstruct",
+    "Reconstruction",
+    "SGDAccountant",
+    "encoding",
+    "head",
+    "noise_for",
+    "on",
+]
+
+__getattr__, __dir__ = lazily(
+    "fisherleak.nn",
+    {
+        "fisherleak.nn.accountant": ("SGDAccountant",),
+        "fisherleak.nn.encoders": ("Encoded", "encoding"),
+        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
+        "fisherleak.nn.pilot": ("noise_for",),
+        "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
+    },
+)

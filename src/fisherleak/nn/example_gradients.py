@@ -1,0 +1,77 @@
+r"""Gradients of single examples by the parameters, and their derivative by the input: :math:`J = \partial g / \partial x`.
+
+Known by products: :math:`J v` is a forward derivative of the gradient, :math:`J^T u` the gradient by x of
+:math:`u \cdot g`. The network is a copy without hooks, called with the parameters that the training loop holds at that moment.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.nn.library import Module, Tensor, derivatives, torch
+from fisherleak.nn.row_maps import frozen_copy
+
+__all__ = ["ExampleGradients", "example_gradients"]
+
+
+@dataclass(frozen=True)
+class ExampleGradients:
+    """Per-example gradients of a loss, at any parameters."""
+
+    live: Module
+    """The model that is being trained."""
+    bare: Module
+    """A copy of it that no hook touches."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    shape: tuple[int, ...]
+    """Of one input."""
+
+    def parameters(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The parameters that learn and everything else, as they are now."""
+        learned = {name: p.detach().clone() for name, p in self.live.named_parameters() if p.requires_grad}
+        fixed = {name: p.detach() for name, p in self.live.named_parameters() if not p.requires_grad}
+        return learned, {**fixed, **{name: b.detach() for name, b in self.live.named_buffers()}}
+
+    def function(self, y: Tensor, state: tuple[dict[str, Tensor], dict[str, Tensor]]) -> Callable[[Tensor], Tensor]:
+        """From flat inputs (b, P) to their gradients (b, p)."""
+        learned, fixed = state
+
+        def one(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
+            out = torch.func.functional_call(self.bare, {**parameters, **fixed}, (x.reshape(1, *self.shape),))
+            return self.loss(out, label[None]).sum()
+
+        def all_rows(X: Tensor) -> Tensor:
+            parts = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0))(learned, X, y)
+            return torch.cat([part.reshape(X.shape[0], -1) for part in parts.values()], dim=1)
+
+        return all_rows
+
+    def forward(self, gradients: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> Tensor:
+        """J_i v_i, (b, p)."""
+        with derivatives():
+            return torch.func.jvp(gradients, (x,), (v,))[1]
+
+    def backward(self, gradients: Callable[[Tensor], Tensor], x: Tensor, u: Tensor) -> Tensor:
+        """J_i^T u_i, (b, P)."""
+        with derivatives():
+            return torch.func.vjp(gradients, x)[1](u)[0]
+
+    def written_out(self, gradients: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """J_i itself, (b, p, P)."""
+        basis = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        return torch.stack([self.forward(gradients, x, e[None].expand_as(x)) for e in basis], dim=2)
+
+
+def example_gradients(model: Module, loss: Any, shape: tuple[int, ...]) -> ExampleGradients:
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidInputError(f"model must be a torch module; got {type(model).__name__}.")
+    if not callable(loss):
+        raise InvalidInputError(f"loss must be a function of (outputs, labels); got {type(loss).__name__}.")
+    frozen_copy(model)  # refuses layers that differ by batch
+    if not any(p.requires_grad for p in model.parameters()):
+        raise InvalidInputError("model has no parameters that learn: no gradient of it is released.")
+    return ExampleGradients(model, copy.deepcopy(model), loss, shape)

@@ -1,0 +1,275 @@
+r"""An attacker who rebuilds inputs from a noisy release by an optimiser, beside the bounds that no attacker beats.
+
+The release of one input is :math:`t = m(x) + b`: an embedding, the gradient of one example, or the parameters of a head fitted
+with it. With a Gaussian prior on x the attacker takes the most likely input, the minimum of
+
+.. math:: |W (t - m(x))|^2 / 2 \sigma^2 + |(x - \mu) / \tau|^2 / 2 ,
+
+found by a quasi-Newton method. Van Trees' inequality bounds the mean squared error of *every* attacker over inputs that are
+drawn from the prior by the mean of the diagonal of :math:`(E[F] + \tau^{-2})^{-1}`, F the Fisher information of the release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, host
+from fisherleak.engine.noise import Gaussian, Noise, drawn
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.nn.accountant import SGDAccountant
+from fisherleak.nn.encoders import Encoded
+from fisherleak.nn.last_layer import HeadLeakage
+from fisherleak.nn.library import Module, Tensor, torch
+from fisherleak.nn.row_maps import as_given
+
+__all__ = ["Reconstruct", "Reconstruction"]
+
+NEWTON_STEPS = 8
+"""Of the head's refit with a candidate in place of an input."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Inputs as an attacker rebuilt them.
+
+    Attributes
+    ----------
+    inputs : array of shape (n, ...)
+        The attacker's guesses.
+    error : array of shape (n,)
+        Mean squared error per value of an input.
+    bound : float
+        The least mean of ``error`` over inputs that are drawn from the prior, for any attacker (van Trees), with the mean
+        information of these inputs in place of the prior's. Real pictures are no such draws: beside these it is a yardstick.
+    minimax : float or None
+        Where values are known to lie between limits: the least error, for any attacker, at the worst input between them, again
+        with the mean information of these inputs (:func:`fisherleak.bounds.interval_minimax`, for many values).
+    eta : array of shape (n,)
+        Of the inputs: 1 / eta is the least standard deviation of an unbiased attacker on some combination of values.
+    """
+
+    inputs: Array
+    error: Array
+    bound: float
+    minimax: float | None
+    eta: Array
+
+
+@dataclass(frozen=True)
+class Reconstruct:
+    """Rebuild inputs from a release: made by :meth:`encoding`, :meth:`last_layer` or :meth:`gradient`.
+
+    The attacker knows the network, the noise and everything but the input itself. Inputs are rebuilt one by one, each from its
+    own noisy release.
+    """
+
+    _mean: Callable[[Tensor], Tensor] = field(repr=False)
+    """Flat inputs (n, P) -> what is released of them before noise, (n, k)."""
+    _truth: Tensor = field(repr=False)
+    _shape: tuple[int, ...]
+    _noise: Noise
+    _information: Tensor = field(repr=False)
+    """F of every input, (n, P, P)."""
+    _given: Any = field(repr=False)
+
+    @classmethod
+    def encoding(cls, leakage: Encoded) -> Reconstruct:
+        """From the noisy embeddings that :func:`fisherleak.nn.encoding` measured."""
+        through = leakage._through
+        network = through.network
+        J = torch.as_tensor(through.written_out(through.attributes, False, None)) / leakage.noise.scale
+        F = (J.transpose(1, 2) @ J).to(network.X.device)
+        return cls(network, network.X, network.shape, leakage.noise, F, through.given)
+
+    @classmethod
+    def gradient(
+        cls, model: Module, loss: Callable[[Tensor, Tensor], Tensor], X: Any, y: Any, noise: Gaussian
+    ) -> Reconstruct:
+        """From the noisy gradient of one example's loss by the model's parameters, not clipped; labels are known."""
+        if not isinstance(noise, Gaussian) or noise.shape is not None:
+            raise InvalidInputError("noise on a gradient must be a fisherleak.Gaussian without a shape.")
+        never = 1e12  # a clip that no gradient reaches
+        accountant = SGDAccountant(model, loss, 1.0, noise.scale / never, never, keep="matrix").watch(X, y)
+        accountant.step()
+        watched = accountant._examples()
+        mean = watched.gradients.function(watched.y, watched.gradients.parameters())
+        F = torch.as_tensor(accountant.fim())
+        return cls(mean, watched.X, watched.gradients.shape, noise, F, watched.given)
+
+    @classmethod
+    def last_layer(cls, leakage: HeadLeakage, rows: Sequence[int]) -> Reconstruct:
+        """From the noisy parameters of a head, fitted anew with a candidate in place of each of a few inputs; labels known.
+
+        Parameters
+        ----------
+        leakage : HeadLeakage
+            Of ``fl.measure(head, fl.nn.on(module, X), y, noise)``.
+        rows : sequence of int
+            The inputs to rebuild, each by itself, with all others known.
+        """
+        network, (jacobian,) = leakage._through.network, leakage.features._information.jacobians
+        if jacobian.fit.sample_weight is not None or jacobian.folding is not None:
+            raise UnsupportedModelError(
+                "Reconstruction from a head needs one without sample weights and folded scalers."
+            )
+        places = [int(row) for row in rows]
+        refit = _Refit(
+            network,
+            torch.as_tensor(host(jacobian.X)).to(network.X),
+            torch.as_tensor(host(jacobian.y)).to(network.X),
+            jacobian.fit,
+            places,
+        )
+        F = torch.stack([torch.as_tensor(leakage.fim([row], label=False)) for row in places])
+        given = leakage._through.given
+        return cls(refit, network.X[places], network.shape, leakage.noise, F.to(network.X.device), given)
+
+    def run(
+        self,
+        prior_mean: Any = 0.0,
+        prior_sd: float | Array = 1.0,
+        limits: tuple[float, float] | None = None,
+        steps: int = 300,
+        random_state: int | None = None,
+    ) -> Reconstruction:
+        """Draw one noisy release of every input and rebuild it.
+
+        Parameters
+        ----------
+        prior_mean, prior_sd : float or array of the shape of one input
+            What the attacker expects of each value before the release: normal, independent, sd greater than zero.
+        limits : (low, high), optional
+            Values are known to lie between these: guesses are cut there.
+        steps : int
+            Of the optimiser, at most.
+        random_state : int, optional
+            For the noise.
+        """
+        if limits is not None and not limits[0] < limits[1]:
+            raise InvalidInputError(f"limits must be (low, high) with low < high; got {limits!r}.")
+        x = self._truth
+        centre, spread = (
+            _spread_out(values, name, self._shape, x)
+            for values, name in ((prior_mean, "prior_mean"), (prior_sd, "prior_sd"))
+        )
+        if not bool((spread > 0).all()):
+            raise InvalidInputError("prior_sd must be greater than zero everywhere.")
+        with torch.no_grad():
+            clean = self._mean(x)
+        noise = torch.as_tensor(drawn(self._noise, x.shape[0], clean.shape[1], random_state)).to(x)
+        guess = self._fitted(clean + noise, centre, spread, steps)
+        if limits is not None:
+            guess = torch.clip(guess, *limits)
+        error = torch.mean((guess - x) ** 2, dim=1)
+        bound = self._least_error(1.0 / spread.to(torch.float64) ** 2)
+        # the least informative prior on an interval is a squared cosine, of information (pi / half width)^2
+        minimax = (
+            None
+            if limits is None
+            else self._least_error(
+                torch.full_like(spread, (2.0 * math.pi / (limits[1] - limits[0])) ** 2, dtype=torch.float64)
+            )
+        )
+        eta = torch.sqrt(torch.clip(torch.linalg.eigvalsh(self._information)[:, -1], min=0.0))
+        pictures = guess.reshape(x.shape[0], *self._shape)
+        inputs, errors, etas = (as_given(values, self._given) for values in (pictures, error, eta))
+        return Reconstruction(inputs, errors, bound, minimax, etas)
+
+    def _least_error(self, prior: Tensor) -> float:
+        """Mean of the diagonal of the inverse of the mean information and a prior's, (P,)."""
+        whole = self._information.mean(dim=0).to(torch.float64) + torch.diag(prior)
+        return float(torch.diagonal(torch.linalg.inv(whole)).mean())
+
+    def _fitted(self, released: Tensor, centre: Tensor, spread: Tensor, steps: int) -> Tensor:
+        """The most likely inputs, (n, P), searched for in units of the prior."""
+        root = self._noise.unit_information_root(released.shape[1])
+        W = None if root is None else torch.as_tensor(np.array(root)).to(released)
+        z = torch.zeros_like(self._truth).requires_grad_(True)
+        optimizer = torch.optim.LBFGS(
+            [z],
+            max_iter=steps,
+            history_size=50,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=1e-9,
+            tolerance_change=1e-12,
+        )
+
+        def objective() -> Tensor:
+            optimizer.zero_grad()
+            with torch.enable_grad():
+                apart = (released - self._mean(centre + spread * z)) / self._noise.scale
+                apart = apart if W is None else apart @ W.T
+                value = 0.5 * (apart**2).sum() + 0.5 * (z**2).sum()
+                value.backward()
+            return value
+
+        optimizer.step(objective)
+        return (centre + spread * z).detach()
+
+
+@dataclass(frozen=True)
+class _Refit:
+    """The parameters of a head as a function of one of its inputs, for several inputs: (n, P) -> (n, parameters).
+
+    Newton's method finds the minimiser without gradients; one more step, whose gradient by the input is kept, has the
+    minimiser's own derivative there.
+    """
+
+    network: Any
+    features: Tensor
+    y: Tensor
+    fit: Any
+    rows: list[int]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        phi = self._with_constant(self.network(x))
+        others = self._with_constant(self.features)
+        return torch.stack([self._one(phi[k], others, row) for k, row in enumerate(self.rows)])
+
+    def _with_constant(self, features: Tensor) -> Tensor:
+        if self.fit.intercept is None:
+            return features
+        return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
+
+    def _one(self, phi: Tensor, others: Tensor, row: int) -> Tensor:
+        loss, y = self.fit.loss, self.y
+        start = [
+            torch.as_tensor(host(self.fit.coef)),
+            *([] if self.fit.intercept is None else [_number(self.fit.intercept)]),
+        ]
+        w = torch.cat([part.ravel() for part in start]).to(phi)
+        penalty = torch.full_like(w, self.fit.n * self.fit.l2)
+        penalty[others.shape[1] - int(self.fit.intercept is not None) :] = 0.0
+        rest = torch.cat([others[:row], others[row + 1 :]])
+        labels = torch.cat([y[:row], y[row + 1 :]])
+        own = y[row : row + 1]
+        for step in range(NEWTON_STEPS + 1):
+            here = phi if step == NEWTON_STEPS else phi.detach()
+            z, mine = rest @ w, here @ w
+            g = rest.T @ loss.r(z, labels) + loss.r(mine[None], own)[0] * here + penalty * w
+            fixed = phi.detach()
+            a = loss.a((fixed @ w)[None], own)[0]
+            H = (rest * loss.a(z, labels)[:, None]).T @ rest + a * fixed[:, None] * fixed[None, :] + torch.diag(penalty)
+            w = (w if step == NEWTON_STEPS else w.detach()) - torch.linalg.solve(H.detach(), g)
+            w = w if step == NEWTON_STEPS else w.detach()
+        return w
+
+
+def _number(value: Any) -> Tensor:
+    return torch.as_tensor(float(value), dtype=torch.float64)
+
+
+def _spread_out(values: Any, name: str, shape: tuple[int, ...], beside: Tensor) -> Tensor:
+    """One number per value of an input, (P,)."""
+    numbers = torch.as_tensor(np.array(host(values) if hasattr(values, "detach") else values, dtype=np.float64))
+    try:
+        return torch.broadcast_to(numbers, shape).reshape(-1).to(beside)
+    except RuntimeError:
+        raise InvalidInputError(
+            f"{name} must be a number or have the shape of one input, {shape}; got shape {tuple(numbers.shape)}."
+        ) from None

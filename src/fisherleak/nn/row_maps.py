@@ -1,0 +1,150 @@
+r"""The derivative of a network by its input, row by row, known by products: :math:`D_i = \partial f / \partial x_i`.
+
+Rows do not mix, so one forward-mode product :math:`D_i v_i` and one reverse-mode product :math:`D_i^T u_i` of a whole batch
+are those of all its rows at once. The network is a copy of its own, frozen and in float64: what rounding leaves in the
+products is far below what is asked of them, whatever the network was trained in.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import as_array, host
+from fisherleak.errors import InvalidInputError
+from fisherleak.nn.library import Module, Tensor, derivatives, torch
+
+__all__ = ["RowMap", "as_given", "as_tensor", "frozen_copy", "row_map"]
+
+BATCH = 256
+"""Rows at a time, where only products are kept."""
+WRITTEN_VALUES = 2**24
+"""Values of the written-out derivatives of a batch."""
+LARGER = 16
+"""Factor on both on a GPU, where small batches wait for the host."""
+MIXED = 1e-6
+"""Relative difference of a row's output alone and in a batch, above which rows are not independent."""
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """A frozen network at some inputs."""
+
+    call: Callable[[Tensor], Tensor]
+    """From a batch (b, \\*shape) to its outputs (b, ...)."""
+    X: Tensor
+    """(n, P): inputs, flat, in float64."""
+    shape: tuple[int, ...]
+    """Of one input."""
+    outputs: int
+    """k, values of one output."""
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """P, values of one input."""
+        return int(self.X.shape[1])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Outputs (b, k) of flat inputs (b, P)."""
+        return self.call(x.reshape(x.shape[0], *self.shape)).reshape(x.shape[0], -1)
+
+    def forward(self, x: Tensor, v: Tensor) -> Tensor:
+        """D_i v_i, (b, k)."""
+        with derivatives():
+            return torch.func.jvp(self, (x,), (v,))[1]
+
+    def backward(self, x: Tensor, u: Tensor) -> Tensor:
+        """D_i^T u_i, (b, P)."""
+        with derivatives():
+            return torch.func.vjp(self, x)[1](u)[0]
+
+    def written_out(self, x: Tensor) -> Tensor:
+        """D_i itself, (b, k, P), by products on the shorter side."""
+        side = min(self.outputs, self.width)
+        basis = torch.eye(side, dtype=x.dtype, device=x.device)[:, None, :].expand(side, x.shape[0], side)
+        with derivatives():
+            if self.outputs <= self.width:
+                pull = torch.func.vjp(self, x)[1]
+                rows = [pull(basis[j])[0] for j in range(side)]
+                return torch.stack(rows, dim=1)
+            return torch.stack([torch.func.jvp(self, (x,), (basis[j],))[1] for j in range(side)], dim=2)
+
+    def batches(self, size: int) -> Iterator[tuple[int, int]]:
+        """Spans of rows."""
+        for start in range(0, self.n, size):
+            yield start, min(start + size, self.n)
+
+    def evaluated(self) -> Tensor:
+        """Outputs of all inputs, (n, k)."""
+        with torch.no_grad():
+            return torch.cat([self(self.X[a:b]) for a, b in self.batches(self.most)])
+
+    @property
+    def most(self) -> int:
+        """Rows at a time, where only products are kept."""
+        return BATCH * (LARGER if self.X.device.type != "cpu" else 1)
+
+    @property
+    def few(self) -> int:
+        """Rows whose derivatives are written out at a time."""
+        values = WRITTEN_VALUES * (LARGER if self.X.device.type != "cpu" else 1)
+        return min(self.most, max(1, values // max(1, self.outputs * self.width)))
+
+
+def row_map(module: Module, X: Any) -> RowMap:
+    """A network, frozen, at inputs of shape (n, ...); refused where rows of a batch touch each other."""
+    call, where = frozen_copy(module)
+    inputs = as_tensor(X, "X", where)
+    if inputs.ndim < 2 or inputs.shape[0] == 0:
+        raise InvalidInputError(f"X must have a row for each example, (n, ...); got shape {tuple(inputs.shape)}.")
+    shape = tuple(int(size) for size in inputs.shape[1:])
+    flat = inputs.reshape(inputs.shape[0], math.prod(shape))
+    with torch.no_grad():
+        alone, together = call(inputs[:1]), call(inputs[:2])
+    if together.shape[0] != min(2, flat.shape[0]) or alone.shape[0] != 1:
+        raise InvalidInputError(f"module must give one output for each row of a batch; got {tuple(together.shape)}.")
+    apart = float((alone[0] - together[0]).abs().max())
+    if not apart <= MIXED * (1.0 + float(alone.abs().max())):
+        raise InvalidInputError(
+            "module mixes the rows of a batch: a row's output changes with the row beside it. Use layers that treat rows alone."
+        )
+    return RowMap(call, flat, shape, int(alone[0].numel()))
+
+
+def frozen_copy(module: Module) -> tuple[Callable[[Tensor], Tensor], Any]:
+    """A copy of a network in float64 that learns nothing, and the device it is on."""
+    if not isinstance(module, torch.nn.Module):
+        if not callable(module):
+            raise InvalidInputError(f"module must be a torch module or a function; got {type(module).__name__}.")
+        return module, None
+    random = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
+    busy = [type(part).__name__ for part in module.modules() if part.training and isinstance(part, random)]
+    if busy:
+        raise InvalidInputError(f"module is in training mode, in which {busy[0]} differs by batch: call module.eval().")
+    own = copy.deepcopy(module).to(torch.float64).requires_grad_(False)
+    return own, next((tensor.device for tensor in (*own.parameters(), *own.buffers())), None)
+
+
+def as_tensor(x: Any, name: str, where: Any = None) -> Tensor:
+    """Numbers of any array library as a float64 tensor beside the network, without gradients."""
+    values = as_array(x, name)
+    if not isinstance(values, torch.Tensor):
+        values = torch.as_tensor(np.array(host(values), dtype=np.float64))
+    values = values.detach().to(dtype=torch.float64, device=values.device if where is None else where)
+    if not bool(torch.isfinite(values).all()):
+        raise InvalidInputError(f"{name} must be finite everywhere.")
+    return values
+
+
+def as_given(values: Tensor, X: Any) -> Any:
+    """Results as a tensor where the inputs were one, else as a NumPy array."""
+    return values if isinstance(X, torch.Tensor) else host(values)
