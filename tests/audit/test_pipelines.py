@@ -24,7 +24,7 @@ from fisherleak.audit.pipelines import (
     released_pipeline,
     standard_noise,
 )
-from fisherleak.models.scalers import Scale, _frame
+from fisherleak.models.scalers import Scale, frame_of
 from fisherleak.tables import from_frame
 
 SMALL = 1e-9
@@ -41,7 +41,7 @@ def test_units_are_those_in_which_a_pipeline_is_measured_end_to_end() -> None:
     for _ in range(200):
         scale = 10.0 ** rng.uniform(-8, 8)
         centre = scale * rng.normal(0, 1e4)
-        frame = _frame([Scale("", centre, scale, True)], True)
+        frame = frame_of([Scale("", centre, scale, True)], True)
         public = public_units(centre, scale)
         assert public[1] == frame[0, 0]
         assert public[0] == pytest.approx(frame[1, 0], rel=1e-12)

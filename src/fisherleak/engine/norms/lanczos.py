@@ -61,10 +61,10 @@ def top_by_products(
         off = xp.linalg.vector_norm(W, axis=1)
         return W / xp.where(off > 0, off, 1.0)[:, None], along, off
 
-    return top_by_steps(step, state, size)
+    return top_by_steps(step, state, size, wanted)
 
 
-def top_by_steps(step: Step, state: State, size: int) -> tuple[Array, Array]:
+def top_by_steps(step: Step, state: State, size: int, wanted: float = WANTED) -> tuple[Array, Array]:
     """The same by steps of Lanczos' method; a step may write into the V before."""
     xp = namespace(state[0])
     count = state[0].shape[0]
