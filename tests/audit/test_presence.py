@@ -16,7 +16,7 @@ from scipy.stats import norm
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.model import Trained, spreads_in
-from fisherleak.audit.presence import presence_of, told
+from fisherleak.audit.presence import presence_of, told_at
 from fisherleak.engine.erm import minimise_scaled
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
@@ -86,7 +86,7 @@ def test_where_it_is_not_known_that_is_said(people: Any) -> None:
 
 
 def test_a_row_that_is_told_for_certain_breaks_nothing() -> None:
-    item = told(3, 1e100, 5.0)
+    item = told_at(3, 1e100, 5.0)
     assert (item.right, item.auc, item.found) == (1.0, 1.0, 1.0)
     rng = np.random.default_rng(0)
     table = pandas.DataFrame({"x": rng.normal(size=80), "y": ["b"] * 79 + ["a"]})

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from scipy.stats import norm
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LogisticRegression
@@ -44,7 +45,7 @@ def hostile() -> dict[str, Any]:
 def bare() -> dict[str, Any]:
     """The same without any part that may be absent."""
     made = summary()
-    made |= {"command": None, "groups": [], "attacks": [], "balance": None, "gate": None}
+    made |= {"command": None, "groups": [], "attacks": [], "balance": None, "gate": None, "membership": None}
     made["data"] |= {"classes": None, "id_column": None, "group_column": None, "dropped": []}
     made["tradeoff"] |= {"points": [], "held_out": False}
     made["diagnostics"] |= {"finite_difference": None, "warnings": [], "seconds": {}}
@@ -97,6 +98,7 @@ def _measured() -> dict[str, Any]:
             "l2": fit.l2,
             "parameters": 11,
             "intercept": True,
+            "public": "preprocessing",
         },
         "noise": {"scale": noise.scale, "chosen": "given", "note": "Given with --noise."},
         "eta": {
@@ -116,6 +118,7 @@ def _measured() -> dict[str, Any]:
             "count": int(above.sum()),
             "rows": [{"row": int(k), "id": _patient(train, k), "eta": float(eta[k])} for k in order if above[k]],
         },
+        "membership": _membership(leak, train),
         "diagnostics": {
             "gradient": fit.gradient,
             "distance": fit.distance,
@@ -248,6 +251,29 @@ def _groups(leak: Any, labels: Any) -> list[dict[str, Any]]:
         }
         for name, joint in leak.by_group(labels).items()
     ]
+
+
+def _membership(leak: Any, train: Any) -> dict[str, Any]:
+    mu = np.asarray(leak.membership(1e-3))
+    right = norm.cdf(mu / 2)
+    return {
+        "right_mean": float(right.mean()),
+        "right_max": float(right.max()),
+        "notable": 0.6,
+        "count": int(np.sum(right >= 0.6)),
+        "false_positives": 0.01,
+        "rows": [
+            {
+                "row": int(k),
+                "id": _patient(train, k),
+                "mu": float(mu[k]),
+                "right": float(right[k]),
+                "auc": float(norm.cdf(mu[k] / np.sqrt(2))),
+                "found": float(norm.cdf(norm.ppf(0.01) + mu[k])),
+            }
+            for k in np.argsort(-mu, kind="stable")[:20]
+        ],
+    }
 
 
 def _tradeoff(model: Any, test: Any, y_test: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from fisherleak.engine.removal import is_known, is_light
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
 
-__all__ = ["FALSE_POSITIVES", "NOTABLE", "Presence", "Told", "presence_of", "told"]
+__all__ = ["FALSE_POSITIVES", "NOTABLE", "PresenceFigures", "Told", "presence_of", "told_at"]
 
 FALSE_POSITIVES = 0.01
 """Part of the absent that are wrongly named, at which the part of those found is said."""
@@ -48,7 +48,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Presence:
+class PresenceFigures:
     """How well presence can be told at an audit's noise; without figures, why it was not measured."""
 
     mu: Any = field(repr=False, default=None)
@@ -64,11 +64,11 @@ class Presence:
         return self.mu is not None
 
 
-def presence_of(trained: Trained, scale: float) -> Presence:
+def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     """Figures at a noise of some scale in standard units."""
     why = _unknown(trained)
     if why:
-        return Presence(note=f"Whether someone is in the table was not measured: {why}.")
+        return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
     mu = trained.leak.membership(CLOSE)
 
     def right(mu: Any) -> tuple[Any, ...]:
@@ -77,10 +77,12 @@ def presence_of(trained: Trained, scale: float) -> Presence:
 
     total, notable = sum_rows(right, mu)
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
-    return Presence(mu, float(total) / trained.design.n, int(notable), tuple(told(*pair, scale) for pair in top))
+    return PresenceFigures(
+        mu, float(total) / trained.design.n, int(notable), tuple(told_at(*pair, scale) for pair in top)
+    )
 
 
-def told(row: int, mu: float, scale: float) -> Told:
+def told_at(row: int, mu: float, scale: float) -> Told:
     """What a mu at noise of scale 1 is worth at another scale."""
     mu = math.inf if mu >= CERTAIN else mu / scale
     found = float(ndtr(ndtri(FALSE_POSITIVES) + mu))

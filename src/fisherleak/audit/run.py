@@ -39,7 +39,7 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
-from fisherleak.audit.presence import Presence, presence_of
+from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -163,7 +163,7 @@ class Audit:
     spot: SpotCheck | None
     balance: Balanced | None
     gate: Gate | None
-    presence: Presence = field(repr=False)
+    presence: PresenceFigures = field(repr=False)
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]

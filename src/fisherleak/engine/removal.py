@@ -353,23 +353,43 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
     if task.third is None:
         return part, moves, still, xp.ones_like(part.r)
     newton, lengths = moves, []
-    for _ in range(4 if part.folded else 2):
-        slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
-        own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
-        beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
-        later = newton - part.solve(task.B, beyond + part.pushed(moves))
+    for _ in range(2):
+        later = _round(task, part, newton, moves)
         lengths.append(task.length(later - moves))
         moves = later
     size = task.length(moves)
     rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
-    near = rate < xp.inf
     if part.folded:
-        # P may shorten steps less than T does; where T moves much, further rounds settle at a point that is none of the risk's
-        near, rate = rate <= MUCH, xp.maximum(rate, _ratio(lengths[-1], lengths[-2]))
+        moves, rate, lengths = _rounds(task, part, newton, moves, rate, lengths)
     # D^T H D of the first step, from (H - a x x^T) D = pull: later ones may be short for the wrong reason
     across = xp.clip(row_dots(newton, pull, xp) + part.a * row_dots(part.x, newton, xp) ** 2, 0.0, None)
     error = _to_come(lengths[-1], rate) + task.spread * across * task.third.beyond(moves) / part.left
-    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE) & near), rate
+    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
+
+
+def _round(task: _Task, part: _Removed, newton: Array, moves: Array) -> Array:
+    """Moves with T, and P where there is one, taken at earlier moves."""
+    xp = namespace(part.x)
+    assert task.third is not None
+    slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
+    own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
+    beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
+    return newton - part.solve(task.B, beyond + part.pushed(moves))
+
+
+def _rounds(
+    task: _Task, part: _Removed, newton: Array, moves: Array, rate: Array, lengths: list[Array]
+) -> tuple[Array, Array, list[Array]]:
+    """Two rounds more, for P may shorten steps less than T does; not where T moves much, for they would lead astray."""
+    xp = namespace(part.x)
+    near, later, further = rate <= MUCH, moves, []
+    for _ in range(2):
+        then = _round(task, part, newton, later)
+        further.append(task.length(then - later))
+        later = then
+    found = xp.where(near[:, None], later, moves)
+    length = xp.where(near, further[1], lengths[1])
+    return found, xp.where(near, xp.maximum(rate, _ratio(further[1], further[0])), rate), [lengths[0], length]
 
 
 def _removed(task: _Task, rows: Array) -> _Removed:
