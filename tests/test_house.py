@@ -13,6 +13,8 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
+    "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",
+    "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",

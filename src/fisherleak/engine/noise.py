@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import as_array, host
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json, Sums
+from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
@@ -96,6 +97,8 @@ class Gaussian(_Drawn):
     shape : array of shape (p, p), optional
         Sigma, symmetric positive definite, over the released parameters (coefficients, then the
         intercept if there is one). The identity if not given.
+    calibrated : Calibration, optional
+        How the scale was found: set by :func:`fisherleak.calibrate`, not compared, gone at another scale.
 
     Notes
     -----
@@ -110,6 +113,7 @@ class Gaussian(_Drawn):
 
     scale: float
     shape: Vector | None = field(default=None, repr=False)
+    calibrated: Calibration | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
@@ -128,7 +132,7 @@ class Gaussian(_Drawn):
 
     def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
-        return type(self), (self.scale, self.shape)
+        return type(self), (self.scale, self.shape, self.calibrated)
 
     @property
     def normal(self) -> bool:
@@ -142,7 +146,7 @@ class Gaussian(_Drawn):
         return np.linalg.inv(np.linalg.cholesky(self.shape))
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale)
+        return replace(self, scale=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         normal = rng.standard_normal((count, size))
@@ -158,13 +162,12 @@ class Gaussian(_Drawn):
         return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
 
     def record(self) -> Json:
-        return {"kind": "Gaussian", "scale": float(self.scale)} | (
-            {} if self.shape is None else {"shape": self.shape.tolist()}
-        )
+        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        return {"kind": "Gaussian", "scale": float(self.scale)} | shape | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"], record.get("shape"))
+        return cls(record["scale"], record.get("shape"), _calibration(record))
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ class Laplace(_Drawn):
     ----------
     scale : float
         s, greater than zero. The standard deviation is :math:`\sqrt 2 s`.
+    calibrated : Calibration, optional
+        As for :class:`Gaussian`.
 
     Notes
     -----
@@ -189,6 +194,7 @@ class Laplace(_Drawn):
     """
 
     scale: float
+    calibrated: Calibration | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
@@ -201,7 +207,7 @@ class Laplace(_Drawn):
         return None
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale)
+        return replace(self, scale=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         return np.asarray(rng.laplace(scale=self.scale, size=(count, size)))
@@ -210,11 +216,19 @@ class Laplace(_Drawn):
         return np.asarray(-np.sum(np.abs(b), axis=-1) / self.scale - b.shape[-1] * math.log(2.0 * self.scale))
 
     def record(self) -> Json:
-        return {"kind": "Laplace", "scale": float(self.scale)}
+        return {"kind": "Laplace", "scale": float(self.scale)} | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"])
+        return cls(record["scale"], _calibration(record))
+
+
+def _told(calibrated: Calibration | None) -> Json:
+    return {} if calibrated is None else {"calibrated": calibrated.record()}
+
+
+def _calibration(record: Mapping[str, Any]) -> Calibration | None:
+    return Calibration.from_record(record["calibrated"]) if "calibrated" in record else None
 
 
 NOISES: dict[str, type[Noise]] = {"Gaussian": Gaussian, "Laplace": Laplace}

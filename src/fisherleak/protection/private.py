@@ -130,7 +130,7 @@ class PrivateRelease(Wrapper):
             set_parameters(final_estimator(model), np.asarray(host(leak.fits[0].theta)))
         self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
         quiet = leak.with_noise(self.noise_)
-        self.estimator_ = release(model, self.noise_, self.random_state)
+        self.estimator_ = release(model, self.noise_.rescaled(self.noise_.scale), self.random_state)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):
             delattr(self, "unperturbed_")

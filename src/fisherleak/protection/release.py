@@ -16,6 +16,7 @@ from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters
 from fisherleak.models.transformers import check_steps
+from fisherleak.protection.calibration import publishable
 
 __all__ = ["Released", "release"]
 
@@ -82,6 +83,7 @@ def release(model: Estimator, noise: Noise, random_state: int | np.random.Genera
     True
     """
     check_noise(noise)
+    noise = publishable(noise)
     if isinstance(model, Fit):
         return _released_fit(model, noise, random_state)
     model = checked_model(model)
