@@ -46,7 +46,8 @@ def main(folder: Path) -> None:
     print(f"   {noise}")
 
     print("\n4. Release")
-    scores = [fl.release(model, noise, seed).score(test, y_test) for seed in range(100)]  # seeds for the page only
+    drawn = fl.Gaussian(noise.scale)
+    scores = [fl.release(model, drawn, seed).score(test, y_test) for seed in range(100)]  # seeds for the page only
     print(f"   R2 on held-out patients: {model.score(test, y_test):.3f} before, {np.mean(scores):.3f} after on average")
 
     print("\n5. Balance")

@@ -12,7 +12,7 @@ NAMES = {
     *("NearSingularWarning", "Noise", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
     *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks"),
-    *("ClusterError", "read_parquet_folder", "Laplace", "NOISES"),
+    *("ClusterError", "read_parquet_folder", "Laplace", "NOISES", "UncountedScaleWarning"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

@@ -315,7 +315,7 @@ def real(name: str, folder: Any) -> tuple[fl.Leakage, dict[str, Any]]:
     return leak, {"norm": float(np.linalg.norm(X, axis=1).max())}
 
 
-PRICES = {"iwpc": 1.75, "mnist": 2.3, "diabetes": 6.5, "breast cancer": 3.5}
+PRICES = {"iwpc": 1.75, "mnist": 2.3, "diabetes": 4.5, "breast cancer": 3.0}
 
 
 @pytest.mark.long

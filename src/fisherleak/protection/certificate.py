@@ -9,12 +9,13 @@ h = x.g,
         (r I + \mathrm{diag}(m)) E \Big\}, \qquad u = E^T w .
 
 *The row that leaves*: :math:`A^{-1}` is B and one rank-one term, whose part in ||J|| is at most its largest over all rows.
-*Moved curvature*: with |d log a / dz| <= l (1 for the logistic loss), parameters that move by at most d in the metric of A at the
-old ones change A by factors of at most :math:`e^{\pm l q d}`, q the largest :math:`|x_j|` in that metric, and d solves
+*Moved curvature*: with |d log a / dz| <= l (1 for the logistic loss), parameters that move by at most d in the metric of A
+at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the largest :math:`|x_j|` in that metric, and d solves
 :math:`1 - e^{-l q d} = l q N`, N the length of the gradient that the exchange leaves. *The new row's own effect* only reduces
 |r|, and its other part is bounded by :math:`2 \omega a |r| |L g| |E^T g|`. For the squared loss the rest is convex in x and y,
-so that corners of the box suffice; for others, it is convex for given derivatives r, a, c, so that corners suffice for every
-interval of z. The two-rank part of ||J|| has a closed form.
+so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
+convex for given derivatives r, a, c, so that corners suffice for every interval of z. The two-rank part of ||J|| has a closed
+form.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ __all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]
 Vector = NDArray[np.float64]
 WIDTH, FINE, COARSE = 0.25, 16.0, 8
 """Intervals of z: of this width up to ``FINE`` from zero, then eight to each doubling."""
+LEAST = 2.0**-6
+"""Leverages of a new row below which its damping is not looked at; above, intervals by the same eighths of a doubling."""
 ENDS, FAR = 64.0, 1e8
 """Beyond these z only limits count."""
 
@@ -214,9 +217,32 @@ class _Terms:
 
 
 def _norm(q: Quantities, t: _Terms, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
+    value, g, e = _without_own(q, t)
+    within = _within(q, t)
+    largest = {name: float(np.max(x)) for name, x in (("g", g), ("e", e), ("a", t.a), ("r", t.r + t.drift), ("m", t.m))}
+    s, m = omega * largest["a"], largest["m"] + t.more
+    end = math.sqrt(float(np.exp(t.tau)) * t.left) * float(q.root.max())
+    gain, ways = s * end**2, 2.0 * s * largest["g"] * largest["e"]
+    if quadratic:
+        own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
+        value = np.minimum(value + own, _damped(q, t, omega) + within * m)
+    else:
+        own = (largest["r"] + m) * min(ways, 2.0 * within * (gain / (1.0 + gain) if math.isfinite(gain) else 1.0))
+        value = value + own
+    pushes = (omega * largest["r"] * end, end**2, s * largest["g"] * end, 0.5 * ways, s * largest["e"] * end)
+    return omega * value, Extent(t.move, t.tau, gain, *pushes, s * largest["g"] ** 2, s * largest["e"] ** 2)
+
+
+def _within(q: Quantities, t: _Terms) -> float:
+    """||L A^-1/2|| ||A^-1/2 E||, at most."""
+    return float(np.exp(2.0 * t.tau)) * math.sqrt((q.whole**2 + q.lift) * (q.whole_e**2 + q.lift_e))
+
+
+def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
+    """||J|| / omega at most without the new row's own effect, |L g| and |E^T g|, for every point."""
     both = t.r + t.drift + t.m + t.more
     beta = t.a**2 * q.u**2 + t.c**2
-    cosh, sinh, grown = np.cosh(t.tau), np.sinh(t.tau), float(np.exp(t.tau))
+    cosh, sinh = np.cosh(t.tau), np.sinh(t.tau)
     whole, whole_e = math.sqrt(q.whole**2 + q.lift), math.sqrt(q.whole_e**2 + q.lift_e)
     far = math.sqrt(t.left) * q.root
     direct = _two_ranks(q, t, beta) + t.drift * q.direct + t.more * q.columns
@@ -224,17 +250,26 @@ def _norm(q: Quantities, t: _Terms, omega: float, quadratic: bool) -> tuple[Vect
     crossed = np.sqrt((both * q.whole_e + t.a * q.root * q.u) ** 2 + (t.c * q.root) ** 2)
     g = cosh * (q.p + q.c1 * q.root) + sinh * whole * far
     e = cosh * (q.e + q.c3 * q.root) + sinh * whole_e * far
-    largest = {name: float(np.max(x)) for name, x in (("g", g), ("e", e), ("a", t.a), ("r", t.r + t.drift), ("m", t.m))}
-    s, m, end = omega * largest["a"], largest["m"] + t.more, math.sqrt(grown) * float(far.max())
-    gain, ways = s * end**2, 2.0 * s * largest["g"] * largest["e"]
-    within = grown**2 * whole * whole_e
-    if quadratic:
-        own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
-    else:
-        own = (largest["r"] + m) * min(ways, 2.0 * within * (gain / (1.0 + gain) if math.isfinite(gain) else 1.0))
-    value = cosh * direct + sinh * whole * math.sqrt(t.left) * crossed + t.a * g * q.whole_e * t.leaving + own
-    pushes = (omega * largest["r"] * end, end**2, s * largest["g"] * end, 0.5 * ways, s * largest["e"] * end)
-    return omega * value, Extent(t.move, t.tau, gain, *pushes, s * largest["g"] ** 2, s * largest["e"] ** 2)
+    return cosh * direct + sinh * whole * math.sqrt(t.left) * crossed + t.a * g * q.whole_e * t.leaving, g, e
+
+
+def _damped(q: Quantities, t: _Terms, omega: float) -> float:
+    """The same for the squared loss by intervals of h: all but m has the factor 1 / (1 + omega h), the own effect its square."""
+    top = omega * float(q.root.max()) ** 2
+    count = max(math.ceil(COARSE * math.log2(top / LEAST)), 0) if 0 < top < math.inf else 0
+    lows = np.array([0.0, *(LEAST * 2.0 ** (np.arange(count) / COARSE))])
+    root = np.sqrt(np.append(lows[1:], max(top, 0.0)) / omega)
+    p = np.minimum(float(q.p.max()), q.whole * root)
+    up, down = (np.minimum(float(each.max()), p * q.along) for each in (q.up, q.down))
+    point = replace(q, root=root, p=p, e=np.minimum(float(q.e.max()), q.whole_e * root), up=up, down=down)
+    one = np.ones_like(root)
+    above, below = float(t.above.max()) * one, float(t.below.max()) * one
+    r, c = np.maximum(above, below), float(t.c.max()) * one
+    terms = replace(t, above=above, below=below, r=r, a=one, c=c, m=0.0 * one, drift=root * t.leaving, more=0.0)
+    value, g, e = _without_own(point, terms)
+    factor = 1.0 / (1.0 + math.exp(-t.tau) * lows)
+    own = np.minimum(2.0 * omega * factor**2 * g * e, 0.5 * _within(q, t)) * (r + terms.drift)
+    return float(np.max(factor * value + own))
 
 
 def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:

@@ -21,7 +21,7 @@ __all__ = ["STEP", "OnGrid", "on_public_grid", "pivot_probability"]
 STEPS = 4
 STEP = 2.0 ** (1.0 / STEPS)
 BITS = 53
-SAID = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+SAID = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """Probabilities that are told: a finer number would be one of the data itself."""
 
 
@@ -56,6 +56,6 @@ def _at(place: int, offset: float) -> float:
 
 
 def pivot_probability(spread: float) -> float:
-    """That a replaced row changes the value on the grid, at most, if it moves the logarithm by ``spread``: 1-2-5 steps."""
+    """That a replaced row changes the value on the grid, at most, if it moves the logarithm by ``spread``: in coarse steps."""
     exact = spread / math.log(STEP)
     return next((said for said in SAID if exact <= said), 1.0)
