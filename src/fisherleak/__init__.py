@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import NotConvergedError as NotConvergedError
     from fisherleak.errors import SeparableClassesError as SeparableClassesError
     from fisherleak.errors import SingularHessianError as SingularHessianError
+    from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
@@ -56,7 +57,7 @@ __version__ = "0.1.0"
 _ERRORS = (
     *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),
     *("NotAtMinimumError", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
-    "UnsupportedModelError",
+    *("UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
@@ -107,6 +108,7 @@ __all__ = [
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",
+    "UncountedScaleWarning",
     "UnsupportedModelError",
     "attacks",
     "bounds",

@@ -16,6 +16,7 @@ __all__ = [
     "NotConvergedError",
     "SeparableClassesError",
     "SingularHessianError",
+    "UncountedScaleWarning",
     "UnsupportedModelError",
 ]
 
@@ -62,3 +63,7 @@ class NearSingularWarning(UserWarning):
 
 class LooseFitWarning(UserWarning):
     """A model stopped so far from its minimum that its etas there are not those of the minimum."""
+
+
+class UncountedScaleWarning(UserWarning):
+    """A release has a scale that was computed from the rows that are present, which tells about the row that decides it."""

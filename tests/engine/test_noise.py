@@ -339,7 +339,7 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     noise = fl.calibrate(leak, eta=2.0)
     assert type(noise) is type(unit)
     assert 2.0 * (1 - 1e-9) < leak.with_noise(noise).per_example().max() <= 2.0
-    given = fl.release(fit, noise, 3)
+    given = fl.release(fit, noise.rescaled(noise.scale), 3)
     assert given.noise == noise
     moved = np.append(given.coef, given.intercept) - fit.theta
     np.testing.assert_allclose(moved, noise.draw(3, 3), atol=0.51 * grid_of(noise, 3))

@@ -54,7 +54,7 @@ def noise_words(noise: Noise, digits: int) -> str:
     """What is added, at the beginning of a sentence."""
     record = noise.record()
     size = f"{noise.scale:.{digits}g}"
-    if record.keys() > {"kind", "scale"}:
+    if record.keys() - {"calibrated"} > {"kind", "scale"}:
         return f"{name_of(noise)} noise of scale {size}, with a shape of its own,"
     if noise.normal:
         return f"{name_of(noise)} noise of standard deviation {size}"

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import as_array, host
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json, Sums
+from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
@@ -113,6 +114,8 @@ class Gaussian(_Drawn):
     gap : float, optional
         Set by :func:`fisherleak.calibrate` with ``shape="least-loss"``: the loss that this noise costs is at most 1 + gap
         times the least. Says how it was found, and is no part of what it is: noises that differ in it alone are equal.
+    calibrated : Calibration, optional
+        How the scale was found: set by :func:`fisherleak.calibrate`, not compared, gone at another scale.
 
     Notes
     -----
@@ -128,6 +131,7 @@ class Gaussian(_Drawn):
     scale: float
     shape: Vector | None = field(default=None, repr=False)
     gap: float | None = field(default=None, repr=False)
+    calibrated: Calibration | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
@@ -146,7 +150,7 @@ class Gaussian(_Drawn):
 
     def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
-        return type(self), (self.scale, self.shape, self.gap)
+        return type(self), (self.scale, self.shape, self.gap, self.calibrated)
 
     @property
     def normal(self) -> bool:
@@ -160,7 +164,7 @@ class Gaussian(_Drawn):
         return np.linalg.inv(np.linalg.cholesky(self.shape))
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale)
+        return replace(self, scale=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         normal = rng.standard_normal((count, size))
@@ -176,13 +180,12 @@ class Gaussian(_Drawn):
         return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
 
     def record(self) -> Json:
-        return {"kind": "Gaussian", "scale": float(self.scale)} | (
-            {} if self.shape is None else {"shape": self.shape.tolist()}
-        )
+        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        return {"kind": "Gaussian", "scale": float(self.scale)} | shape | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"], record.get("shape"))
+        return cls(record["scale"], record.get("shape"), calibrated=_calibration(record))
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,8 @@ class Laplace(_Drawn):
     ----------
     scale : float
         s, greater than zero. The standard deviation is :math:`\sqrt 2 s`.
+    calibrated : Calibration, optional
+        As for :class:`Gaussian`.
 
     Notes
     -----
@@ -207,6 +212,7 @@ class Laplace(_Drawn):
     """
 
     scale: float
+    calibrated: Calibration | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
@@ -219,7 +225,7 @@ class Laplace(_Drawn):
         return None
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale)
+        return replace(self, scale=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         return np.asarray(rng.laplace(scale=self.scale, size=(count, size)))
@@ -228,11 +234,19 @@ class Laplace(_Drawn):
         return np.asarray(-np.sum(np.abs(b), axis=-1) / self.scale - b.shape[-1] * math.log(2.0 * self.scale))
 
     def record(self) -> Json:
-        return {"kind": "Laplace", "scale": float(self.scale)}
+        return {"kind": "Laplace", "scale": float(self.scale)} | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"])
+        return cls(record["scale"], _calibration(record))
+
+
+def _told(calibrated: Calibration | None) -> Json:
+    return {} if calibrated is None else {"calibrated": calibrated.record()}
+
+
+def _calibration(record: Mapping[str, Any]) -> Calibration | None:
+    return Calibration.from_record(record["calibrated"]) if "calibrated" in record else None
 
 
 @dataclass(frozen=True)
@@ -260,6 +274,7 @@ class Bounded(_Drawn):
     """
 
     limit: float
+    calibrated: Calibration | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_scale(self.limit, "limit")
@@ -276,7 +291,7 @@ class Bounded(_Drawn):
         return math.pi * np.eye(size)
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, limit=scale)
+        return replace(self, limit=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         u = rng.random((count, size))
@@ -290,11 +305,11 @@ class Bounded(_Drawn):
             return np.asarray(np.sum(np.log(height), axis=-1) - b.shape[-1] * math.log(self.limit))
 
     def record(self) -> Json:
-        return {"kind": "Bounded", "scale": float(self.limit)}
+        return {"kind": "Bounded", "scale": float(self.limit)} | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"])
+        return cls(record["scale"], _calibration(record))
 
 
 def _beyond(u: Vector) -> Vector:

@@ -2,27 +2,32 @@ r"""From a limit on eta to the noise that keeps it.
 
 eta is inversely proportional to the scale of the noise, whatever its kind and shape, so no search is needed for the scale:
 :math:`\sigma = \eta(1) / \eta_{target}`, enlarged by the error of eta(1) (rounding, and the model's distance from its
-minimum) so that the limit holds.
+minimum) so that the limit holds. A noise keeps how its scale was found, and a release with a scale that the present rows
+decide says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import VectorLike
+from fisherleak._support.namespaces import Seed, VectorLike
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Noise
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
+from fisherleak.protection.admissible import admissible_scale
 from fisherleak.protection.shapes import noise_shaped
 from fisherleak.rows.summary import digest
 
-__all__ = ["calibrate", "enough"]
+__all__ = ["calibrate", "enough", "publishable"]
 
-OVER = ("max", "mean", "group", "dataset")
+OVER = ("max", "mean", "group", "dataset", ADMISSIBLE)
 
 
 def calibrate(
@@ -33,9 +38,11 @@ def calibrate(
     attributes: Sequence[str | int] | str | int | None = None,
     label: bool | None = None,
     groups: VectorLike = None,
+    bounds: Mapping[str, Any] | None = None,
     shape: Any = None,
     gap: float = 0.01,
     accuracy: float | None = None,
+    random_state: Seed = None,
 ) -> Noise:
     r"""The least noise, of the same kind as the leakage's or of a given shape, that keeps eta at or below a limit.
 
@@ -46,14 +53,19 @@ def calibrate(
         :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
     eta : float
         The limit, greater than zero.
-    over : {"max", "mean", "group", "dataset"}, or int for attacks
+    over : {"max", "mean", "group", "dataset", "admissible"}, or int for attacks
         What is limited: the largest per-example eta, the mean per-example eta, the largest eta of a group (with
-        ``groups``), or the eta of the whole data set. For attacks: the row that is guessed best, the mean over rows, or all
-        rows but a number of them.
+        ``groups``), or the eta of the whole data set. "admissible": the eta of whoever could have been in the table, in place
+        of any row, in the model refitted with that row; on a public grid, for scales that leave with a release. For attacks:
+        the row that is guessed best, the mean over rows, or all rows but a number of them.
     attributes, label : optional
         The values that count, as in :meth:`Leakage.per_example`. Not for ``over="group"``.
     groups : array of shape (n,), optional
         The group (or person) of each row, for ``over="group"``.
+    bounds : mapping, optional
+        For ``over="admissible"``: of each column (low, high), or its levels; of the label (low, high) under "label"; or a norm
+        of all features together under "norm". Columns left out take their observed range on a coarse public grid on which
+        leaving out any one row changes no bound, and levels with at least five rows.
     shape : optional
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
@@ -67,6 +79,8 @@ def calibrate(
         For attacks, how often the attacker may be right, below 1: in closed form, for normal noise and, of
         attributes, two or three candidates. ``shape`` may be a matrix or "isotropic". An attacker with a prior is taken as
         he expects to be right before he sees the model (``WhiteBox.accuracy(over="prior")``).
+    random_state : int or Generator, optional
+        For ``over="admissible"``, and for tests only: the grid's offset is drawn from the operating system's randomness.
 
     Returns
     -------
@@ -76,8 +90,20 @@ def calibrate(
     Notes
     -----
     Scale and shape depend on the data, so what the release reveals has a second term beside eta: :func:`fisherleak.counted`
-    computes it. A shape that comes from public rows, or a matrix that does, has none but for its scale. The limit holds for
-    this data set, not for others.
+    computes it. A shape that comes from public rows, or a matrix that does, has none but for its scale.
+
+    A scale that the rows present decide depends on the data, and most on the row that decides it: for "max", "mean", "group"
+    and "dataset" publishing it reveals something that is not counted, and :func:`fisherleak.release` warns
+    (``UncountedScaleWarning``). The limit then holds for this data set, not for others.
+
+    **What holds for "admissible".** With M the largest eta, at noise of scale 1, of any admissible row in place of any present
+    one (its effect on H, w and folded scales included), the scale is at least M / eta: a certified bound from above is used. It
+    is rounded up to a power of :math:`2^{1/4}` times a random public offset, so that small changes of the data change nothing,
+    and replacing a whole row by an admissible one changes the published value with at most the probability that
+    ``noise.calibrated.probability`` says (in coarse steps, over offsets; 1 where no more is known). ``noise.calibrated`` also
+    has the bounds, step and offset, for a card, and as ``confidential`` the bound and what a search found from below: numbers
+    of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales, are
+    taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
 
     Examples
     --------
@@ -102,10 +128,25 @@ def calibrate(
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
     if (groups is not None) != (over == "group"):
         raise InvalidInputError("groups must be given with over='group', and only then.")
+    if over != ADMISSIBLE and (bounds is not None or random_state is not None):
+        raise InvalidInputError("bounds and random_state are for over='admissible' only.")
     if shape is not None:
+        _check_shape_of_all(shape, over)
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
         leakage = leakage.with_noise(unit)
-    return enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
+    if over == ADMISSIBLE:
+        return _with(*admissible_scale(leakage, target, bounds, attributes, label, random_state))
+    noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
+    return _with(noise, Calibration(over, target))
+
+
+def _check_shape_of_all(shape: Any, over: str) -> None:
+    """A shape that the rows decide does not go with a scale that they must not decide."""
+    if over == ADMISSIBLE and isinstance(shape, str) and shape != "isotropic":
+        raise InvalidInputError(
+            f"shape={shape!r} is computed from the rows present, and over='admissible' promises that none of them decides: use "
+            "'isotropic', a matrix, or a leakage of public rows."
+        )
 
 
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
@@ -128,3 +169,26 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
     return noise.rescaled(math.nextafter(noise.scale * current / target, math.inf))
+
+
+def _with(noise: Noise, calibrated: Calibration) -> Noise:
+    """The noise with how its scale was found; a noise from outside that keeps no such record stays as it is."""
+    if "calibrated" not in getattr(noise, "__dataclass_fields__", ()):
+        return noise
+    kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
+    return kept
+
+
+def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
+    """The noise as it may leave: without confidential numbers, and with a warning where its scale is one itself."""
+    calibrated = getattr(noise, "calibrated", None)
+    if not isinstance(calibrated, Calibration):
+        return noise
+    if not calibrated.counted:
+        warnings.warn(
+            f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so that the scale itself "
+            "tells about the row that decides it: use over='admissible' for a release.",
+            UncountedScaleWarning,
+            stacklevel=stacklevel,
+        )
+    return _with(noise, dataclasses.replace(calibrated, confidential=None))

@@ -24,6 +24,7 @@ from fisherleak.models.imputers import noisy_fill
 from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, learned_fills, neutral, raw_parameters
 from fisherleak.models.transformers import check_steps
+from fisherleak.protection.calibration import publishable
 
 __all__ = ["Released", "built", "check_public", "check_releasable", "release", "set_parameters"]
 
@@ -101,6 +102,7 @@ def release(
     """
     check_noise(noise)
     check_public(public)
+    noise = publishable(noise)
     if isinstance(model, Fit):
         return _released_fit(model, noise, random_state)
     check_releasable(model)

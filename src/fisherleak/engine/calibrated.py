@@ -1,0 +1,90 @@
+"""How the scale of a noise was found, as a record that travels with it: what a card may say, and what must not leave.
+
+A scale that was computed from the rows that are present tells about the row that decides it. So a noise keeps over what it was
+calibrated, and a release can say so by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from fisherleak._support.namespaces import Json, Sums
+
+__all__ = ["ADMISSIBLE", "Calibration", "Confidential"]
+
+ADMISSIBLE = "admissible"
+
+
+@dataclass(frozen=True)
+class Confidential:
+    """Exact numbers of the data behind a scale on a grid: for whoever holds the table, and in no copy, pickle or record.
+
+    Attributes
+    ----------
+    lower : float
+        An eta, at noise of scale 1, that some admissible row in place of a present one was seen to reach.
+    upper : float
+        One that no such row is above: the scale is this over the limit, on the grid.
+    present : float
+        The largest eta of the rows that are there.
+    spread : float
+        How far the logarithm of ``upper`` moves, at most, if one row is replaced by an admissible one.
+    """
+
+    lower: float
+    upper: float
+    present: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the scale of a noise was found.
+
+    Attributes
+    ----------
+    over : str
+        What was limited: see :func:`fisherleak.calibrate`.
+    eta : float
+        The limit.
+    bounds : dict, optional
+        For "admissible": of each column the bounds or levels, and whether they were declared or taken from rows.
+    step : float, optional
+        The ratio of neighbouring scales on the public grid.
+    offset : float, optional
+        The grid's random offset, as a part of a step: drawn for this scale, public, and independent of the data.
+    probability : float, optional
+        That replacing one person's row by another admissible one changes the scale: at most this, over offsets.
+    confidential : Confidential, optional
+        Exact numbers of the data; left out of records, copies and pickles.
+    """
+
+    over: str
+    eta: float
+    bounds: Json | None = field(default=None, compare=False)
+    step: float | None = None
+    offset: float | None = None
+    probability: float | None = None
+    confidential: Confidential | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> Sums:
+        return type(self), (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the scale may be passed on: nobody's row decides it."""
+        return self.over == ADMISSIBLE
+
+    def record(self) -> Json:
+        """JSON types, for a card."""
+        found = {"over": self.over, "eta": self.eta}
+        more = {"bounds": self.bounds, "step": self.step, "offset": self.offset, "probability": self.probability}
+        return found | {name: value for name, value in more.items() if value is not None}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(
+            record["over"], record["eta"], *(record.get(name) for name in ("bounds", "step", "offset", "probability"))
+        )

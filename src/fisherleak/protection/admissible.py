@@ -1,0 +1,143 @@
+"""A scale that nobody can move: calibrated to the worst row that could be there, not to the worst one that is.
+
+What ``calibrate(over="admissible")`` does, step by step: the rows that could be there (``declared``), a certified bound on the
+eta that any of them would have in place of any present one (``quantities``, ``certificate``), a value from below (``ascent``),
+how far one replaced row moves the bound (``pivot``), and a public grid with a random offset (``grid``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import host, is_lazy
+from fisherleak._support.namespaces import Seed
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.noise import Noise
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.ascent import Found, ascend
+from fisherleak.protection.certificate import Bound, bound, bound_by_penalty
+from fisherleak.protection.declared import Admissible, admissible_rows
+from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.pivot import spread_of
+from fisherleak.protection.quantities import Points, points_of, quantities_of, strong_of
+
+__all__ = ["Certified", "Worst", "admissible_scale", "certified", "worst_admissible"]
+
+LOOSEST = 20.0
+"""A bound this many times above what a search finds says nothing: the row moves the model farther than can be followed."""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst admissible row in place of any present one, from below and from above. Confidential: numbers of the data.
+
+    Attributes
+    ----------
+    upper, lower : float
+        Etas at noise of scale 1: a certified bound, and what a model fitted with such a row was seen to have.
+    present : float
+        The largest eta of the rows that are there.
+    spread : float
+        How far log(upper) moves, at most, if one row is replaced by an admissible one; infinite where that is not known.
+    admissible : Admissible
+    reached : Found
+        The row that the search ended with, in place of which one; its eta is ``lower``, unless a present one is larger.
+    """
+
+    upper: float
+    lower: float
+    present: float
+    spread: float
+    admissible: Admissible
+    reached: Found
+
+
+@dataclass(frozen=True)
+class Certified:
+    """The bound alone, at noise of scale 1, with what a search needs."""
+
+    upper: float
+    spread: float
+    admissible: Admissible
+    points: Points
+    found: Bound
+
+
+def certified(
+    leakage: Leakage, bounds: Mapping[str, Any] | None = None, attributes: Any = None, label: bool | None = None
+) -> Certified:
+    """The certified bound on the worst admissible row, infinite where none holds, and how far one replaced row moves it."""
+    jacobian = _one_release(leakage)
+    chosen, counted = leakage._chosen(attributes, label)
+    admissible = admissible_rows(jacobian, leakage._table, bounds)
+    points = points_of(jacobian, admissible)
+    q, present, omega = quantities_of(jacobian, points, chosen)
+    loss, labels = jacobian.fit.loss, admissible.labels
+    found = bound(q, loss, labels, omega, counted)
+    strong = strong_of(jacobian, points, chosen)
+    cap = math.inf if strong is None else bound_by_penalty(strong, loss, labels, omega, counted)
+    spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if admissible.settled else math.inf
+    upper = min(found.value, cap) * (1.0 + leakage._information.error)
+    return Certified(upper, spread, admissible, points, found)
+
+
+def worst_admissible(
+    leakage: Leakage, bounds: Mapping[str, Any] | None = None, attributes: Any = None, label: bool | None = None
+) -> Worst:
+    """The worst admissible row over the values that count, as in :meth:`Leakage.per_example`."""
+    above = certified(leakage, bounds, attributes, label)
+    chosen, counted = leakage._chosen(attributes, label)
+    largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
+    best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
+    if not above.upper <= LOOSEST * max(best.eta, largest):
+        raise InvalidInputError(
+            "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
+            "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or over='max'."
+        )
+    return Worst(above.upper, max(best.eta, largest), largest, above.spread, above.admissible, best)
+
+
+def admissible_scale(
+    leakage: Leakage,
+    eta: float,
+    bounds: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    label: bool | None = None,
+    random_state: Seed = None,
+) -> tuple[Noise, Calibration]:
+    """The noise of the same kind whose scale keeps every admissible row at or below a limit, and how it was found."""
+    worst = worst_admissible(leakage, bounds, attributes, label)
+    if worst.upper == 0:
+        raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
+    grid = on_public_grid(math.nextafter(worst.upper / eta, math.inf), random_state)
+    told = Calibration(
+        ADMISSIBLE,
+        eta,
+        worst.admissible.bounds,
+        STEP,
+        grid.offset,
+        pivot_probability(worst.spread),
+        Confidential(worst.lower, worst.upper, worst.present, worst.spread),
+    )
+    return leakage.noise.rescaled(grid.scale), told
+
+
+def _one_release(leakage: Leakage) -> Jacobian:
+    """The Jacobian of a release for which the bound holds, or a refusal by name."""
+    jacobians = leakage._information.jacobians
+    if leakage._noise is None or len(jacobians) != 1:
+        raise InvalidInputError(
+            "over='admissible' is for one release: calibrate each release of a composition by itself, to a part of the limit."
+        )
+    if is_lazy(jacobians[0].X):
+        raise InvalidInputError(
+            "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use over='max'."
+        )
+    return jacobians[0]

@@ -1,0 +1,289 @@
+"""Rows that could stand in the table: what the user declared, and for the rest what the rows show on a coarse grid.
+
+An admissible row takes, in every column, a number between two bounds or one of some levels, or all its features lie in a ball.
+Bounds that are not declared are taken from the observed range on a grid that no data decide (numbers of three binary digits,
+then powers of 2, 4, 16, …): the first on which leaving out any one row changes no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.models import Table
+
+__all__ = ["LABEL", "NORM", "Admissible", "admissible_rows"]
+
+Matrix = NDArray[np.float64]
+LABEL, NORM = "label", "norm"
+FEWEST = 5
+"""Rows that a level must have where levels are not declared."""
+COARSEST = 9
+"""Grids that are tried: the last has powers of 2^256."""
+AFFINE = 1e-7
+"""Difference of a feature from what an affine map of the raw columns gives, relative to its size, that is rounding."""
+
+
+@dataclass(frozen=True)
+class Admissible:
+    """The rows that could be there, in the features of the model.
+
+    Parameters
+    ----------
+    base : array of shape (d,)
+        Features are this plus one choice from each part.
+    parts : tuple of arrays of shape (k, d)
+        The two ends of a number, or all levels of a category.
+    labels : array
+        The ends of the label, or both classes.
+    radius : float or None
+        All features lie in a ball around zero instead.
+    bounds : dict
+        The same for people and for a card: each column's bounds or levels, and whether they were declared or taken from rows.
+    settled : bool
+        Whether replacing any one row by an admissible one leaves all bounds as they are.
+    """
+
+    base: Matrix = field(repr=False)
+    parts: tuple[Matrix, ...] = field(repr=False)
+    labels: Matrix
+    radius: float | None
+    bounds: Json
+    settled: bool
+
+
+def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
+    """What users may pass as ``bounds=``, held against the rows that are present."""
+    given = dict(bounds or {})
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidInputError("bounds must be a mapping from names of columns to (low, high) or levels.")
+    names = [attribute.name for attribute in jacobian.attributes]
+    unknown = [name for name in given if name not in {LABEL, NORM, *names}]
+    if unknown:
+        raise InvalidInputError(f"bounds name '{unknown[0]}', which is no column. {nearest(unknown[0], names)}")
+    labels, label_record, settled = _labels(jacobian, given.pop(LABEL, None))
+    if NORM in given:
+        return _ball(jacobian, given, labels, label_record, settled)
+    X = np.asarray(host(jacobian.X), dtype=np.float64)
+    record: Json = {}
+    parts: list[Matrix] = []
+    there = np.zeros_like(X)
+    for attribute in jacobian.attributes:
+        for read in _columns(attribute, table, X, given.get(attribute.name)):
+            parts.append(read.choices)
+            there += read.present
+            record[read.name] = read.record
+            settled &= read.settled
+    base = X[0] - there[0]
+    apart = np.abs(X - there - base)
+    off = np.flatnonzero((apart > AFFINE * (1.0 + np.abs(X).max(axis=0))).any(axis=0))
+    if off.size:
+        raise InvalidInputError(
+            f"Feature {off[0]} does not follow its columns by an affine map, so that no bound holds for rows that are not "
+            "there. Use over='max', or apply the preprocessing before and declare bounds for its features."
+        )
+    return Admissible(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One column: its choices and its present values as features, (k, d) and (n, d)."""
+
+    name: str
+    choices: Matrix
+    present: Matrix
+    record: Json
+    settled: bool
+
+
+def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[_Read]:
+    """An attribute as columns of choices: one for a raw column, one for each feature of a block without one."""
+    if attribute.directions is not None and attribute.local:
+        raise InvalidInputError(
+            f"Column '{attribute.name}' is preprocessed by a step that is not affine, so that no bound holds for values that "
+            "are not there. Use over='max', or apply the step before and measure the model on its features."
+        )
+    if attribute.directions is not None and not attribute.directions.any():
+        return []
+    columns = list(attribute.columns)
+    spread = np.zeros((attribute.size, X.shape[1]))
+    spread[:, columns] = np.eye(len(columns)) if attribute.directions is None else attribute.directions.T
+    if attribute.encoding is not None:
+        levels, known = attribute.encoding.levels, (attribute.encoding.matrix.T @ spread)
+        return [_levels(attribute.name, levels, known, table.named(attribute.name), given)]
+    if attribute.size == 1 and attribute.name in table.names:
+        values = table.numbers(table.names.index(attribute.name))
+        return [_number(attribute.name, values, spread[0], given)]
+    if attribute.directions is not None:
+        raise InvalidInputError(
+            f"attribute '{attribute.name}' has directions of its own, so that its values cannot be bounded. Use over='max'."
+        )
+    return [_number(f"{attribute.name}[{k}]", X[:, j], spread[k], given) for k, j in enumerate(columns)]
+
+
+def _number(name: str, values: Matrix, direction: Matrix, given: Any) -> _Read:
+    low, high, record, settled = _range(f"Column '{name}'", f"'{name}'", values, given)
+    ends = np.array([low, high])[:, None] * direction[None, :]
+    return _Read(name, ends, values[:, None] * direction[None, :], record, settled)
+
+
+def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, float, Json, bool]:
+    """Ends of a range, declared or from rows; whether they stay when any one row is replaced."""
+    if not np.isfinite(values).all():
+        raise InvalidInputError(
+            f"{what} has values that are missing or not finite, which no bounds admit. Drop these rows."
+        )
+    if given is None:
+        below, above = _outwards(-values), _outwards(values)
+        if below is None or above is None:
+            raise InvalidInputError(
+                f"{what} has a value at an end of its range that no coarse bound hides among others: declare its range with "
+                f"bounds={{{key}: (low, high)}}."
+            )
+        low, high = -below[0] + 0.0, above[0]
+        return low, high, {"low": low, "high": high, "from": "rows"}, below[1] and above[1]
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"bounds of {key} must be two numbers, (low, high); got {given!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError(f"bounds of {key} must be two finite numbers, the first the smaller; got {given!r}.")
+    outside = int(np.sum((values < low) | (values > high)))
+    if outside:
+        raise InvalidInputError(
+            f"{what} has {outside} row{'s' if outside > 1 else ''} outside the declared bounds ({low:g}, {high:g}): declare "
+            "wider ones, or clip the column before the model is fitted."
+        )
+    return low, high, {"low": low, "high": high, "from": "declared"}, True
+
+
+def _outwards(values: Matrix) -> tuple[float, bool] | None:
+    """The upper end on the finest grid on which the two largest values have the same; and whether a replaced row leaves it."""
+    largest = np.sort(values)[::-1][:3]
+    for level in range(COARSEST):
+        ends = [_above(float(value), level) for value in largest]
+        if len(ends) > 1 and ends[0] == ends[1]:
+            return ends[0], level == 0 and len(ends) > 2 and ends[2] == ends[0]
+    return None
+
+
+def _above(value: float, level: int) -> float:
+    """The least number of a public grid that is not below a value: three binary digits, or powers of 2^(2^(level - 1))."""
+    if value == 0:
+        return 0.0
+    part, power = math.frexp(abs(value))
+    turn = math.ceil if value > 0 else math.floor
+    if level == 0:
+        return math.copysign(math.ldexp(turn(8.0 * part) / 8.0, power), value)
+    width = 2 ** (level - 1)
+    exponent = power if part > 0.5 and value > 0 else power - 1  # of the next power of two, towards larger values
+    return math.copysign(2.0 ** min(width * turn(exponent / width), 1000), value)
+
+
+def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given: Any) -> _Read:
+    """Levels of a category: those declared, else those with at least five rows. ``known`` are their features, (k, d)."""
+    place = {_plain(level): k for k, level in enumerate(levels)}
+    codes = np.array([place.get(_plain(value), -1) for value in np.asarray(column).tolist()])
+    if (codes < 0).any():
+        raise InvalidInputError(
+            f"Column '{name}' has {int(np.sum(codes < 0))} rows with levels that its encoder does not know. Use over='max'."
+        )
+    present = known[codes]
+    if given is not None:
+        chosen = _declared_levels(name, place, given)
+        outside = int(np.sum(~np.isin(codes, chosen)))
+        if outside:
+            raise InvalidInputError(
+                f"Column '{name}' has {outside} row{'s' if outside > 1 else ''} with a level that is not among the declared "
+                "ones: declare all of them, or pool them before the model is fitted."
+            )
+        return _Read(
+            name, known[chosen], present, {"levels": [_shown(levels[k]) for k in chosen], "from": "declared"}, True
+        )
+    same, group = np.unique(known, axis=0, return_inverse=True)
+    counts = np.bincount(np.ravel(group)[codes], minlength=len(same))
+    rare = int(np.sum((counts > 0) & (counts < FEWEST)))
+    if rare:
+        raise InvalidInputError(
+            f"Column '{name}' has {rare} level{'s' if rare > 1 else ''} with fewer than {FEWEST} rows, which tell who has "
+            f"them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all levels with bounds={{'{name}': [...]}}."
+        )
+    chosen = [k for k in range(len(levels)) if counts[np.ravel(group)[k]] >= FEWEST]
+    record = {"levels": [_shown(levels[k]) for k in chosen], "from": "rows"}
+    return _Read(name, same[counts >= FEWEST], present, record, bool(counts[counts > 0].min() > FEWEST))
+
+
+def _declared_levels(name: str, place: Mapping[Any, int], given: Any) -> list[int]:
+    items = [given] if isinstance(given, str) else list(given)
+    unknown = [item for item in items if _plain(item) not in place]
+    if unknown or not items:
+        raise InvalidInputError(
+            f"bounds of '{name}' must be levels that its encoder knows; got {unknown[0] if unknown else given!r}. Fit the "
+            "encoder with categories=."
+        )
+    return sorted({place[_plain(item)] for item in items})
+
+
+def _plain(level: Any) -> Any:
+    """A level as a key: what is missing equals itself, and numbers are numbers of Python."""
+    level = level.item() if isinstance(level, np.generic) else level
+    return "missing" if level is None or level != level else level
+
+
+def _shown(level: Any) -> Any:
+    level = level.item() if isinstance(level, np.generic) else level
+    return level if isinstance(level, (str, int, float, bool)) else str(level)
+
+
+def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
+    """The ends of the label, or both classes."""
+    loss = jacobian.fit.loss
+    y = np.asarray(host(jacobian.y), dtype=np.float64)
+    if loss.labels.binary:
+        if given is not None:
+            raise InvalidInputError("bounds of 'label' are the classes where a model classifies: leave them out.")
+        return np.array([0.0, 1.0]), {"classes": 2, "from": "declared"}, True
+    low, high, record, settled = _range("The label", "'label'", y, given)
+    if not np.all(np.asarray(loss.labels.accepts(np.array([low, high])))):
+        if given is not None:
+            raise InvalidInputError(
+                f"bounds of 'label' must be labels of the {loss.name} loss, {loss.labels.rule}; got {given!r}."
+            )
+        raise InvalidInputError(
+            f"The label's range on a coarse grid leaves the labels of the {loss.name} loss, {loss.labels.rule}: declare it "
+            "with bounds={'label': (low, high)}."
+        )
+    return np.array([low, high]), record, settled
+
+
+def _ball(jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool) -> Admissible:
+    """All features in a ball around zero."""
+    radius = check_positive(given.pop(NORM), "bounds of 'norm'")
+    if given:
+        raise InvalidInputError(
+            f"bounds hold a norm and '{next(iter(given))}': with a norm, only the label has its own."
+        )
+    if any(attribute.directions is not None for attribute in jacobian.attributes):
+        raise InvalidInputError(
+            "bounds by a norm are for models on plain columns: measure the model behind the preprocessing on its features."
+        )
+    X = np.asarray(host(jacobian.X), dtype=np.float64)
+    outside = int(np.sum(np.linalg.norm(X, axis=1) > radius))
+    if outside:
+        raise InvalidInputError(
+            f"{outside} row{'s' if outside > 1 else ''} of X ha{'ve' if outside > 1 else 's'} a norm above the declared "
+            f"{radius:g}: declare a larger one, or clip the rows before the model is fitted."
+        )
+    record: Json = {NORM: {"radius": radius, "from": "declared"}, LABEL: label_record}
+    return Admissible(np.zeros(X.shape[1]), (), labels, radius, record, settled)

@@ -1,0 +1,61 @@
+r"""A public grid for a scale: powers of 2^(1/4) times a random offset, so that a small change rarely shows.
+
+With an offset :math:`2^{u/4}`, u uniform and independent of the data, the scale is rounded up to the next
+:math:`2^{(k + u)/4}`. A row that can move the logarithm of the scale by D changes the published value with a probability of
+at most D / log step, whatever the data.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from fisherleak._support.namespaces import Seed
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["STEP", "OnGrid", "on_public_grid", "pivot_probability"]
+
+STEPS = 4
+STEP = 2.0 ** (1.0 / STEPS)
+BITS = 53
+SAID = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""Probabilities that are told: a finer number would be one of the data itself."""
+
+
+@dataclass(frozen=True)
+class OnGrid:
+    """A scale on the grid, and the grid's offset as a part of a step."""
+
+    scale: float
+    offset: float
+
+
+def on_public_grid(scale: float, random_state: Seed = None) -> OnGrid:
+    """The least scale of a grid with a new offset that is not below the one given."""
+    try:
+        offset = (
+            secrets.randbits(BITS) / 2.0**BITS
+            if random_state is None
+            else float(np.random.default_rng(random_state).random())
+        )
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+        ) from None
+    place = math.ceil(STEPS * math.log2(scale) - offset)
+    while _at(place, offset) < scale:
+        place += 1
+    return OnGrid(_at(place, offset), offset)
+
+
+def _at(place: int, offset: float) -> float:
+    return math.ldexp(2.0 ** ((place % STEPS + offset) / STEPS), place // STEPS)
+
+
+def pivot_probability(spread: float) -> float:
+    """That a replaced row changes the value on the grid, at most, if it moves the logarithm by ``spread``: in coarse steps."""
+    exact = spread / math.log(STEP)
+    return next((said for said in SAID if exact <= said), 1.0)
