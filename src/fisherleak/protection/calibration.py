@@ -77,8 +77,8 @@ def calibrate(
     one (its effect on H, w and folded scales included), the scale is at least M / eta: a certified bound from above is used. It
     is rounded up to a power of :math:`2^{1/4}` times a random public offset, so that small changes of the data change nothing,
     and replacing a whole row by an admissible one changes the published value with at most the probability that
-    ``noise.calibrated.probability`` says (in coarse steps, over offsets; 1 where no more is known). ``noise.calibrated`` also has
-    the bounds, step and offset, for a card, and as ``confidential`` the bound and what a search found from below: numbers
+    ``noise.calibrated.probability`` says (in coarse steps, over offsets; 1 where no more is known). ``noise.calibrated`` also
+    has the bounds, step and offset, for a card, and as ``confidential`` the bound and what a search found from below: numbers
     of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales, are
     taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
 
