@@ -28,14 +28,17 @@ from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
 from fisherleak.protection.pivot import spread_of
 from fisherleak.protection.quantities import Points, points_of, quantities_of, strong_of
 
-__all__ = ["Certified", "Worst", "admissible_scale", "certified", "worst_admissible"]
+__all__ = ["Certified", "WorstAdmissible", "admissible_scale", "certified", "worst_admissible"]
 
+EPSILON = float(np.finfo(np.float64).eps)
+AT_MINIMUM = 1e-8
+"""Relative gradient up to which a model counts as at its minimum."""
 LOOSEST = 20.0
 """A bound this many times above what a search finds says nothing: the row moves the model farther than can be followed."""
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstAdmissible:
     """The worst admissible row in place of any present one, from below and from above. Confidential: numbers of the data.
 
     Attributes
@@ -84,13 +87,14 @@ def certified(
     strong = strong_of(jacobian, points, chosen)
     cap = math.inf if strong is None else bound_by_penalty(strong, loss, labels, omega, counted)
     spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if admissible.settled else math.inf
-    upper = min(found.value, cap) * (1.0 + leakage._information.error)
-    return Certified(upper, spread, admissible, points, found)
+    # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
+    error = EPSILON * (64.0 + jacobian.fit.condition)
+    return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found)
 
 
 def worst_admissible(
     leakage: Leakage, bounds: Mapping[str, Any] | None = None, attributes: Any = None, label: bool | None = None
-) -> Worst:
+) -> WorstAdmissible:
     """The worst admissible row over the values that count, as in :meth:`Leakage.per_example`."""
     above = certified(leakage, bounds, attributes, label)
     chosen, counted = leakage._chosen(attributes, label)
@@ -101,7 +105,7 @@ def worst_admissible(
             "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
             "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or over='max'."
         )
-    return Worst(above.upper, max(best.eta, largest), largest, above.spread, above.admissible, best)
+    return WorstAdmissible(above.upper, max(best.eta, largest), largest, above.spread, above.admissible, best)
 
 
 def admissible_scale(
@@ -139,5 +143,15 @@ def _one_release(leakage: Leakage) -> Jacobian:
     if is_lazy(jacobians[0].X):
         raise InvalidInputError(
             "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use over='max'."
+        )
+    folding = jacobians[0].folding
+    if folding is not None and folding.filling is not None:
+        raise InvalidInputError(
+            "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a declared one, "
+            "SimpleImputer(strategy='constant', fill_value=…), or use over='max'."
+        )
+    if jacobians[0].fit.gradient > AT_MINIMUM:
+        raise InvalidInputError(
+            "over='admissible' needs a model at its minimum, from which moves are bounded: measure with polish=True."
         )
     return jacobians[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fisherleak.engine.erm import fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
+from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.certificate import Bound
 from fisherleak.protection.declared import Admissible
@@ -73,7 +74,8 @@ def eta_in_place(
     labels = np.array(host(jacobian.y), dtype=np.float64)
     X[row], labels[row] = features, y
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
-    folding, scales = jacobian.folding, None if fit.scales is None else np.asarray(host(fit.scales))
+    folding = None if jacobian.folding is None else _on_host(jacobian.folding)
+    scales = None if fit.scales is None else np.asarray(host(fit.scales))
     if folding is not None and scales is not None:
         scales = _scales(folding, scales, np.asarray(host(jacobian.X)), X, weights)
     names = tuple(f"feature {j}" for j in range(X.shape[1] + 1))
@@ -88,6 +90,13 @@ def eta_in_place(
     block = [X[row : row + 1], labels[row : row + 1], None if weights is None else weights[row : row + 1]]
     J = np.asarray(then.dense(attributes, label)(*block))[0]
     return float(np.linalg.norm(J, 2))
+
+
+def _on_host(folding: Folding) -> Folding:
+    arrays: dict[str, Any] = {
+        name: np.asarray(host(getattr(folding, name))) for name in ("slopes", "means", "values", "shares", "frame")
+    }
+    return replace(folding, **arrays)
 
 
 def _scales(folding: Folding, scales: Vector, before: Vector, after: Vector, weights: Vector | None) -> Vector:
@@ -115,8 +124,10 @@ def _replaced(jacobian: Jacobian) -> list[int]:
     fit = jacobian.fit
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
-    part = jacobian.model.rows(X, y, weights)
-    moved = np.abs(np.asarray(part.a)) * np.linalg.norm(np.asarray(part.x) @ np.asarray(host(jacobian.B)).T, axis=1)
+    centre = None if fit.centre is None else np.asarray(host(fit.centre))
+    x = with_constant(X, fit.intercept is not None, centre)
+    a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y)) * (1.0 if weights is None else weights)
+    moved = a * np.linalg.norm(x @ np.asarray(host(jacobian.B)).T, axis=1)
     order = np.argsort(moved)
     heavy = np.arange(len(y)) if weights is None else np.flatnonzero(weights >= weights.max() * (1.0 - NEAR))
     chosen = [int(order[-1]), int(order[-2 if len(order) > 1 else -1]), int(heavy[np.argmin(moved[heavy])])]

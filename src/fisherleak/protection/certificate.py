@@ -254,7 +254,7 @@ def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
 
 
 def _damped(q: Quantities, t: _Terms, omega: float) -> float:
-    """The same for the squared loss by intervals of h: all but m has the factor 1 / (1 + omega h), the own effect two."""
+    """The same for the squared loss by intervals of h: 1 / (1 + omega h) multiplies all but m, and the own effect twice."""
     top = omega * float(q.root.max()) ** 2
     count = max(math.ceil(COARSE * math.log2(top / LEAST)), 0) if 0 < top < math.inf else 0
     lows = np.array([0.0, *(LEAST * 2.0 ** (np.arange(count) / COARSE))])
