@@ -147,8 +147,8 @@ def _one_release(leakage: Leakage) -> Jacobian:
     folding = jacobians[0].folding
     if folding is not None and folding.filling is not None:
         raise InvalidInputError(
-            "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a declared one, "
-            "SimpleImputer(strategy='constant', fill_value=…), or use over='max'."
+            "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a "
+            "declared one, SimpleImputer(strategy='constant', fill_value=…), or use over='max'."
         )
     if jacobians[0].fit.gradient > AT_MINIMUM:
         raise InvalidInputError(
