@@ -118,8 +118,8 @@ def counted(
     >>> import fisherleak as fl
     >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
     >>> found = fl.counted(fl.measure(fl.minimise(X, y), X, y), eta=1.0)
-    >>> print(found.rows[0], found.first[0].round(6), found.eta[0].round(3))
-    1 1.0 1.201
+    >>> print(found.first.max().round(6), found.eta.max().round(3))
+    1.0 1.083
     """
     target = check_positive(eta, "eta")
     jacobian = _plain(leakage)
