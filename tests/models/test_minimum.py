@@ -57,6 +57,16 @@ def test_the_effect_on_eta_is_told_where_the_distance_says_nothing() -> None:
         assert [w.category for w in caught] == [fl.LooseFitWarning] * warned
 
 
+def test_calibration_counts_what_is_left_and_not_what_was_bridged() -> None:
+    X, y = rare_group()
+    leak = fl.measure(lm.LogisticRegression(C=1e2).fit(X, y), X, y)
+    fit = leak.fits[0]
+    assert fit.left is not None
+    assert fit.left < 1e-9 < 1e-6 < fit.distance
+    exact = fl.measure(fl.minimise(X, y, "logistic", 1e-2 / len(y), intercept=True), X, y)
+    assert fl.calibrate(leak, 1.0).scale == pytest.approx(fl.calibrate(exact, 1.0).scale, rel=1e-7)
+
+
 @pytest.mark.parametrize("solver", ["lbfgs", "newton-cg", "newton-cholesky", "sag", "saga"])
 @pytest.mark.parametrize("polish", [None, True, False])
 def test_a_group_with_one_label_is_refused_by_name_for_every_solver(solver: str, polish: bool | None) -> None:

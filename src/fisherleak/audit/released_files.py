@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,18 @@ from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.admitted import admitted_noise
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import COUNTED, Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.utility import Tradeoff, tradeoff
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
+from fisherleak.protection.calibration import remembering
 from fisherleak.tables import Feature, RawTable, Room
 from fisherleak.tables.features import OTHER
 
@@ -47,6 +50,8 @@ __all__ = [
 
 TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
+OVER = (ADMISSIBLE, "max")
+"""Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
 FEWEST_ROWS = 5
@@ -98,6 +103,8 @@ def save_model(
     eta: float | None = None,
     noise: float | Noise | None = None,
     attribute: str | Sequence[str] | None = None,
+    over: str = ADMISSIBLE,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
     balance: bool = False,
     overwrite: bool = False,
     sign: Path | None = None,
@@ -113,11 +120,17 @@ def save_model(
         The model's file; its card is ``path`` + ".json". The model before the noise is never written.
     eta : float, optional
         The limit: on every row in standard units, or on every value of ``attribute`` in its own unit. The least Gaussian noise
-        that keeps it is added, rounded up to a power of 2^(1/4).
+        that keeps it is added, rounded up on a grid of powers of 2^(1/4).
     noise : float or Noise, optional
         The noise to add in place of a limit; a number is the scale of Gaussian noise.
     attribute : str or sequence of str, optional
         The column, or columns, that the limit is on: it holds for every value of each.
+    over : {"admissible", "max"}
+        Whose etas the limit is on: of whoever could be in the table in place of any row, so that no row decides the noise's
+        scale; or of the rows that are there, whose scale tells about the row that decides it.
+    bounds : mapping, optional
+        For "admissible", in the columns' own units: (low, high) of numbers and of the target. Others are taken from the rows,
+        on a coarse grid that no single row decides.
     balance : bool
         Reweight with IRFIL before.
     overwrite : bool
@@ -131,6 +144,7 @@ def save_model(
     limited = _columns(attribute)
     if noise is not None and limited is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
+    _check_over(over, bounds, eta)
     limit = None if eta is None else check_positive(eta, "eta")
     given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
@@ -142,7 +156,12 @@ def save_model(
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
-    chosen = _calibrated(trained, limit, limited) if given is None else given
+    if given is not None or limit is None:
+        chosen = as_noise(given)
+    elif over == ADMISSIBLE:
+        chosen = admitted_noise(trained, settings, limit, limited, bounds, random_state)
+    else:
+        chosen = _calibrated(trained, limit, limited)
     released = released_pipeline(trained, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
@@ -164,10 +183,17 @@ def _columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return names
 
 
-def _calibrated(trained: Trained, limit: float | None, columns: tuple[str, ...] | None) -> Noise:
-    assert limit is not None
+def _check_over(over: str, bounds: Mapping[str, Any] | None, eta: float | None) -> None:
+    if over not in OVER:
+        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
+    if bounds and (over != ADMISSIBLE or eta is None):
+        raise InvalidInputError("`bounds` say who could be in the table: they go with a limit `eta` on all of these.")
+
+
+def _calibrated(trained: Trained, limit: float, columns: tuple[str, ...] | None) -> Noise:
     scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
-    return trained.leak.noise.rescaled(_rounded_up(max(scales)))
+    noise = trained.leak.noise.rescaled(_rounded_up(max(scales)))
+    return remembering(noise, Calibration("max", limit))
 
 
 def limited_words(columns: Sequence[str] | None) -> str:
@@ -236,6 +262,23 @@ def _about(rows: int) -> int:
     return int(float(f"{rows:.1e}"))
 
 
+def _scale_words(noise: Noise) -> str:
+    """Whether anybody decides the noise's scale."""
+    told = getattr(noise, "calibrated", None)
+    if told is None:
+        return "The noise's scale was given."
+    if not told.counted:
+        return (
+            "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it tells about "
+            "the row that decides it, which eta does not count."
+        )
+    return (
+        "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
+        "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show in it, and replacing "
+        f"one person's row changes it with a probability of at most {told.probability:g}."
+    )
+
+
 def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[str]:
     design = trained.design
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
@@ -247,8 +290,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[st
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
         "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
-        "Scales, centres and the noise's scale are on a grid of powers of 2^(1/4), the number of rows has two digits: a person "
-        "who moves one of them across an edge of its grid is told by that, and eta does not count it.",
+        _scale_words(noise),
+        "Scales and centres of columns are on a grid of powers of 2^(1/4), the number of rows has two digits: a person who "
+        "moves one of them across an edge of its grid is told by that, and eta does not count it.",
         "Every further release from the same data adds to what is revealed.",
     ]
     pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD",
+    "bounds_from",
     "command_line",
     "emit",
     "emit_json",
@@ -155,6 +157,26 @@ def levels_from(given: Sequence[str] | None) -> tuple[tuple[str, tuple[str, ...]
             raise InvalidInputError(f"--levels must be COLUMN=LEVEL,LEVEL,…; got {text!r}.")
         found.append((name, tuple(level.strip() for level in levels.split(","))))
     return tuple(found)
+
+
+def bounds_from(given: Sequence[str] | None) -> dict[str, tuple[float, float]]:
+    """Declared bounds from COLUMN=LOW:HIGH; a column whose name has an equals sign keeps all but the last of them."""
+    found: dict[str, tuple[float, float]] = {}
+    for text in given or ():
+        name, sign, ends = text.rpartition("=")
+        low, colon, high = ends.partition(":")
+        try:
+            pair = (float(low), float(high))
+        except ValueError:
+            pair = (math.nan, math.nan)
+        if not (sign and name and colon and math.isfinite(pair[0]) and math.isfinite(pair[1]) and pair[0] < pair[1]):
+            raise InvalidInputError(
+                f"--bounds must be COLUMN=LOW:HIGH, two numbers, the first the smaller; got {text!r}."
+            )
+        if name in found:
+            raise InvalidInputError(f"--bounds name '{name}' twice; give each column once.")
+        found[name] = pair
+    return found
 
 
 def decided_by_card(**given: Any) -> None:

@@ -14,12 +14,14 @@ import typer
 
 from fisherleak.reproduce import NAMES
 
-__all__ = ["MODELS", "PUBLIC", "columns", "items", "known_to_all", "models"]
+__all__ = ["MODELS", "OVER", "PUBLIC", "columns", "items", "known_to_all", "models", "whose_etas"]
 
 MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""
+OVER = ("admissible", "max")
+"""Those of ``audit.released_files``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -50,6 +52,11 @@ def models() -> list[str]:
 def known_to_all() -> list[str]:
     """What attackers can be taken to know."""
     return list(PUBLIC)
+
+
+def whose_etas() -> list[str]:
+    """Whose etas a limit can be on."""
+    return list(OVER)
 
 
 def items(ctx: typer.Context) -> list[str]:

@@ -16,7 +16,10 @@ __all__ = ["OPTIONS", "in_options", "told"]
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{name: f"--{name}" for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels")},
+    **{
+        name: f"--{name}"
+        for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels", "over", "bounds")
+    },
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",
@@ -29,6 +32,9 @@ SENTENCES, OWN = {"assumptions", "note", "notes", "warnings"}, {"values"}
 """Keys of summaries and cards under which sentences lie, and raw values of rows."""
 VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^`'"])*"""
 ARGUMENT = re.compile(rf"`(\w+)(?:=({VALUE}))?`|\b(data_home)(?:=(\w+))?")
+
+
+RANGE = re.compile(r"\{'(.*)': \(low, high\)\}")
 
 
 def in_options(sentence: str) -> str:
@@ -65,6 +71,9 @@ def _option(found: re.Match[str]) -> str:
 
 def _given(option: str, value: str) -> list[str]:
     """An option with its value, once for each item of a list."""
+    ranged = RANGE.fullmatch(value)
+    if ranged is not None:
+        return [option, f"{_quoted(ranged[1])}=LOW:HIGH"]
     try:
         known = ast.literal_eval(value)
     except (ValueError, SyntaxError):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._complete import whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
@@ -23,6 +24,24 @@ def release(
     attribute: Annotated[
         list[str] | None,
         common.column("--attribute", help="Limit what is revealed about this column alone, in its unit. Repeatable."),
+    ] = None,
+    over: Annotated[
+        str,
+        typer.Option(
+            "--over",
+            metavar="WHOSE",
+            autocompletion=whose_etas,
+            help="Whose etas are limited: admissible (whoever could be in the table), or max (the rows that are there; the "
+            "noise's scale then tells about the row that decides it).",
+        ),
+    ] = "admissible",
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bounds",
+            metavar="COLUMN=LOW:HIGH",
+            help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
+        ),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: common.Model = None,
@@ -62,7 +81,7 @@ def release(
 
     \b
     Examples:
-      fisherleak release people.csv --target sick --eta 0.5 --out model.skops
+      fisherleak release people.csv --target sick --eta 0.5 --bounds age=0:120 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
       fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
     """
@@ -90,7 +109,14 @@ def release(
         raw = common.source_table(table, delimiter, encoding)
         limited = attribute or None
         card, cost = save_model(
-            raw, settings, out, eta=eta, attribute=limited, balance=balance, overwrite=overwrite, sign=sign
+            *(raw, settings, out),
+            eta=eta,
+            attribute=limited,
+            over=over,
+            bounds=common.bounds_from(bounds),
+            balance=balance,
+            overwrite=overwrite,
+            sign=sign,
         )
     if json:
         common.emit_json(card)

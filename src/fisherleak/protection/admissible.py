@@ -103,7 +103,7 @@ def worst_admissible(
     if not above.upper <= LOOSEST * max(best.eta, largest):
         raise InvalidInputError(
             "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
-            "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or over='max'."
+            "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or `over='max'`."
         )
     return WorstAdmissible(above.upper, max(best.eta, largest), largest, above.spread, above.admissible, best)
 
@@ -142,13 +142,13 @@ def _one_release(leakage: Leakage) -> Jacobian:
         )
     if is_lazy(jacobians[0].X):
         raise InvalidInputError(
-            "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use over='max'."
+            "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
         )
     folding = jacobians[0].folding
     if folding is not None and folding.filling is not None:
         raise InvalidInputError(
             "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a "
-            "declared one, SimpleImputer(strategy='constant', fill_value=…), or use over='max'."
+            "declared one, SimpleImputer(strategy='constant', fill_value=…), or use `over='max'`."
         )
     if jacobians[0].fit.gradient > AT_MINIMUM:
         raise InvalidInputError(

@@ -25,7 +25,7 @@ from fisherleak.protection.admissible import admissible_scale
 from fisherleak.protection.shapes import noise_shaped
 from fisherleak.rows.summary import digest
 
-__all__ = ["calibrate", "enough", "publishable"]
+__all__ = ["calibrate", "enough", "publishable", "remembering"]
 
 OVER = ("max", "mean", "group", "dataset", ADMISSIBLE)
 
@@ -135,9 +135,9 @@ def calibrate(
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
         leakage = leakage.with_noise(unit)
     if over == ADMISSIBLE:
-        return _with(*admissible_scale(leakage, target, bounds, attributes, label, random_state))
+        return remembering(*admissible_scale(leakage, target, bounds, attributes, label, random_state))
     noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
-    return _with(noise, Calibration(over, target))
+    return remembering(noise, Calibration(over, target))
 
 
 def _check_shape_of_all(shape: Any, over: str) -> None:
@@ -171,7 +171,7 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
     return noise.rescaled(math.nextafter(noise.scale * current / target, math.inf))
 
 
-def _with(noise: Noise, calibrated: Calibration) -> Noise:
+def remembering(noise: Noise, calibrated: Calibration) -> Noise:
     """The noise with how its scale was found; a noise from outside that keeps no such record stays as it is."""
     if "calibrated" not in getattr(noise, "__dataclass_fields__", ()):
         return noise
@@ -191,4 +191,4 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
             UncountedScaleWarning,
             stacklevel=stacklevel,
         )
-    return _with(noise, dataclasses.replace(calibrated, confidential=None))
+    return remembering(noise, dataclasses.replace(calibrated, confidential=None))

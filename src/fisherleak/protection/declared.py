@@ -91,7 +91,7 @@ def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
     if off.size:
         raise InvalidInputError(
             f"Feature {off[0]} does not follow its columns by an affine map, so that no bound holds for rows that are not "
-            "there. Use over='max', or apply the preprocessing before and declare bounds for its features."
+            "there. Use `over='max'`, or apply the preprocessing before and declare bounds for its features."
         )
     return Admissible(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
 
@@ -112,7 +112,7 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
     if attribute.directions is not None and attribute.local:
         raise InvalidInputError(
             f"Column '{attribute.name}' is preprocessed by a step that is not affine, so that no bound holds for values that "
-            "are not there. Use over='max', or apply the step before and measure the model on its features."
+            "are not there. Use `over='max'`, or apply the step before and measure the model on its features."
         )
     if attribute.directions is not None and not attribute.directions.any():
         return []
@@ -127,7 +127,7 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
         return [_number(attribute.name, values, spread[0], given)]
     if attribute.directions is not None:
         raise InvalidInputError(
-            f"attribute '{attribute.name}' has directions of its own, so that its values cannot be bounded. Use over='max'."
+            f"attribute '{attribute.name}' has directions of its own, so that its values cannot be bounded. Use `over='max'`."
         )
     return [_number(f"{attribute.name}[{k}]", X[:, j], spread[k], given) for k, j in enumerate(columns)]
 
@@ -149,7 +149,7 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
         if below is None or above is None:
             raise InvalidInputError(
                 f"{what} has a value at an end of its range that no coarse bound hides among others: declare its range with "
-                f"bounds={{{key}: (low, high)}}."
+                f"`bounds={{{key}: (low, high)}}`."
             )
         low, high = -below[0] + 0.0, above[0]
         return low, high, {"low": low, "high": high, "from": "rows"}, below[1] and above[1]
@@ -197,7 +197,7 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
     codes = np.array([place.get(_plain(value), -1) for value in np.asarray(column).tolist()])
     if (codes < 0).any():
         raise InvalidInputError(
-            f"Column '{name}' has {int(np.sum(codes < 0))} rows with levels that its encoder does not know. Use over='max'."
+            f"Column '{name}' has {int(np.sum(codes < 0))} rows with levels that its encoder does not know. Use `over='max'`."
         )
     present = known[codes]
     if given is not None:
@@ -262,7 +262,7 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
             )
         raise InvalidInputError(
             f"The label's range on a coarse grid leaves the labels of the {loss.name} loss, {loss.labels.rule}: declare it "
-            "with bounds={'label': (low, high)}."
+            "with `bounds={'label': (low, high)}`."
         )
     return np.array([low, high]), record, settled
 

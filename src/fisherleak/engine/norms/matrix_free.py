@@ -7,7 +7,8 @@ The releases' Jacobians are stacked, so that their information adds up exactly (
 
 Where few values count, :math:`J_i` is written out and the small matrix :math:`J_i^T J_i` decomposed; elsewhere its products
 with vectors are all that is needed (``lanczos``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m product
-a step and release; with maps that differ from row to row, two n x p x p products.
+a step and release but the first, in whose eigenbasis all are written; with maps that differ from row to row, two n x p x p
+products.
 """
 
 from __future__ import annotations

@@ -1,0 +1,152 @@
+"""The noise of a release for whoever could be in the table: bounds in the columns' own units, and what a card says of them.
+
+Limits on rows are in standard units, bounds in the columns' own. So the model is calibrated on a table of numbers in public
+units and of levels, and its record is brought back: a column from low to high, declared or taken from rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.checks import nearest
+from fisherleak._support.namespaces import Json, Seed
+from fisherleak.audit.model import Settings, Trained
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.encodings import Encoding
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import as_table
+from fisherleak.protection.calibration import calibrate, remembering
+from fisherleak.protection.declared import LABEL
+from fisherleak.tables import Design, Feature
+
+__all__ = ["admitted_noise"]
+
+Bounds = Mapping[str, tuple[float, float]]
+
+
+def admitted_noise(
+    trained: Trained,
+    settings: Settings,
+    limit: float,
+    columns: Sequence[str] | None = None,
+    bounds: Bounds | None = None,
+    random_state: Seed = None,
+) -> Noise:
+    """The least noise on a public grid with which nobody who could be in the table has an eta above a limit.
+
+    The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit.
+    """
+    leak = _with_levels(trained)
+    declared = _in_standard_units(trained.design, bounds or {})
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    found = [
+        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state)
+        if column is None
+        else calibrate(
+            *(leak, limit * unit.get(column, 1.0), ADMISSIBLE),
+            attributes=[column],
+            bounds=declared,
+            random_state=random_state,
+        )
+        for column in (columns or (None,))
+    ]
+    largest = max(found, key=lambda noise: noise.scale)
+    records = [getattr(noise, "calibrated", None) for noise in found]
+    chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
+    told: Calibration | None = getattr(largest, "calibrated", None)
+    noise = largest.rescaled(largest.scale * trained.unit)
+    if told is None:
+        return noise
+    chance = min(1.0, sum(chances)) if _settled(trained, settings) else 1.0
+    own = _in_own_units(trained.design, settings, told.bounds or {})
+    return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
+
+
+def _with_levels(trained: Trained) -> Leakage:
+    """The leakage of the same model with categories known by their levels, not as indicators of their own."""
+    import pandas
+
+    jacobian = trained.leak._information.jacobians[0]
+    X, table, attributes = np.asarray(trained.design.X), {}, []
+    for feature in trained.design.features:
+        columns = list(feature.columns)
+        if feature.kind == "number":
+            table[feature.name] = X[:, columns[0]]
+            attributes.append(Attribute(feature.name, columns))
+            continue
+        levels = _names(feature)
+        codes = np.where(X[:, columns].any(axis=1), X[:, columns].argmax(axis=1) + 1, 0)
+        table[feature.name] = np.array(levels, dtype=object)[codes]
+        attributes.append(Attribute(feature.name, columns, None, Encoding(levels, np.eye(len(levels))[1:])))
+    named = replace(jacobian, attributes=tuple(attributes))
+    return Leakage(information_of(named), trained.leak.noise, as_table(pandas.DataFrame(table)))
+
+
+def _names(feature: Feature) -> tuple[str, ...]:
+    return tuple(str(level) for level in feature.levels)
+
+
+def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
+    """Bounds of numbers and of the label in standard units, and all levels of categories, which are public already."""
+    target, X = design.target, np.asarray(design.X)
+    found: dict[str, Any] = {feature.name: _names(feature) for feature in design.features if feature.kind == "category"}
+    known = {f.name: (f.centre, f.scale, X[:, f.columns[0]]) for f in design.features if f.kind == "number"}
+    if not target.classes:
+        known[target.name] = (target.centre, target.scale, np.asarray(design.y))
+    for name, (low, high) in bounds.items():
+        if name in found:
+            raise InvalidInputError(f"`bounds` are for numbers, and '{name}' is a category: use `levels`.")
+        own = target.name if name == LABEL and name not in known else name
+        if own not in known:
+            raise InvalidInputError(
+                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, list(known))}"
+            )
+        centre, scale, values = known[own]
+        ends = ((low - centre) / scale, (high - centre) / scale)
+        outside = int(np.sum((values < ends[0]) | (values > ends[1])))
+        if outside:
+            raise InvalidInputError(
+                f"Column '{own}' has {outside} row{'s' if outside > 1 else ''} outside the declared bounds ({low:g}, {high:g}): "
+                "declare wider ones, or clip the column before."
+            )
+        found[LABEL if own == target.name else own] = ends
+    return found
+
+
+def _in_own_units(design: Design, settings: Settings, bounds: Json) -> Json:
+    """What a card says: bounds in the columns' own units, and whether levels were declared or are those of the rows."""
+    units = {feature.name: (feature.centre, feature.scale) for feature in design.features}
+    units[LABEL] = (design.target.centre, design.target.scale)
+    declared = dict(settings.levels)
+    found: Json = {}
+    for name, record in bounds.items():
+        centre, scale = units[name]
+        own = dict(record)
+        if "low" in own:
+            own |= {"low": centre + scale * own["low"], "high": centre + scale * own["high"]}
+        elif "levels" in own:
+            own["from"] = "declared" if name in declared else "rows"
+        found[design.target.name if name == LABEL else name] = own
+    return found
+
+
+def _settled(trained: Trained, settings: Settings) -> bool:
+    """Whether replacing one row leaves all levels as they are: those that are not declared have rows to spare."""
+    X, declared = np.asarray(trained.design.X), dict(settings.levels)
+    for feature in trained.design.features:
+        if feature.kind != "category" or feature.name in declared:
+            continue
+        counts = X[:, list(feature.columns)].sum(axis=0)
+        fewest = min([X.shape[0] - counts.sum(), *counts])
+        if feature.pooled or fewest <= settings.rare:
+            return False
+    return True
