@@ -115,8 +115,8 @@ def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
         outside = int(np.sum((values < ends[0]) | (values > ends[1])))
         if outside:
             raise InvalidInputError(
-                f"Column '{own}' has {outside} row{'s' if outside > 1 else ''} outside the declared bounds ({low:g}, {high:g}): "
-                "declare wider ones, or clip the column before."
+                f"Column '{own}' has {outside} row{'s' if outside > 1 else ''} outside the bounds ({low:g}, {high:g}): declare "
+                "wider ones, or clip the column before."
             )
         found[LABEL if own == target.name else own] = ends
     return found

@@ -2,7 +2,7 @@
 
 An admissible row takes, in every column, a number between two bounds or one of some levels, or all its features lie in a ball.
 Bounds that are not declared are taken from the observed range on a grid that no data decide (numbers of three binary digits,
-then powers of 2, 4, 16, …): the first on which leaving out any one row changes no bound.
+then every power of two, every second, fourth, …): the first on which leaving out any one row changes no bound.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ FEWEST = 5
 """Rows that a level must have where levels are not declared."""
 COARSEST = 9
 """Grids that are tried: the last has powers of 2^256."""
+SHIFTS = 0x555
+"""The exponents on a coarser grid are these modulo its width."""
 AFFINE = 1e-7
 """Difference of a feature from what an affine map of the raw columns gives, relative to its size, that is rounding."""
 
@@ -179,7 +181,10 @@ def _outwards(values: Matrix) -> tuple[float, bool] | None:
 
 
 def _above(value: float, level: int) -> float:
-    """The least number of a public grid that is not below a value: three binary digits, or powers of 2^(2^(level - 1))."""
+    """The least number of a public grid that is not below a value: three binary digits, or powers of two, then ever fewer of these.
+
+    Each grid is part of the one before, and no power of two is on all of them.
+    """
     if value == 0:
         return 0.0
     part, power = math.frexp(abs(value))
@@ -188,7 +193,8 @@ def _above(value: float, level: int) -> float:
         return math.copysign(math.ldexp(turn(8.0 * part) / 8.0, power), value)
     width = 2 ** (level - 1)
     exponent = power if part > 0.5 and value > 0 else power - 1  # of the next power of two, towards larger values
-    return math.copysign(2.0 ** min(width * turn(exponent / width), 1000), value)
+    first = SHIFTS % width
+    return math.copysign(2.0 ** min(first + width * turn((exponent - first) / width), 1000), value)
 
 
 def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given: Any) -> _Read:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from sklearn.base import clone
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -23,13 +24,13 @@ from fisherleak.models.levels import check_common_levels
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.scalers import complete, neutral, scaled_parameters
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
-from fisherleak.protection.calibration import calibrate
+from fisherleak.protection.calibration import calibrate, publishable
 from fisherleak.protection.release import built, check_public, check_releasable
 
 __all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
-OVER = ("max", "mean", "dataset")
+OVER = (ADMISSIBLE, "max", "mean", "dataset")
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ class PrivateRelease(Wrapper):
         Any that :func:`fisherleak.measure` reads.
     eta : float
         The limit on Fisher information loss.
-    over : {"max", "mean", "dataset"}
-        What is limited, as in :func:`fisherleak.calibrate`.
+    over : {"admissible", "max", "mean", "dataset"}
+        What is limited, as in :func:`fisherleak.calibrate`. By default the eta of whoever could have been in the table, so that
+        nobody's row decides the noise's scale; with the others that scale tells about the row that decides it, and
+        ``UncountedScaleWarning`` says so.
     attributes : names, optional
         The attributes that count, without the label. Everything, with the label, by default. Not for "dataset".
     noise : Noise, optional
@@ -84,6 +87,9 @@ class PrivateRelease(Wrapper):
         What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
         default nothing, and eta counts end to end. Levels that an encoder learned are accepted where at least five rows have
         each; with "levels", always.
+    bounds : mapping, optional
+        For "admissible": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
+        the rows, on a coarse grid that no single row decides.
 
     Attributes
     ----------
@@ -108,13 +114,14 @@ class PrivateRelease(Wrapper):
         self,
         estimator: Estimator,
         eta: float = 1.0,
-        over: str = "max",
+        over: str = ADMISSIBLE,
         attributes: Sequence[str | int] | None = None,
         noise: Noise | None = None,
         polish: bool = False,
         keep_unperturbed: bool = False,
         random_state: Seed = None,
         public: str = "nothing",
+        bounds: Mapping[str, Any] | None = None,
     ) -> None:
         self.estimator = estimator
         self.eta = eta
@@ -125,6 +132,7 @@ class PrivateRelease(Wrapper):
         self.keep_unperturbed = keep_unperturbed
         self.random_state = random_state
         self.public = public
+        self.bounds = bounds
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
         """Fit the estimator, find the noise for the limit, and keep a model built with it."""
@@ -139,7 +147,9 @@ class PrivateRelease(Wrapper):
         leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
             _move(model, np.asarray(host(leak.fits[0].theta)), counted)
-        self.noise_ = calibrate(leak, self.eta, self.over, attributes=self.attributes)
+        seed = self.random_state if self.over == ADMISSIBLE else None
+        found = calibrate(leak, self.eta, self.over, attributes=self.attributes, bounds=self.bounds, random_state=seed)
+        self.noise_ = publishable(found)
         quiet = leak.with_noise(self.noise_)
         # rows in memory have been seen to share their levels
         declared = "levels" if self.public == "nothing" and not table.lazy else self.public
@@ -159,6 +169,8 @@ class PrivateRelease(Wrapper):
         check_public(self.public)
         if self.over not in OVER:
             raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
+        if self.bounds is not None and self.over != ADMISSIBLE:
+            raise InvalidInputError(f"bounds are for over='admissible' only; got over={self.over!r}.")
         if self.over == "dataset" and self.attributes is not None:
             raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
 
