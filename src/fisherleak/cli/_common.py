@@ -95,6 +95,21 @@ Delimiter = Annotated[
     str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
 ]
 Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names the columns; where it reads like a row, one must be said.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES|FILE",
+        help="Names of the columns of a CSV file without a header, with commas between them, or a file that holds them.",
+    ),
+]
 Released = Annotated[
     Path | None,
     typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
@@ -143,12 +158,29 @@ def decided_by_card(**given: Any) -> None:
             raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
 
 
-def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
-    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room."""
+def source_table(path: str | None, room: Room | None = None, **form: Any) -> RawTable:
+    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room.
+
+    ``form`` is what was said about how a CSV file is written.
+    """
     from fisherleak.tables import example_table, read_table
 
+    if path is None:
+        return example_table().once()
     memory = None if room is None or room.cluster else room.memory
-    return (example_table() if path is None else read_table(path, delimiter, encoding, memory)).once()
+    columns = form.pop("columns", None)
+    names = None if columns is None else _names_in(columns)
+    return read_table(path, memory=memory, columns=names, **form).once()
+
+
+def _names_in(given: str) -> tuple[str, ...]:
+    """Names of columns from the command line, or from the file that it names."""
+    from fisherleak.tables.headings import given_names
+
+    with contextlib.suppress(OSError, ValueError):
+        if Path(given).is_file():
+            given = Path(given).read_text(encoding="utf-8")
+    return given_names(given)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ __all__ = ["OPTIONS", "in_options", "told"]
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{name: f"--{name}" for name in ("delimiter", "encoding", "overwrite", "attribute", "sign")},
+    **{name: f"--{name}" for name in ("delimiter", "encoding", "header", "columns", "overwrite", "attribute", "sign")},
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",
@@ -69,8 +69,8 @@ def _given(option: str, value: str) -> list[str]:
         known = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return [option, value]  # a word that stands for a value
-    if known is True:
-        return [option]
+    if isinstance(known, bool):
+        return [option if known else f"--no-{option.removeprefix('--')}"]
     items = known if isinstance(known, (list, tuple)) else [known]
     return [word for item in items for word in (option, _quoted(str(item)))]
 

@@ -70,6 +70,8 @@ def audit(
     ] = DRAWS,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
     cluster: common.Cluster = None,
     memory: common.Memory = None,
     quiet: common.Quiet = False,
@@ -107,15 +109,16 @@ def audit(
         "seed": seed,
         "group": group,
     }
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
-            result, found = _again(released, table, delimiter, encoding, room, options)
+            result, found = _again(released, table, form, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
-            result = run_audit(common.source_table(table, delimiter, encoding, room), settings, room, **options)
+            result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
         if found is not None:
             summary["released"] = found.record()
@@ -137,7 +140,7 @@ def audit(
 
 
 def _again(
-    path: Path, table: str | None, delimiter: str | None, encoding: str | None, room: Room, options: dict[str, Any]
+    path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any]
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
     from fisherleak.audit.confirmations import confirm
@@ -147,7 +150,7 @@ def _again(
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, delimiter, encoding, room), room)
+    trained = retrain(saved, common.source_table(table, room, **form), room)
     plan = Plan(**{**options, "noise": saved.noise, "noise_note": CARD_NOTE})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)

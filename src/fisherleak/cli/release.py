@@ -42,6 +42,8 @@ def release(
     overwrite: common.Overwrite = False,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
     debug: common.Debug = False,
@@ -58,6 +60,7 @@ def release(
     """
     from fisherleak.audit.released_files import card_path, save_model
 
+    form = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     settings = common.settings_from(
         target=target,
         model=model,
@@ -75,7 +78,7 @@ def release(
             raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
         if sign is not None and sign.resolve() in places:
             raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
-        raw = common.source_table(table, delimiter, encoding)
+        raw = common.source_table(table, **form)
         limited = attribute or None
         card, cost = save_model(
             raw, settings, out, eta=eta, attribute=limited, balance=balance, overwrite=overwrite, sign=sign

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,7 @@ from typing import IO, Any
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.header import GZIP, PARQUET
 from fisherleak.tables.parquet import parquet_files, parquet_parts
 from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
@@ -62,6 +63,9 @@ def read_table(
     delimiter: str | None = None,
     encoding: str | None = None,
     memory: int | None = None,
+    *,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
 ) -> RawTable:
     """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
 
@@ -77,8 +81,14 @@ def read_table(
         Of CSV files; UTF-8 by default.
     memory : int, optional
         Larger CSV files are turned into a temporary Parquet file, which is read in parts.
+    header : bool, optional
+        Whether the first line of a CSV file names the columns. Without a word, a first line that reads like a row is refused:
+        its values would be published as names.
+    columns : sequence of str, optional
+        Names of the columns of a CSV file without a header, or, with ``header=True``, in place of it.
     """
     arrow()
+    form = CsvForm(delimiter, encoding, header, None if columns is None else tuple(columns))
     if _is_folder(str(path)):
         return _folder(str(path))
     source = "standard input" if str(path) == "-" else Path(path).name
@@ -95,11 +105,9 @@ def read_table(
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
         if head.startswith(PARQUET):
             return _parquet(file, Path(path), source, digest)
-        from fisherleak.tables.csvfile import read_csv
-
         if memory is not None and os.fstat(file.fileno()).st_size > memory:
-            return _large_csv(file, source, digest, delimiter, encoding)
-        table, notes = read_csv(file, source, delimiter, encoding)
+            return _large_csv(file, source, digest, form)
+        table, notes = read_csv(file, source, form)
         names, more = _named(table.column_names, source)
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
@@ -116,13 +124,11 @@ class _TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None, encoding: str | None) -> RawTable:
+def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawTable:
     """A CSV file as a Parquet file that lives as long as its parts."""
-    from fisherleak.tables.csvfile import csv_to_parquet
-
     folder = _TemporaryFolder()
     path = folder.path / "table.parquet"
-    notes = csv_to_parquet(file, source, delimiter, encoding, path, _named)
+    notes = csv_to_parquet(file, source, form, path, _named)
     schema, found = parquet_parts([str(path)])
     rows = sum(part.rows for part in found)
     if not rows:
