@@ -213,3 +213,17 @@ def test_identifiers_that_repeat_are_refused(tmp_path: Path) -> None:
     write(table, tmp_path / "good", files=4)
     result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     assert any("a sample was looked at" in note for note in result.design.notes)
+
+
+def test_an_attacker_that_fails_stops_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be attacked is said; a value that one training row has is attacked like any other."""
+    table = pandas.DataFrame({"b": [0] * 9 + [1], "x": np.arange(10.0) ** 2, "y": np.arange(10.0)})
+    result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
+    assert {outcome.attacker for outcome, _ in result.attacked.outcomes} >= {"ideal", "prior"}
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise ValueError("a learner of its own mind")
+
+    monkeypatch.setattr("fisherleak.attacks.ideal.Ideal.guess", fail)
+    result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
+    assert any("ideal attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)

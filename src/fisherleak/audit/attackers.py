@@ -115,6 +115,9 @@ class _Attacks:
                     curve = [self._at(attack, name, scale) for scale in self.grid]
             except FisherleakError as error:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
+            except (ArithmeticError, IndexError, ValueError, np.linalg.LinAlgError) as error:
+                # of a learner, or of a table that nobody thought of: figures of the model stand without it
+                notes.append(f"The {attacker} attack on '{name}' failed ({type(error).__name__}), and is left out.")
         return outcomes, curve, notes
 
     def _made(self, attacker: str, name: str, options: Json, strongest: WhiteBox | None) -> Attacker:
