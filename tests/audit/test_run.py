@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,20 @@ def test_an_attacker_that_fails_stops_no_audit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fisherleak.attacks.ideal.Ideal.guess", fail)
     result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
     assert any("ideal attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)
+
+
+def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_pooled_one() -> None:
+    rng = np.random.default_rng(0)
+    state = np.array([f"S{k:02d}" for k in np.minimum(np.arange(900) % 90, 59)], dtype=object)
+    flag = rng.choice(["a", "b"], 900)
+    table = pandas.DataFrame({"state": state, "flag": flag, "x": rng.normal(size=900), "y": rng.normal(size=900)})
+    trained = train(from_frame(table), Settings("y", held_out=0.0))
+    model, frame, labels = pipeline_of(trained)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn says which are not known
+        known = model.predict(frame[frame["state"] == "(other)"])
+        new = model.predict(frame[frame["state"] == "(other)"].assign(state="nowhere"))
+    np.testing.assert_allclose(new, known)
+    eta = fl.measure(model, frame, labels, fl.Gaussian(trained.unit)).per_example(["flag"])
+    np.testing.assert_allclose(eta, trained.leak.per_example(["flag"]), rtol=1e-5)
+    assert audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes == ()

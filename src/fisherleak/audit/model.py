@@ -10,7 +10,7 @@ kilograms or years. With J the Jacobian in standard units and :math:`s_y` the st
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from fisherleak.protection.calibration import calibrate, enough
 from fisherleak.protection.irfil import IRFIL
 from fisherleak.protection.release import set_parameters
 from fisherleak.rows import gather
-from fisherleak.tables import Choices, Design, RawTable, Room, design_of
+from fisherleak.tables import Choices, Design, Feature, RawTable, Room, design_of
 
 __all__ = [
     "DEFAULT_L2",
@@ -75,10 +75,14 @@ class Settings:
     drop: tuple[str, ...] = ()
     id: str | None = None
     group: str | None = None
+    decimal: str | None = None
+    na: tuple[str, ...] = ()
+    unite: tuple[str, ...] = ()
+    keep_total: bool = False
 
     @property
     def choices(self) -> Choices:
-        return Choices(self.target, self.numbers, self.categories, self.drop, self.id, self.group)
+        return Choices(**{item.name: getattr(self, item.name) for item in fields(Choices)})
 
 
 @dataclass(frozen=True)
@@ -228,25 +232,32 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
         scaler.mean_ = np.array([feature.centre for feature in numbers])
         scaler.scale_ = np.array([feature.scale for feature in numbers])
         scaler.var_ = scaler.scale_**2
-    categories = [feature for feature in design.features if feature.kind == "category"]
-    if categories:
+    for step, categories in _encoded(design).items():
         # levels of the type that a file's columns are read in: objects are not compared with whole numbers
-        model[0].named_transformers_["categories"].categories_ = [_typed(feature.levels) for feature in categories]
+        model[0].named_transformers_[step].categories_ = [_typed(feature.levels) for feature in categories]
     set_parameters(model[-1], own_parameters(trained))
     return model, frame, labels
 
 
 def _preprocessing(design: Design) -> ColumnTransformer:
     numbers = [feature.name for feature in design.features if feature.kind == "number"]
-    categories = [feature for feature in design.features if feature.kind == "category"]
     steps: list[tuple[str, Any, list[str]]] = []
     if numbers:
         steps.append(("numbers", StandardScaler(), numbers))
-    if categories:
+    for step, categories in _encoded(design).items():
         levels = [_as_objects(feature.levels) for feature in categories]
-        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False)
-        steps.append(("categories", encoder, [feature.name for feature in categories]))
+        # the first of pooled levels stands for all that are not named
+        unknown = "ignore" if step == "pooled" else "error"
+        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False, handle_unknown=unknown)
+        steps.append((step, encoder, [feature.name for feature in categories]))
     return ColumnTransformer(steps)
+
+
+def _encoded(design: Design) -> dict[str, list[Feature]]:
+    """Categories by the step of the pipeline that encodes them, in the order of the features."""
+    categories = [feature for feature in design.features if feature.kind == "category"]
+    steps = {"categories": [f for f in categories if not f.pooled], "pooled": [f for f in categories if f.pooled]}
+    return {step: some for step, some in steps.items() if some}
 
 
 def own_parameters(trained: Trained) -> Vector:

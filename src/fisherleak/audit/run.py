@@ -392,7 +392,7 @@ def _cautions(trained: Trained) -> list[str]:
             f"The model has more parameters ({trained.fit.coef.shape[0] + 1}) than training rows ({design.n}): only l2 "
             "determines it."
         )
-    lost = sum(count for _, count in design.dropped)
+    lost = design.rows_read - design.n - design.held_out
     if 2 * lost > design.rows_read:
         cautions.append(f"More than half of the rows ({lost} of {design.rows_read}) were dropped: see why above.")
     return cautions

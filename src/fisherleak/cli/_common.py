@@ -80,6 +80,21 @@ L2 = Annotated[
 Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
 Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
 Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out. Repeatable.")]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal", metavar="MARK", help="Decimal mark of numbers written as text: . or , (found by column)."
+    ),
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option("--na", metavar="TEXT", help="Take this text or number as missing, in every column. Repeatable."),
+]
+Unite = Annotated[
+    list[str] | None,
+    column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
+]
+KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[
@@ -144,7 +159,9 @@ def settings_from(**given: Any) -> Settings:
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
     lists: dict[str, Any] = {
-        key: tuple(value or ()) for key, value in given.items() if key in ("numbers", "categories", "drop")
+        key: tuple(value or ())
+        for key, value in given.items()
+        if key in ("numbers", "categories", "drop", "na", "unite")
     }
     single: dict[str, Any] = {key: value for key, value in given.items() if key not in lists and value is not None}
     return Settings(**single, **lists)
@@ -153,7 +170,7 @@ def settings_from(**given: Any) -> Settings:
 def decided_by_card(**given: Any) -> None:
     """Refuse options that the card of a released model decides."""
     for name, value in given.items():
-        if value not in (None, [], ()):
+        if value not in (None, [], (), False):
             option = "--" + name.replace("_", "-")
             raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
 

@@ -16,7 +16,22 @@ __all__ = ["OPTIONS", "in_options", "told"]
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{name: f"--{name}" for name in ("delimiter", "encoding", "header", "columns", "overwrite", "attribute", "sign")},
+    **{
+        name: f"--{name}"
+        for name in (
+            "delimiter",
+            "encoding",
+            "header",
+            "columns",
+            "overwrite",
+            "attribute",
+            "sign",
+            "decimal",
+            "na",
+            "unite",
+        )
+    },
+    "keep_total": "--keep-total",
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",

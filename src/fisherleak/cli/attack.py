@@ -32,6 +32,10 @@ def attack(
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
     delimiter: common.Delimiter = None,
@@ -57,7 +61,8 @@ def attack(
     from fisherleak.audit.run import attacked_columns
     from fisherleak.report.summarise import outcomes_of
 
-    given = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     against: Any = None
     added: Any = noise

@@ -52,6 +52,10 @@ def audit(
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
@@ -108,6 +112,10 @@ def audit(
         "held_out": held_out,
         "seed": seed,
         "group": group,
+        "decimal": decimal,
+        "na": na,
+        "unite": unite,
+        "keep_total": keep_total or None,
     }
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     found: Confirmation | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,10 @@ def release(
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     id_: common.Id = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
@@ -60,7 +64,7 @@ def release(
     """
     from fisherleak.audit.released_files import card_path, save_model
 
-    form = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     settings = common.settings_from(
         target=target,
         model=model,
@@ -71,6 +75,10 @@ def release(
         numbers=number,
         categories=category,
         drop=drop,
+        decimal=decimal,
+        na=na,
+        unite=unite,
+        keep_total=keep_total or None,
     )
     with common.quietly(quiet, json):
         places = (out.resolve(), card_path(out).resolve())

@@ -20,6 +20,7 @@ from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
 from fisherleak.tables.split import Complete, Split
+from fisherleak.tables.written import OTHER
 
 __all__ = ["Facts", "Feature", "facts_of", "features_of"]
 
@@ -39,6 +40,11 @@ class Feature:
     levels: tuple[Any, ...] = ()
     few: bool = False
     """Whether it has few different values."""
+
+    @property
+    def pooled(self) -> bool:
+        """Whether rare levels are one, the first."""
+        return self.levels[:1] == (OTHER,)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,9 @@ def _feature(column: Column, fact: Moments | frozenset[Any], profile: Profile) -
         return Feature(column.name, "number", (), *_coarse(centre, scale), few=few)
     if len(fact) < 2:
         return "has one value only in the training rows"
-    return Feature(column.name, "category", (), levels=tuple(sorted(fact)), few=len(fact) <= FEW_VALUES)
+    # what is pooled comes first: the reference, which a model can take for any level that it does not know
+    levels = tuple(sorted(fact, key=lambda level: (level != OTHER, level)))
+    return Feature(column.name, "category", (), levels=levels, few=len(fact) <= FEW_VALUES)
 
 
 def features_of(
@@ -114,8 +122,8 @@ def _coarse(centre: float, scale: float) -> tuple[float, float]:
 
 
 def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:
-    """Numbers first, then categories, each with its place among the features."""
-    features = [f for f in features if f.kind == "number"] + [f for f in features if f.kind == "category"]
+    """Numbers first, then categories, those with pooled levels last, each with its place among the features."""
+    features = sorted(features, key=lambda f: (f.kind != "number", f.pooled))
     if not features:
         raise InvalidInputError(
             f"No column is left to predict '{target}' from: `numbers` and `categories` keep columns."
