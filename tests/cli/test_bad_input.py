@@ -212,7 +212,11 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "too many tables": (good(), ["audit", "t.csv", "t.csv", "--target", "y"], "t.csv"),
     "output exists": (good(folder_with_file), AUDIT, "not empty"),
     "output is a file": (good(file("out", b"x")), AUDIT, "is a file, not a folder"),
-    "output in no folder": (good(), ["audit", "t.csv", "--target", "y", "--out", "no/out"], "'no' does not exist"),
+    "output in no folder of a file": (
+        good(),
+        ["audit", "t.csv", "--target", "y", "--out", "t.csv/no/out"],
+        "'t.csv/no' does not exist",
+    ),
     "output below a file": (good(), ["audit", "t.csv", "--target", "y", "--out", "t.csv/out"], "does not exist"),
     "output in /proc": (good(), ["audit", "t.csv", "--target", "y", "--out", "/proc/out"], "nothing was written"),
     "release: no limit": (good(), ["release", "t.csv", "--target", "y", "--out", "m.skops"], "--eta"),

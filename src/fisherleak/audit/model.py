@@ -9,6 +9,7 @@ kilograms or years. With J the Jacobian in standard units and :math:`s_y` the st
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -30,7 +31,7 @@ from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.errors import InvalidInputError, NotConvergedError, UnsupportedModelError
+from fisherleak.errors import FisherleakError, InvalidInputError, NotConvergedError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.models import as_table
@@ -168,11 +169,26 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
 
 
 def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Trained:
-    fit = minimise(design.X, design.y, kind.loss, l2, sample_weight=weights, intercept=True)
+    try:
+        fit = minimise(design.X, design.y, kind.loss, l2, sample_weight=weights, intercept=True)
+    except FisherleakError as error:
+        raise type(error)(_in_columns(str(error), design)) from None
     leak = measure(fit, design.X, design.y, PLAIN, attributes=_attributes(design))
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
     return Trained(kind, design, l2, fit, leak)
+
+
+def _in_columns(sentence: str, design: Design) -> str:
+    """A sentence about features, x0 and so on, in the names of the table's columns."""
+    names = {j: feature.name for feature in design.features for j in feature.columns}
+    levels = {j: f.levels[k] for f in design.features if f.levels for k, j in enumerate(f.columns, start=1)}
+
+    def name(found: re.Match[str]) -> str:
+        j = int(found[1])
+        return found[0] if j not in names else f"'{names[j]}'" + (f" ({levels[j]})" if j in levels else "")
+
+    return re.sub(r"'x(\d+)'", name, sentence)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:

@@ -351,6 +351,8 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
     """The columns to attack and whether they were asked for; at most two with few values by default."""
     names = [feature.name for feature in design.features]
     if asked:
+        bare = {name.strip(): name for name in names}
+        asked = [name if name in names else bare.get(name.strip(), name) for name in asked]
         for name in asked:
             if name not in names:
                 raise InvalidInputError(

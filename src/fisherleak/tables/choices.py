@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["MOST_FORCED", "ROW_NAMES", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of"]
+__all__ = ["MOST_FORCED", "ROW_NAMES", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of", "spelled"]
 
 MOST_FORCED = 1000
 """Levels past which even a category named by the user is refused: each would be a coefficient."""
@@ -118,6 +118,23 @@ class Choices:
     """Columns whose texts are one where they differ in case or blanks only."""
     keep_total: bool = False
     """Whether a last row that holds totals is kept."""
+
+
+def spelled(names: Sequence[str], choices: Choices) -> Choices:
+    """The same choices with names as the table has them: blanks around a name need not be given."""
+    bare: dict[str, list[str]] = {}
+    for name in names:
+        bare.setdefault(name.strip(), []).append(name)
+
+    def own(name: str) -> str:
+        found = bare.get(str(name).strip(), [])
+        return found[0] if name not in names and len(found) == 1 else name
+
+    lists = {
+        key: tuple(own(name) for name in getattr(choices, key)) for key in ("numbers", "categories", "drop", "unite")
+    }
+    single = {key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group")}
+    return replace(choices, target=own(choices.target), **lists, **single)
 
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:

@@ -6,6 +6,7 @@ import codecs
 import csv as plain_csv
 import io
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,9 +17,14 @@ from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.tables.headings import reads_as_row
 
-__all__ = ["CsvForm", "csv_to_parquet", "delimiter_of", "encoding_of", "first_line", "read_csv"]
+__all__ = ["BLANKS", "CsvForm", "csv_to_parquet", "delimiter_of", "encoding_of", "fields_of", "first_line", "read_csv"]
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+BLANKS = " "
+"""The delimiter of files whose fields are separated by one or more blanks."""
+FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
+ROW_NAMES = "rownames"
+"""What the column is called that R writes without a name."""
 BLOCK = 2**24
 """Bytes read at a time: one row must fit."""
 HEAD = 2**19
@@ -52,8 +58,8 @@ def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[st
     from pyarrow import csv
 
     options, note = _options(file, source, form)
-    with _refusals(source, options):
-        table = csv.read_csv(file, **options)
+    with _refusals(source, options), _with_commas(file, options) as lines:
+        table = csv.read_csv(lines, **options)
         _check_text(table.schema, source, options)
     return table, note
 
@@ -69,11 +75,11 @@ def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, name
     options, note = _options(file, source, form)
     kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
     wider: dict[str, Any] = {}
-    with _refusals(source, options):
+    with _refusals(source, options), _with_commas(file, options) as lines:
         while True:
-            file.seek(0)
+            lines.seek(0)
             try:
-                return (*note, *_written(file, source, options, kinds, wider, path, named))
+                return (*note, *_written(lines, source, options, kinds, wider, path, named))
             except pyarrow.ArrowInvalid as error:
                 found = CONVERSION.search(str(error))
                 if found is None or int(found[1]) >= len(kinds):
@@ -144,9 +150,43 @@ def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[s
     return options, (*note, *more)
 
 
+@contextmanager
+def _with_commas(file: IO[bytes], options: Json) -> Iterator[IO[bytes]]:
+    """The same file; where fields are separated by blanks, a copy with commas in their place."""
+    if options["parse_options"].delimiter != BLANKS:
+        yield file
+        return
+    encoding = options["read_options"].encoding
+    with tempfile.TemporaryFile() as copy:
+        text = io.TextIOWrapper(copy, encoding="utf-8", newline="", write_through=True)
+        writer = plain_csv.writer(text)
+        lines = io.TextIOWrapper(file, encoding=encoding)
+        for line in lines:
+            if line.strip("\ufeff \t\r\n"):
+                writer.writerow(fields_of(line))
+        lines.detach()
+        text.detach()
+        copy.seek(0)
+        options["parse_options"].delimiter = ","
+        options["read_options"].encoding = "utf-8"
+        options["read_options"].skip_rows = min(options["read_options"].skip_rows, 1)  # blank lines are gone
+        yield copy
+
+
+def fields_of(line: str) -> list[str]:
+    """The fields of a line between blanks; a quoted one may hold blanks."""
+    found = FIELD.finditer(line.strip("\ufeff"))
+    return [bare if bare is not None else quoted.replace('""', '"') for quoted, bare in (m.groups() for m in found)]
+
+
 def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[list[str] | None, int, tuple[str, ...]]:
     """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
-    first, below = rows[0], rows[1:]
+    first, below = list(rows[0]), rows[1:]
+    if form.header is not False and below and all(len(row) == len(first) + 1 for row in below[:20]):
+        first = [ROW_NAMES, *first]  # as R's write.table does
+        if form.columns is None:
+            note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
+            return first, 1, (note,)
     if form.columns is not None and len(form.columns) != len(first):
         raise InvalidInputError(
             f"`columns` gives {len(form.columns)} names, and {source} has {len(first)} columns: name each of them."
@@ -176,6 +216,9 @@ def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> list[list[str
     whole = len(head) < HEAD
     file.seek(0)
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if delimiter == BLANKS:
+        rows = [fields_of(line) for line in text.split("\n") if line.strip()]
+        return rows if whole or len(rows) < 3 else rows[:-1]
     try:
         rows = [row for row in plain_csv.reader(io.StringIO(text), delimiter=delimiter) if any(map(str.strip, row))]
     except plain_csv.Error:  # Arrow says what is wrong
@@ -280,6 +323,8 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
                 f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use `delimiter={best!r}`."
             )
         return given, ()
+    if counts[best] == 0 and len(fields_of(line)) > 1:
+        return BLANKS, ("Fields are taken to be separated by blanks.",)
     if counts[best] == 0:
         raise InvalidInputError(
             f"{source} has one column only, or an unusual delimiter: a table needs a target and another column, "

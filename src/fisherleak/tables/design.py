@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import is_lazy
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
-from fisherleak.tables.choices import Choices, check_choices
+from fisherleak.tables.choices import Choices, check_choices, spelled
 from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
@@ -138,6 +138,7 @@ def design_of(
     """
     check_model(model, rules)
     _check_table(raw, held_out, room)
+    choices = spelled(raw.names, choices)
     check_choices(raw.names, choices)
     found = _looked_at(raw, choices, model, held_out, room, rules)
     raw, complete, groups, lazily = found.raw, found.complete, found.groups, found.lazily

@@ -1,4 +1,4 @@
-"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, either of them in gzip, or standard input.
+"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, others that pandas reads, or standard input.
 
 A file is recognised by its first bytes, not by its name. Every refusal is one sentence that names the file and the remedy.
 """
@@ -17,6 +17,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,7 @@ from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.csvfile import CsvForm, csv_to_parquet, read_csv
+from fisherleak.tables.foreign import foreign_table
 from fisherleak.tables.header import GZIP, PARQUET
 from fisherleak.tables.parquet import parquet_files, parquet_parts
 from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
@@ -41,7 +43,6 @@ FOREIGN = {
     b"BZh": "a bzip2 archive",
     b"\x28\xb5\x2f\xfd": "a zstandard archive",
     b"\xfd7zXZ": "an xz archive",
-    b"ARROW1": "an Arrow file",
     b"SQLite": "a database",
 }
 
@@ -69,6 +70,7 @@ def read_table(
 ) -> RawTable:
     """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
 
+    Workbooks of Excel, files of Stata, Feather and JSON lines are read by pandas, as far as it has what it needs.
     Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
     an address that fsspec knows.
 
@@ -100,6 +102,11 @@ def read_table(
         if _head(file).startswith(GZIP):
             file = _unpacked(file, source)
         head = _head(file)
+        known = foreign_table(file, head, source)
+        if known is not None:
+            frame, notes = known
+            read = from_frame(frame, source)
+            return replace(read, sha256=digest, notes=(*notes, *read.notes))
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
