@@ -245,3 +245,12 @@ def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_po
     eta = fl.measure(model, frame, labels, fl.Gaussian(trained.unit)).per_example(["flag"])
     np.testing.assert_allclose(eta, trained.leak.per_example(["flag"]), rtol=1e-5)
     assert audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes == ()
+
+
+def test_a_quick_look_is_said_and_learns_nothing() -> None:
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"b": rng.choice(["u", "v"], 300), "x": rng.normal(size=300), "y": rng.normal(size=300)})
+    attacked = audit(table, Settings("y"), attributes=["b"], draws=4, quick=True).attacked
+    assert "ideal" not in {outcome.attacker for outcome, _ in attacked.outcomes}
+    assert {outcome.n for outcome, _ in attacked.outcomes} == {100}
+    assert any("A quick look" in note for note in attacked.notes)

@@ -25,6 +25,10 @@ MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
+QUICK_ROWS, QUICK_DRAWS = 100, 20
+"""The same where a quick look is wanted."""
+QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
+LEARNER = "ideal"
 ATTACKERS = {
     "white-box with prior": "knows all other data, the noise and how common each value is (not what the other columns "
     "suggest), and sees the released coefficients",
@@ -53,6 +57,7 @@ def attack_all(
     grid: Sequence[float] = (),
     released: Any = None,
     seed: int = 0,
+    quick: bool = False,
 ) -> Attacked:
     """Run every attacker on every column.
 
@@ -68,17 +73,19 @@ def attack_all(
         Attacked in place of the average over releases with that noise.
     seed : int
         Of the rows that are drawn and of simulations.
+    quick : bool
+        Fewer rows and simulated releases, and no attacker who learns from the other columns.
     """
     if not attributes:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
-    attacks = _Attacks(trained, model, frame, labels, as_noise(noise), tuple(grid), released, seed)
+    attacks = _Attacks(trained, model, frame, labels, as_noise(noise), tuple(grid), released, seed, quick)
     found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
     curves = zip(*(curve for _, curve, _ in found), strict=True)
     return Attacked(
         tuple(outcome for outcomes, _, _ in found for outcome in outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        tuple(note for _, _, notes in found for note in notes),
+        (*((QUICK,) if quick else ()), *(note for _, _, notes in found for note in notes)),
     )
 
 
@@ -94,18 +101,25 @@ class _Attacks:
     grid: tuple[float, ...]
     released: Any
     seed: int
+    quick: bool
+
+    @property
+    def draws(self) -> int:
+        return QUICK_DRAWS if self.quick else DRAWS
 
     def on(self, name: str) -> tuple[list[tuple[Outcome, str]], list[Json | None], list[str]]:
         """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, and what was not run."""
         design = self.trained.design
         values, note = _candidates(design, next(feature for feature in design.features if feature.name == name))
-        rows = some_rows(design.n, MOST_ROWS, self.seed)
+        rows = some_rows(design.n, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
         options = {"values": values, "sample_weight": self.trained.weights, "rows": rows}
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
         strongest: WhiteBox | None = None
         for attacker, knows in ATTACKERS.items():
+            if self.quick and attacker == LEARNER:
+                continue
             try:
                 attack = self._made(attacker, name, options, strongest)
                 outcomes.append((self._outcome(attack), knows + note))
@@ -130,14 +144,14 @@ class _Attacks:
         return kinds[attacker](self.model, self.frame, self.labels, name, **options)
 
     def _outcome(self, attack: Any) -> Outcome:
-        options: dict[str, Any] = {"draws": DRAWS, "random_state": self.seed}
+        options: dict[str, Any] = {"draws": self.draws, "random_state": self.seed}
         if self.released is not None and isinstance(attack, WhiteBox):
             options["noise"] = self.noise
         found: Outcome = attack.against(self.noise if self.released is None else self.released, **options)
         return found
 
     def _at(self, attack: WhiteBox, name: str, scale: float) -> Json:
-        accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=DRAWS, random_state=self.seed)
+        accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=self.draws, random_state=self.seed)
         return {"attribute": name, "accuracy": float(accuracy.mean())}
 
 

@@ -146,6 +146,9 @@ Memory = Annotated[
         "what is free); with --cluster local, what its workers share.",
     ),
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]

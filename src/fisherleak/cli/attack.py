@@ -26,6 +26,7 @@ def attack(
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
+    quick: common.Quick = False,
     released: common.Released = None,
     model: common.Model = None,
     l2: common.L2 = None,
@@ -79,7 +80,7 @@ def attack(
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
             trained = train(common.source_table(table, **form), settings)
         chosen, _ = attacked_columns(trained.design, attribute)
-        attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed)
+        attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
     outcomes = outcomes_of(attacked)
     if json:
         document = {

@@ -66,6 +66,7 @@ def audit(
         bool, typer.Option("--show-values", help="Put the raw values of the most exposed rows in the report.")
     ] = False,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Run no attacks.")] = False,
+    quick: common.Quick = False,
     released: common.Released = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
@@ -104,7 +105,13 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
-    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance, "attacks": not no_attacks}
+    options: dict[str, Any] = {
+        **choice,
+        "attributes": attribute,
+        "balance": balance,
+        "attacks": not no_attacks,
+        "quick": quick,
+    }
     decided: dict[str, Any] = {
         "target": target,
         "model": model,

@@ -92,10 +92,56 @@ ID_NAMES = {
 """Names of identifiers and row numbers, in small letters without signs."""
 ID_ENDS = re.compile(r"(?:^|[^A-Za-z])(?:id|ID|Id|uuid|guid|ssn|mrn|SSN|MRN)$|[a-z](?:ID|Id)$")
 ID_STARTS = re.compile(r"^(?:id|ID)[_. ]")
-JOINED = re.compile(
-    r"^(?:member|passenger|person|patient|user|customer|client|student|case|subject|subj|row|record|house|household|hh|school|"
-    r"family|fam|respondent|worker|employee|firm|country|county|state|pers|part|pt|obs|unit|site|visit|order|group|n|p|u)id$"
-)
+ID_WORDS = {
+    *(
+        "acid",
+        "aid",
+        "amid",
+        "android",
+        "arid",
+        "asteroid",
+        "bid",
+        "covid",
+        "fluid",
+        "grid",
+        "hybrid",
+        "humid",
+        "invalid",
+        "kid",
+    ),
+    *(
+        "laid",
+        "lipid",
+        "liquid",
+        "maid",
+        "mid",
+        "opioid",
+        "overpaid",
+        "paid",
+        "plaid",
+        "prepaid",
+        "rapid",
+        "raid",
+        "rid",
+        "said",
+    ),
+    *(
+        "solid",
+        "spheroid",
+        "steroid",
+        "thyroid",
+        "timid",
+        "unpaid",
+        "valid",
+        "void",
+        "typhoid",
+        "aminoacid",
+        "hid",
+        "lid",
+        "skid",
+    ),
+}
+"""Words that end in id and are none."""
 ROW_NAMES = re.compile(r"^(?:X|X\.\d+|\.\.\.\d+|[Uu]nnamed.*|column \d+'*|__index_level_\d+__)$")
 """What programs call a column of row numbers that has no name."""
 
@@ -165,7 +211,8 @@ def looks_called_id(name: str) -> bool:
     bare = re.sub(r"[\W_]", "", name).lower()
     if bare in ID_NAMES or ROW_NAMES.match(name):
         return True
-    return bool(ID_ENDS.search(name) or ID_STARTS.match(name) or JOINED.match(bare))
+    joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
+    return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))
 
 
 def is_plain(kind: Any) -> bool:

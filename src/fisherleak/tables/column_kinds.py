@@ -157,7 +157,9 @@ def _rare(levels: Mapping[Any, int]) -> str:
 def _looks_like_id(name: str, profile: Profile) -> str:
     """Why a column of whole numbers that is called an id is one: hardly any repeat, or many with their rows together."""
     numbers, order = profile.numbers, profile.order
-    if numbers is None or not numbers.whole or numbers.count < 3 or not looks_called_id(name):
+    if numbers is None or numbers.count < 3 or not looks_called_id(name):
+        return ""
+    if not numbers.whole and not name.startswith("column "):  # R numbers the rows of one person 1, 1.1, 1.2
         return ""
     if ROW_NAMES.match(name.strip()) and not name.startswith("column ") and not (order and order.by_one):
         return ""  # a name that may be anything: only a count of the rows makes it one

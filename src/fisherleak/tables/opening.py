@@ -27,6 +27,7 @@ from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.foreign import foreign_table
 from fisherleak.tables.header import GZIP, PARQUET
+from fisherleak.tables.headings import is_number
 from fisherleak.tables.parquet import parquet_files, parquet_parts
 from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
 
@@ -333,6 +334,11 @@ def _named(own: list[str], source: str) -> tuple[tuple[str, ...], tuple[str, ...
         raise InvalidInputError(f"{source} has no columns.")
     seen: set[str] = set()
     for name in own:
+        if name.strip() and name in seen and is_number(name):  # somebody's values: not a word of them
+            raise InvalidInputError(
+                f"{source} seems to have no header: its first line holds the same number more than once. Name the columns with "
+                "`columns`, or read it with `header=False`."
+            )
         if name.strip() and name in seen:
             raise InvalidInputError(f"{source} has the column '{name[:80]}' more than once: rename one of them.")
         seen.add(name)
