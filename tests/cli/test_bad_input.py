@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "unknown model": (good(), [*AUDIT, "--model", "forest"], "model must be one of"),
     "all-missing column asked for": (
         csv(rows("x,e,y", "{i}", "", "{z}")),
-        [*AUDIT, "--number", "e"],
+        [*AUDIT, "--category", "e"],
         "'e' has no values at all",
     ),
     "infinity": (csv(rows("x,y", "{i}", "{z}") + "-inf,2\n"), AUDIT, "'x' is infinite"),

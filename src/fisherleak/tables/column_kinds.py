@@ -67,9 +67,14 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
 
 def _empty(name: str, choices: Choices) -> Column:
     """A column without values is left out like one with a single value, unless it was asked for."""
-    if name == choices.target or name in (*choices.numbers, *choices.categories):
-        lost = "" if name == choices.target else f": leave it out with `drop={[name]!r}`"
-        raise InvalidInputError(f"Column '{name}' has no values at all{lost or ', and it is the target'}.")
+    if name == choices.target:
+        raise InvalidInputError(f"Column '{name}' has no values at all, and it is the target.")
+    if name in choices.numbers:
+        raise InvalidInputError(
+            f"Column '{name}' has no numbers: leave it out with `drop={[name]!r}`, or use `categories`."
+        )
+    if name in choices.categories:
+        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with `drop={[name]!r}`.")
     return Column(name, "group" if name == choices.group else "ignored", True, "has no values at all")
 
 
