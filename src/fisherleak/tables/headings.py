@@ -2,7 +2,8 @@
 
 A name speaks for a first row where it looks like the values below it: a number above numbers, a text that occurs below. It
 speaks for a header where it does not: a word above numbers, a text that is none of the few below. The majority decides. Names
-that count on (years, 0, 1, 2, …) tell nothing. Plain Python: a header is looked at before anything else is loaded.
+that count on (years, 0, 1, 2, …) tell nothing, and an empty first field above row names is that of a header. Plain Python: a
+header is looked at before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def reads_as_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     names = [name.strip() for name in names]
     some = max(20, MOST_CELLS // max(1, len(names)))
     below = [row for row in rows[:some] if len(row) == len(names) and [cell.strip() for cell in row] != names]
+    if names and not names[0] and _tells_rows_apart([row[0].strip() for row in below]):
+        return -1  # as pandas and R write row names: a header with an empty first field
     counting = _counts_on(names)
     return sum(_speaks(name, [row[j].strip() for row in below], counting) for j, name in enumerate(names))
 
@@ -47,6 +50,10 @@ def _speaks(name: str, cells: list[str], counting: bool) -> int:
     if name in found:
         return 1
     return -1 if 2 * len(found) <= len(present) else 0
+
+
+def _tells_rows_apart(cells: Sequence[str]) -> bool:
+    return len(cells) > 2 and all(cells) and len(set(cells)) == len(cells)
 
 
 def _counts_on(names: Sequence[str]) -> bool:

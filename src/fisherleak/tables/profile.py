@@ -85,7 +85,7 @@ class Profile:
     sketch : dict
         How often the values with the least hashes occur, for columns that may be identifiers.
     order : Order or None
-        Of whole numbers without a gap.
+        Of whole numbers, those that are there.
     """
 
     rows: int
@@ -140,11 +140,12 @@ def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) ->
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
     sketch = _sketch(values) if is_plain(kind) and (name == choices.id or looks_called_id(name)) else {}
-    order = None if numbers is None or not numbers.whole or numbers.count < rows else _order(as_numbers(values))
+    order = None if numbers is None or not numbers.whole else _order(as_numbers(values))
     return Profile(rows, nulls, levels, most, numbers, sketch, order)
 
 
 def _order(values: NDArray[np.float64]) -> Order | None:
+    values = values[np.isfinite(values)]
     if not values.size:
         return None
     steps = np.diff(values)
