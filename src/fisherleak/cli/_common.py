@@ -188,9 +188,11 @@ def source_table(path: str | None, room: Room | None = None, **form: Any) -> Raw
     if path is None:
         return example_table().once()
     memory = None if room is None or room.cluster else room.memory
-    columns = form.pop("columns", None)
-    names = None if columns is None else _names_in(columns)
-    return read_table(path, memory=memory, columns=names, **form).once()
+    said = {name: value for name, value in form.items() if value is not None}
+    delimiter, encoding = said.pop("delimiter", None), said.pop("encoding", None)
+    if "columns" in said:
+        said["columns"] = _names_in(said["columns"])
+    return read_table(path, delimiter, encoding, memory, **said).once()
 
 
 def _names_in(given: str) -> tuple[str, ...]:
