@@ -16,7 +16,7 @@ ifneq ($(wildcard ../shared/data),)
 export FISHERLEAK_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-long test-oldest bench lint docs format clean
+.PHONY: demo test test-long test-corpus test-oldest bench lint docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fisherleak audit --l2 0.1 --out demo --overwrite
@@ -26,6 +26,9 @@ test: $(VENV)/.test
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest -m long $(TWO)
+
+test-corpus: $(VENV)-corpus/.ready
+	$(VENV)-corpus/bin/python -m pytest -m long tests/test_corpus.py
 
 test-oldest: $(VENV)-oldest/.ready
 	$(VENV)-oldest/bin/python -m pytest $(TWO) --cov --cov-report=
@@ -74,5 +77,11 @@ $(VENV)-oldest/.ready: pyproject.toml requirements-oldest.txt
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' -c requirements-oldest.txt
 	touch $@
 
+# packages that bring tables want versions of their own
+$(VENV)-corpus/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-corpus
+	$(VENV)-corpus/bin/python -m pip install --quiet --disable-pip-version-check -e '.[corpus,frames]' pytest
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-oldest .coverage demo docs/_build docs/api/generated
+	rm -rf $(VENV) $(VENV)-corpus $(VENV)-oldest .coverage demo docs/_build docs/api/generated

@@ -21,8 +21,8 @@ def few_trees() -> Iterator[None]:
 
     learners = ideal._learners
 
-    def few(numeric: list[bool]) -> list[Any]:
-        boosted, *others = learners(numeric)
+    def few(*given: Any) -> list[Any]:
+        boosted, *others = learners(*given)
         return [boosted.set_params(max_iter=3), *others]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -29,6 +29,7 @@ TOPICS = {
     "cli/test_scale.py": "tables that are not in memory, here and on clusters",
     "report/test_browser.py": "the page in a real browser",
     "reproduce/test_numbers.py": "all numbers beside the published ones",
+    "test_corpus.py": "real tables of other packages",
     "test_copies.py": "pickles, copies and other processes",
     "test_docs.py": "the code on pages of the documentation",
     "test_extending.py": "a noise and an attacker from outside the package",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -11,6 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import fisherleak as fl
 from attacks.clinic import people, pipeline
+from fisherleak.attacks import ideal
 
 
 def test_ideal_never_trains_on_the_row_it_guesses() -> None:
@@ -31,3 +33,26 @@ def test_ideal_learns_from_everyone_and_not_worse_than_the_black_box() -> None:
     assert (few.infer() == everyone.infer()[:20]).all()
     black_box = fl.attacks.BlackBox(model, table, y, "gene")
     assert everyone.against().accuracy >= black_box.against().accuracy - 0.03
+
+
+def test_a_value_that_one_row_has_is_no_error() -> None:
+    """A fold without that row knows one value only, and says it."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"b": ["n"] * 19 + ["y"], "x": rng.normal(size=20)})
+    y = rng.normal(size=20)
+    steps = [("b", OneHotEncoder(drop="first"), ["b"]), ("x", "passthrough", ["x"])]
+    model = make_pipeline(ColumnTransformer(steps, sparse_threshold=0), Ridge()).fit(table, y)
+    assert fl.attacks.Ideal(model, table, y, "b").against().accuracy >= 0.9
+
+
+def test_of_many_rows_others_are_learned_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As good as folds, and still without the rows that are guessed."""
+    table, y = people(1_500)
+    model = pipeline(Ridge(alpha=0.5)).fit(table, y)
+    rows = np.arange(0, 1_500, 6)
+    folds = fl.attacks.Ideal(model, table, y, "gene", rows=rows).against().accuracy
+    monkeypatch.setattr(ideal, "MOST_FOLDED", 1_000)
+    assert abs(fl.attacks.Ideal(model, table, y, "gene", rows=rows).against().accuracy - folds) < 0.08
+    coin = table.assign(gene=np.random.default_rng(1).permutation(table["gene"].to_numpy()))
+    lost = fl.attacks.Ideal(pipeline(Ridge(alpha=0.5)).fit(coin, y), coin, y, "gene", rows=rows).against()
+    assert lost.accuracy < lost.baseline + 0.1

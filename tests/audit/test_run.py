@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,43 @@ def test_identifiers_that_repeat_are_refused(tmp_path: Path) -> None:
     write(table, tmp_path / "good", files=4)
     result = audit(tmp_path / "good", Settings("ill", id="person"), LITTLE, draws=4, attacks=False)
     assert any("a sample was looked at" in note for note in result.design.notes)
+
+
+def test_an_attacker_that_fails_stops_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be attacked is said; a value that one training row has is attacked like any other."""
+    table = pandas.DataFrame({"b": [0] * 9 + [1], "x": np.arange(10.0) ** 2, "y": np.arange(10.0)})
+    result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
+    assert {outcome.attacker for outcome, _ in result.attacked.outcomes} >= {"ideal", "prior"}
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise ValueError("a learner of its own mind")
+
+    monkeypatch.setattr("fisherleak.attacks.ideal.Ideal.guess", fail)
+    result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
+    assert any("ideal attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)
+
+
+def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_pooled_one() -> None:
+    rng = np.random.default_rng(0)
+    state = np.array([f"S{k:02d}" for k in np.minimum(np.arange(900) % 90, 59)], dtype=object)
+    flag = rng.choice(["a", "b"], 900)
+    table = pandas.DataFrame({"state": state, "flag": flag, "x": rng.normal(size=900), "y": rng.normal(size=900)})
+    trained = train(from_frame(table), Settings("y", held_out=0.0))
+    model, frame, labels = pipeline_of(trained)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn says which are not known
+        known = model.predict(frame[frame["state"] == "(other)"])
+        new = model.predict(frame[frame["state"] == "(other)"].assign(state="nowhere"))
+    np.testing.assert_allclose(new, known)
+    eta = fl.measure(model, frame, labels, fl.Gaussian(trained.unit)).per_example(["flag"])
+    np.testing.assert_allclose(eta, trained.leak.per_example(["flag"]), rtol=1e-5)
+    assert audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes == ()
+
+
+def test_a_quick_look_is_said_and_learns_nothing() -> None:
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"b": rng.choice(["u", "v"], 300), "x": rng.normal(size=300), "y": rng.normal(size=300)})
+    attacked = audit(table, Settings("y"), attributes=["b"], draws=4, quick=True).attacked
+    assert "ideal" not in {outcome.attacker for outcome, _ in attacked.outcomes}
+    assert {outcome.n for outcome, _ in attacked.outcomes} == {100}
+    assert any("A quick look" in note for note in attacked.notes)

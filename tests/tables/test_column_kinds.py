@@ -44,3 +44,49 @@ def test_numbers_called_id_are_identifiers_only_if_they_differ() -> None:
     assert kinds(many(id=np.arange(60) % 7))["id"] == "number"
     assert kinds(many(id=np.arange(60)), numbers=("id",))["id"] == "number"
     assert kinds(many(year=np.arange(60)))["year"] == "number"
+
+
+IDS = {
+    **{
+        name: np.arange(1, 61)
+        for name in ("PID", "MemberID", "pidnum", "PassengerId", "SSN", "MRN", "subject", "obs", "X")
+    },
+    **{
+        name: np.arange(1, 61)
+        for name in ("...1", "Unnamed: 0", "__index_level_0__", "Case.No", "hhid", "subjid", "X.1")
+    },
+    "row id": np.arange(60) + 0.0,
+    "patient": np.random.default_rng(0).permutation(60) * 7919,
+    "id": np.where(np.arange(60) == 30, 29, np.arange(60)),
+    "nr": np.where(np.arange(60) == 30, np.nan, np.arange(60)),
+    "person": np.repeat(np.arange(30), 2),
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_identifiers_by_name_and_content_are_left_out_unless_they_are_asked_for(name: str) -> None:
+    table = many(**{name: IDS[name], "z": np.arange(60.0) ** 2})
+    assert kinds(table)[name] == "ignored"
+    assert kinds(table, numbers=(name,))[name] == "number"
+
+
+@pytest.mark.parametrize("name", ["acid", "paid", "covid", "grid", "x", "X2", "year", "weight", "humid", "solid"])
+def test_content_alone_makes_no_identifier(name: str) -> None:
+    assert kinds(many(**{name: np.arange(1, 61)}))[name] == "number"
+
+
+def test_a_name_alone_makes_no_identifier() -> None:
+    rng = np.random.default_rng(0)
+    assert kinds(many(case=rng.integers(0, 3, 60)))["case"] == "number"
+    assert kinds(many(X=rng.permutation(60)))["X"] == "number"
+    assert kinds(many(subject=rng.normal(size=60)))["subject"] == "number"
+
+
+def test_text_that_names_what_several_rows_belong_to_is_left_out() -> None:
+    assert kinds(many(subject=[f"s{k // 2}" for k in range(60)]))["subject"] == "ignored"
+    assert kinds(many(town=[f"s{k // 2}" for k in range(60)]))["town"] == "category"
+
+
+def test_an_empty_column_is_left_out_like_a_constant_one() -> None:
+    table = many(e=pa.nulls(60), f=pa.array([None] * 60, pa.float64()), z=np.arange(60.0))
+    assert (kinds(table)["e"], kinds(table)["f"]) == ("ignored", "ignored")

@@ -87,3 +87,45 @@ def test_only_files_go_to_a_cluster() -> None:
     """Whichever way a table comes, by an audit or by a released model's."""
     with pytest.raises(InvalidInputError, match="save it as Parquet"):
         design_of(from_frame(people(60)), Choices("ill"), room=Room(0, cluster=True))
+
+
+def states(count: int = 51, rows: int = 1_020) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    state = np.array([f"S{k:03d}" for k in np.minimum(np.arange(rows) % (count + 30), count - 1)], dtype=object)
+    return pandas.DataFrame({"state": state, "x": rng.normal(size=rows), "y": rng.normal(size=rows)})
+
+
+def test_rare_levels_of_many_are_pooled_and_said() -> None:
+    frame = states()
+    design = design_of(from_frame(frame), Choices("y"), held_out=0.0)
+    state = next(feature for feature in design.features if feature.name == "state")
+    assert (len(state.levels), state.levels[0]) == (50, "(other)")
+    pooled = design.raw(state) == "(other)"
+    assert frame["state"][pooled].nunique() == 2
+    assert any("2, with" in note and "pooled into '(other)'" in note for note in design.notes)
+    kept = design_of(from_frame(frame), Choices("y", categories=("state",)), held_out=0.0)
+    assert len(next(feature for feature in kept.features if feature.name == "state").levels) == 51
+    spread = pandas.DataFrame(
+        {"t": [f"t{k % 400}" for k in range(1_000)], "x": np.arange(1e3) % 7, "y": np.arange(1e3)}
+    )
+    assert [feature.name for feature in design_of(from_frame(spread), Choices("y")).features] == ["x"]
+
+
+def test_rows_that_are_lost_are_counted_for_every_column() -> None:
+    x, z = np.arange(60.0), np.arange(60.0) ** 2
+    x[:10], z[5:12] = np.nan, np.nan
+    design = design_of(from_frame(many(x=x, z=z)), Choices("y"), held_out=0.0)
+    assert design.dropped == (("'x' is missing", 10), ("'z' is missing", 7))
+    assert (design.n, design.rows_read) == (48, 60)
+
+
+def test_classes_as_numbers_and_survival_tables_are_said() -> None:
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"time": rng.integers(1, 99, 80), "status": rng.integers(0, 2, 80), "age": rng.normal(size=80)}
+    )
+    notes = design_of(from_frame(frame), Choices("age")).notes
+    assert any("survival table" in note and "drop=['time', 'status']" in note for note in notes)
+    assert any("drop=['time']" in note for note in design_of(from_frame(frame), Choices("status")).notes)
+    coded = design_of(from_frame(frame.assign(kind=rng.integers(1, 4, 80))), Choices("kind"))
+    assert any("3 different whole numbers. If they stand for classes" in note for note in coded.notes)

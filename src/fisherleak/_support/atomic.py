@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fisherleak.errors import DataError, InvalidInputError
@@ -16,10 +16,8 @@ __all__ = ["check_file_place", "check_folder_place", "written_whole"]
 
 def check_folder_place(folder: Path, overwrite: bool) -> None:
     """Refuse, before any work, a folder that could not be written."""
-    if not folder.parent.is_dir():
-        raise InvalidInputError(f"The folder '{folder.parent}' does not exist: make it first, or choose another place.")
+    _check_parent(folder)
     if not folder.exists():
-        _check_writable(folder.parent)
         return
     if not folder.is_dir():
         raise InvalidInputError(f"'{folder}' is a file, not a folder: choose another place.")
@@ -32,13 +30,21 @@ def check_folder_place(folder: Path, overwrite: bool) -> None:
 
 def check_file_place(path: Path, overwrite: bool) -> None:
     """Refuse, before any work, a file that could not be written."""
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"The folder '{path.parent}' does not exist: make it first, or choose another place.")
+    _check_parent(path)
     if path.is_dir():
         raise InvalidInputError(f"'{path}' is a folder: name a file.")
-    _check_writable(path.parent)
     if path.exists() and not overwrite:
         raise InvalidInputError(f"'{path}' exists: choose another file, or allow it with `overwrite=True`.")
+
+
+def _check_parent(place: Path) -> None:
+    """Folders above a place are made where they are missing, as far as that is possible."""
+    above = next(folder for folder in place.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise InvalidInputError(
+            f"The folder '{place.parent}' does not exist, and '{above.name}' is a file: choose another place."
+        )
+    _check_writable(above)
 
 
 def _check_writable(folder: Path) -> None:
@@ -53,10 +59,14 @@ def written_whole(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     If anything fails, or is interrupted, nothing is left behind and files that were there before are there again.
     """
     made = not folder.exists()
+    new = _missing_above(folder)
     try:
+        for each in new:
+            each.mkdir(exist_ok=True)
         beside = folder.parent if made else folder
         temporary = Path(tempfile.mkdtemp(prefix=".fisherleak-", dir=beside))
     except OSError as error:
+        _remove_empty(new)
         raise _refusal(folder, error) from None
     try:
         yield temporary
@@ -75,6 +85,18 @@ def written_whole(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        _remove_empty(new)  # all of them hold something if the block ended well
+
+
+def _missing_above(folder: Path) -> list[Path]:
+    """Folders above one that are not there, the outermost first."""
+    return [each for each in reversed(folder.parents) if not each.exists()]
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for each in reversed(folders):
+        with suppress(OSError):
+            each.rmdir()
 
 
 def _move_in(temporary: Path, folder: Path, names: Sequence[str]) -> None:

@@ -16,9 +16,10 @@ units and :math:`s_y` the unit of the label,
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,13 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.training_rows import training_rows
-from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError, UnsupportedModelError
+from fisherleak.errors import (
+    FisherleakError,
+    InvalidInputError,
+    NearSingularWarning,
+    NotConvergedError,
+    UnsupportedModelError,
+)
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
@@ -94,11 +101,14 @@ class Settings:
     """Levels of categories that are declared public, by column."""
     rare: int = 0
     """Levels that are not declared and have fewer training rows than this are pooled into one."""
+    decimal: str | None = None
+    na: tuple[str, ...] = ()
+    unite: tuple[str, ...] = ()
+    keep_total: bool = False
 
     @property
     def choices(self) -> Choices:
-        own = (self.target, self.numbers, self.categories, self.drop, self.id, self.group)
-        return Choices(*own, self.levels, self.rare)
+        return Choices(**{item.name: getattr(self, item.name) for item in fields(Choices)})
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,10 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
 
 
 def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
-    fit = minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, spreads_in(design)[1])
+    try:
+        fit = minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, spreads_in(design)[1])
+    except FisherleakError as error:
+        raise type(error)(_in_columns(str(error), design)) from None
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
     X, y, _ = training_rows(design.X, design.y, None, None)
@@ -228,6 +241,18 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     totals[numbers] = design.n
     # features are in the public units already, so that the space of the noise is that of the parameters
     return Folding(slopes, means, False, nothing, nothing, np.eye(means.size + 1), totals)
+
+
+def _in_columns(sentence: str, design: Design) -> str:
+    """A sentence about features, x0 and so on, in the names of the table's columns."""
+    names = {j: feature.name for feature in design.features for j in feature.columns}
+    levels = {j: f.levels[k] for f in design.features if f.levels for k, j in enumerate(f.columns, start=1)}
+
+    def name(found: re.Match[str]) -> str:
+        j = int(found[1])
+        return found[0] if j not in names else f"'{names[j]}'" + (f" ({levels[j]})" if j in levels else "")
+
+    return re.sub(r"'x(\d+)'", name, sentence)
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:

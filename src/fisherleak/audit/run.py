@@ -102,6 +102,8 @@ class Plan:
         Noisy copies behind each point of utility.
     noise_note : str
         Where a given noise comes from, in a sentence.
+    quick : bool
+        Fewer rows and simulated releases in attacks, no attacker who learns, and a refit around one row only.
     """
 
     noise: float | Noise | None = None
@@ -112,6 +114,7 @@ class Plan:
     balance: bool = False
     draws: int = DRAWS
     noise_note: str = "The scale was given."
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ def audit(
     attacks: bool = True,
     balance: bool = False,
     draws: int = DRAWS,
+    quick: bool = False,
     **unknown: Never,
 ) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
@@ -218,14 +222,14 @@ def audit(
     room : Room, optional
         Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
         free by default.
-    noise, eta, max_eta, attributes, attacks, balance, draws
+    noise, eta, max_eta, attributes, attacks, balance, draws, quick
         As in :class:`Plan`.
     """
     for name in unknown:
         known = [item.name for item in fields(Plan) if item.name != "noise_note"]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
-    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws)
+    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick)
     clock = _Clock()
     with _recorded() as caught:
         trained = clock("fit", lambda: train(as_raw(table), settings, Room.here() if room is None else room))
@@ -266,7 +270,7 @@ def audit_trained(
         choice = choose_noise(trained, plan, found.rows.digest.top)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
-        spot = None if trained.design.lazy else clock("refits", lambda: spot_check(trained, np.asarray(found.rows.eta)))
+        spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
         presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
@@ -298,6 +302,10 @@ def audit_trained(
     )
 
 
+def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:
+    return spot_check(trained, np.asarray(rows.eta), 1 if plan.quick else 3)
+
+
 def _attacked(
     trained: Trained,
     plan: Plan,
@@ -319,7 +327,7 @@ def _attacked(
     if large and not asked:
         note = "The table is large, so no attack was run; name a column with `attributes` to have one."
         return replace(nothing, notes=(note,))
-    return attack_all(trained, columns, choice.noise, grid, seed=seed)
+    return attack_all(trained, columns, choice.noise, grid, seed=seed, quick=plan.quick)
 
 
 def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
@@ -357,6 +365,8 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
     """The columns to attack and whether they were asked for; at most two with few values by default."""
     names = [feature.name for feature in design.features]
     if asked:
+        bare = {name.strip(): name for name in names}
+        asked = [name if name in names else bare.get(name.strip(), name) for name in asked]
         for name in asked:
             if name not in names:
                 raise InvalidInputError(
@@ -398,7 +408,7 @@ def _cautions(trained: Trained) -> list[str]:
             f"The model has more parameters ({trained.fit.coef.shape[0] + 1}) than training rows ({design.n}): only l2 "
             "determines it."
         )
-    lost = sum(count for _, count in design.dropped)
+    lost = design.rows_read - design.n - design.held_out
     if 2 * lost > design.rows_read:
         cautions.append(f"More than half of the rows ({lost} of {design.rows_read}) were dropped: see why above.")
     return cautions

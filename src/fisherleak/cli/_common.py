@@ -93,6 +93,21 @@ Public = Annotated[
 Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
 Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
 Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out. Repeatable.")]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal", metavar="MARK", help="Decimal mark of numbers written as text: . or , (found by column)."
+    ),
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option("--na", metavar="TEXT", help="Take this text or number as missing, in every column. Repeatable."),
+]
+Unite = Annotated[
+    list[str] | None,
+    column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
+]
+KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[
@@ -108,6 +123,21 @@ Delimiter = Annotated[
     str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
 ]
 Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names the columns; where it reads like a row, one must be said.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES|FILE",
+        help="Names of the columns of a CSV file without a header, with commas between them, or a file that holds them.",
+    ),
+]
 Released = Annotated[
     Path | None,
     typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
@@ -129,6 +159,9 @@ Memory = Annotated[
         "what is free); with --cluster local, what its workers share.",
     ),
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
@@ -142,7 +175,9 @@ def settings_from(**given: Any) -> Settings:
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
     lists: dict[str, Any] = {
-        key: tuple(value or ()) for key, value in given.items() if key in ("numbers", "categories", "drop")
+        key: tuple(value or ())
+        for key, value in given.items()
+        if key in ("numbers", "categories", "drop", "na", "unite")
     }
     single: dict[str, Any] = {key: value for key, value in given.items() if key not in lists and value is not None}
     return Settings(**single, **lists)
@@ -182,17 +217,36 @@ def bounds_from(given: Sequence[str] | None) -> dict[str, tuple[float, float]]:
 def decided_by_card(**given: Any) -> None:
     """Refuse options that the card of a released model decides."""
     for name, value in given.items():
-        if value not in (None, [], ()):
+        if value not in (None, [], (), False):
             option = "--" + name.replace("_", "-")
             raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
 
 
-def source_table(path: str | None, delimiter: str | None, encoding: str | None, room: Room | None = None) -> RawTable:
-    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room."""
+def source_table(path: str | None, room: Room | None = None, **form: Any) -> RawTable:
+    """The table that was named, for one use, or the one that scikit-learn carries; in parts where it does not fit the room.
+
+    ``form`` is what was said about how a CSV file is written.
+    """
     from fisherleak.tables import example_table, read_table
 
+    if path is None:
+        return example_table().once()
     memory = None if room is None or room.cluster else room.memory
-    return (example_table() if path is None else read_table(path, delimiter, encoding, memory)).once()
+    said = {name: value for name, value in form.items() if value is not None}
+    delimiter, encoding = said.pop("delimiter", None), said.pop("encoding", None)
+    if "columns" in said:
+        said["columns"] = _names_in(said["columns"])
+    return read_table(path, delimiter, encoding, memory, **said).once()
+
+
+def _names_in(given: str) -> tuple[str, ...]:
+    """Names of columns from the command line, or from the file that it names."""
+    from fisherleak.tables.headings import given_names
+
+    with contextlib.suppress(OSError, ValueError):
+        if Path(given).is_file():
+            given = Path(given).read_text(encoding="utf-8")
+    return given_names(given)
 
 
 @contextlib.contextmanager

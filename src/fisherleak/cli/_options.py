@@ -20,6 +20,8 @@ OPTIONS = {
         name: f"--{name}"
         for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels", "over", "bounds")
     },
+    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
+    "keep_total": "--keep-total",
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",
@@ -78,8 +80,8 @@ def _given(option: str, value: str) -> list[str]:
         known = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return [option, value]  # a word that stands for a value
-    if known is True:
-        return [option]
+    if isinstance(known, bool):
+        return [option if known else f"--no-{option.removeprefix('--')}"]
     items = known if isinstance(known, (list, tuple)) else [known]
     return [word for item in items for word in (option, _quoted(str(item)))]
 

@@ -26,16 +26,23 @@ def attack(
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
+    quick: common.Quick = False,
     released: common.Released = None,
     model: common.Model = None,
     l2: common.L2 = None,
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
     debug: common.Debug = False,
@@ -55,7 +62,9 @@ def attack(
     from fisherleak.audit.run import attacked_columns
     from fisherleak.report.summarise import outcomes_of
 
-    given = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     against: Any = None
     added: Any = noise
     with common.quietly(quiet, json):
@@ -63,15 +72,15 @@ def attack(
             common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
             saved = load_model(released)
             against, added, noise, settings = saved.model, saved.noise, saved.scale, saved.settings
-            trained = retrain(saved, common.source_table(table, delimiter, encoding))
+            trained = retrain(saved, common.source_table(table, **form))
         else:
             if noise is None:
                 raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
             added = noise = check_positive(noise, "noise")
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
-            trained = train(common.source_table(table, delimiter, encoding), settings)
-        columns, _ = attacked_columns(trained.design, attribute)
-        attacked = attack_all(trained, columns, added, released=against, seed=settings.seed)
+            trained = train(common.source_table(table, **form), settings)
+        chosen, _ = attacked_columns(trained.design, attribute)
+        attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
     outcomes, notes = outcomes_of(attacked), list(attacked.notes)
     if json:
         document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "notes": notes}

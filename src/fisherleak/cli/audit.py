@@ -52,6 +52,10 @@ def audit(
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
@@ -62,6 +66,7 @@ def audit(
         bool, typer.Option("--show-values", help="Put the raw values of the most exposed rows in the report.")
     ] = False,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Run no attacks.")] = False,
+    quick: common.Quick = False,
     released: common.Released = None,
     public: common.Public = None,
     held_out: common.HeldOut = None,
@@ -71,6 +76,8 @@ def audit(
     ] = DRAWS,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
     cluster: common.Cluster = None,
     memory: common.Memory = None,
     quiet: common.Quiet = False,
@@ -99,18 +106,26 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
-    options: dict[str, Any] = {**choice, "attributes": attribute, "balance": balance, "attacks": not no_attacks}
+    options: dict[str, Any] = {
+        **choice,
+        "attributes": attribute,
+        "balance": balance,
+        "attacks": not no_attacks,
+        "quick": quick,
+    }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
+    decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(**decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_)
-            result, found = _again(released, table, delimiter, encoding, room, options)
+            result, found = _again(released, table, form, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
-            result = run_audit(common.source_table(table, delimiter, encoding, room), settings, room, **options)
+            result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
         if found is not None:
             summary["released"] = found.record()
@@ -136,7 +151,7 @@ def _show(summary: dict[str, Any], by_design: bool, released: Path | None, out: 
 
 
 def _again(
-    path: Path, table: str | None, delimiter: str | None, encoding: str | None, room: Room, options: dict[str, Any]
+    path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any]
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
     from fisherleak.audit.confirmations import confirm
@@ -146,7 +161,7 @@ def _again(
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, delimiter, encoding, room), room)
+    trained = retrain(saved, common.source_table(table, room, **form), room)
     plan = Plan(**{**options, "noise": saved.noise, "noise_note": CARD_NOTE})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,6 +49,10 @@ def release(
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
     id_: common.Id = None,
     levels: Annotated[
         list[str] | None,
@@ -71,6 +75,8 @@ def release(
     overwrite: common.Overwrite = False,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
     quiet: common.Quiet = False,
     json: common.Json = False,
     debug: common.Debug = False,
@@ -87,6 +93,7 @@ def release(
     """
     from fisherleak.audit.released_files import card_path, save_model
 
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     settings = common.settings_from(
         target=target,
         model=model,
@@ -99,6 +106,10 @@ def release(
         numbers=number,
         categories=category,
         drop=drop,
+        decimal=decimal,
+        na=na,
+        unite=unite,
+        keep_total=keep_total or None,
     )
     with common.quietly(quiet, json):
         places = (out.resolve(), card_path(out).resolve())
@@ -106,7 +117,7 @@ def release(
             raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
         if sign is not None and sign.resolve() in places:
             raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
-        raw = common.source_table(table, delimiter, encoding)
+        raw = common.source_table(table, **form)
         limited = attribute or None
         card, cost = save_model(
             *(raw, settings, out),

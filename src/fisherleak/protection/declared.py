@@ -181,7 +181,7 @@ def _outwards(values: Matrix) -> tuple[float, bool] | None:
 
 
 def _above(value: float, level: int) -> float:
-    """The least number of a public grid that is not below a value: three binary digits, or powers of two, then ever fewer of these.
+    """The least number of a public grid that is not below a value: three binary digits, powers of two, then fewer of these.
 
     Each grid is part of the one before, and no power of two is on all of them.
     """

@@ -41,7 +41,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "command": command,
         "seed": audit.settings.seed,
         "versions": versions(),
-        "assumptions": [*_assumptions(audit), *audit.attacked.notes],
+        "assumptions": [*_assumptions(audit), *_unread(audit, show_values), *audit.attacked.notes],
         "data": _data(audit),
         "model": _model(audit),
         "noise": {
@@ -113,6 +113,11 @@ def _assumptions(audit: Audit) -> list[str]:
         sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
     sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
     return sentences
+
+
+def _unread(audit: Audit, show_values: bool) -> list[str]:
+    """Cells that are no numbers, where values may be shown."""
+    return [f"Row {cell.row} of '{cell.column}' holds {cell.text!r}." for cell in audit.design.unread if show_values]
 
 
 def _data(audit: Audit) -> Json:

@@ -2,18 +2,148 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["MOST_FORCED", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of"]
+__all__ = ["MOST_FORCED", "ROW_NAMES", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of", "spelled"]
 
 MOST_FORCED = 1000
 """Levels past which even a category named by the user is refused: each would be a coefficient."""
-ID_NAMES = {"id", "index", "row", "rownames", "row_id", "rowid", "record", "uuid", "key"}
+ID_NAMES = {
+    *(
+        "id",
+        "ids",
+        "index",
+        "row",
+        "rows",
+        "rownames",
+        "rownumber",
+        "rownum",
+        "record",
+        "recno",
+        "uuid",
+        "guid",
+        "key",
+        "ssn",
+    ),
+    *(
+        "mrn",
+        "nhs",
+        "nhsnumber",
+        "pid",
+        "pidnum",
+        "pidp",
+        "subject",
+        "subj",
+        "subjno",
+        "subno",
+        "subnum",
+        "subjectno",
+        "obs",
+    ),
+    *(
+        "obsno",
+        "obsnum",
+        "observation",
+        "case",
+        "caseno",
+        "casenum",
+        "casenumber",
+        "caseid",
+        "person",
+        "patient",
+        "respondent",
+    ),
+    *(
+        "participant",
+        "serial",
+        "serialno",
+        "sno",
+        "nr",
+        "no",
+        "idnum",
+        "idno",
+        "idnr",
+        "idcode",
+        "hhid",
+        "ptid",
+        "ptno",
+        "nosub",
+    ),
+    *(
+        "seqn",
+        "seqno",
+        "code_id",
+        "passport",
+        "x1",
+        "v1",
+        "level_0",
+        "accountnumber",
+        "account",
+        "memberno",
+        "studentno",
+    ),
+}
+"""Names of identifiers and row numbers, in small letters without signs."""
+ID_ENDS = re.compile(r"(?:^|[^A-Za-z])(?:id|ID|Id|uuid|guid|ssn|mrn|SSN|MRN)$|[a-z](?:ID|Id)$")
+ID_STARTS = re.compile(r"^(?:id|ID)[_. ]")
+ID_WORDS = {
+    *(
+        "acid",
+        "aid",
+        "amid",
+        "android",
+        "arid",
+        "asteroid",
+        "bid",
+        "covid",
+        "fluid",
+        "grid",
+        "hybrid",
+        "humid",
+        "invalid",
+        "kid",
+    ),
+    *(
+        "laid",
+        "lipid",
+        "liquid",
+        "maid",
+        "mid",
+        "opioid",
+        "overpaid",
+        "paid",
+        "plaid",
+        "prepaid",
+        "rapid",
+        "raid",
+        "rid",
+        "said",
+    ),
+    *(
+        "solid",
+        "spheroid",
+        "steroid",
+        "thyroid",
+        "timid",
+        "unpaid",
+        "valid",
+        "void",
+        "typhoid",
+        "aminoacid",
+        "hid",
+        "lid",
+        "skid",
+    ),
+}
+"""Words that end in id and are none."""
+ROW_NAMES = re.compile(r"^(?:X|X\.\d+|\.\.\.\d+|[Uu]nnamed.*|column \d+'*|__index_level_\d+__)$")
+"""What programs call a column of row numbers that has no name."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +160,40 @@ class Choices:
     """Levels of categories that are declared, by column: they are public, whether a row has them or not."""
     rare: int = 0
     """Levels that are not declared and have fewer training rows than this are pooled into one."""
+    decimal: str | None = None
+    """The decimal mark of numbers that are written as text; found from each column by default."""
+    na: tuple[str, ...] = ()
+    """What counts as missing beside the usual marks."""
+    unite: tuple[str, ...] = ()
+    """Columns whose texts are one where they differ in case or blanks only."""
+    keep_total: bool = False
+    """Whether a last row that holds totals is kept."""
+
+
+def spelled(names: Sequence[str], choices: Choices) -> Choices:
+    """The same choices with names as the table has them: blanks around a name need not be given."""
+    bare: dict[str, list[str]] = {}
+    for name in names:
+        bare.setdefault(name.strip(), []).append(name)
+
+    def own(name: str) -> str:
+        found = bare.get(str(name).strip(), [])
+        return found[0] if name not in names and len(found) == 1 else name
+
+    lists: dict[str, Any] = {
+        key: tuple(own(name) for name in getattr(choices, key)) for key in ("numbers", "categories", "drop", "unite")
+    }
+    single: dict[str, Any] = {
+        key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group")
+    }
+    return replace(choices, target=own(choices.target), **lists, **single)
 
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
     """Columns that exist, and one role for each."""
     said: list[tuple[str, str | None]] = [("target", choices.target)]
     said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
-    said += [("drop", name) for name in choices.drop]
+    said += [("drop", name) for name in choices.drop] + [("unite", name) for name in choices.unite]
     check_levels(names, choices)
     said += [("id", choices.id)] * (choices.id is not None) + [("group", choices.group)] * (choices.group is not None)
     for role, name in said:
@@ -46,7 +203,7 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
             )
     roles: dict[str, str] = {}
     for role, name in said:
-        if role == "group" and name != choices.target and name != choices.id:
+        if role == "unite" or (role == "group" and name != choices.target and name != choices.id):
             continue  # groups may be formed by a column that has another role
         if name in roles and roles[name] != role:
             raise InvalidInputError(
@@ -68,9 +225,12 @@ def check_levels(names: Sequence[str], choices: Choices) -> None:
 
 def looks_called_id(name: str) -> bool:
     """Whether a column's name is one of those that identifiers and row numbers have."""
-    lowered = name.strip().lower()
-    called = lowered in ID_NAMES or lowered.endswith(("_id", " id", ".id"))
-    return called or lowered.startswith(("column ", "unnamed"))
+    name = name.strip()
+    bare = re.sub(r"[\W_]", "", name).lower()
+    if bare in ID_NAMES or ROW_NAMES.match(name):
+        return True
+    joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
+    return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))
 
 
 def is_plain(kind: Any) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
+from fisherleak.tables.choices import MOST_FORCED, ROW_NAMES, Choices, is_plain, looks_called_id, sort_of
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
 
@@ -20,6 +20,12 @@ ColumnKind = Literal["number", "category", "target", "id", "group", "ignored"]
 MOST_LEVELS = 50
 """A text column with more different values is not taken as a category unless the user says so."""
 MOST_GROUPS = 50
+MOST_POOLED = 0.5
+"""Share of the rows whose levels may be pooled."""
+FEWEST_KEPT = 5
+"""Rows of a level that is kept where others are pooled."""
+MOST_REPEATED = 20
+"""Different values up to which a column that is called an id, with several rows for each, stays a number."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class Column:
     assumed: bool
     note: str
     levels: int | None = None
+    kept: tuple[str, ...] | None = None
+    """The levels of a category that are kept where others are pooled."""
 
 
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
@@ -44,17 +52,30 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
         return Column(name, kind, False, "left out as asked" if kind == "ignored" else "forms the groups; no feature")
     if name == choices.id:
         return _identifier(name, dtype, profile)
-    if profile.nulls == profile.rows:
-        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with `drop={[name]!r}`.")
+    if profile.missing == profile.rows:
+        return _empty(name, choices)
     if name == choices.target:
         return Column(name, "target", False, "what the model predicts")
-    column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile)
+    column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile, pooling=name != choices.group)
     if name == choices.group:
         also = "forms the groups"
         if column.kind == "ignored":
             return replace(column, kind="group", note=f"{also}; no feature: {column.note}")
         return replace(column, note=f"{column.note}; {also} too" if column.note else f"{also} too")
     return column
+
+
+def _empty(name: str, choices: Choices) -> Column:
+    """A column without values is left out like one with a single value, unless it was asked for."""
+    if name == choices.target:
+        raise InvalidInputError(f"Column '{name}' has no values at all, and it is the target.")
+    if name in choices.numbers:
+        raise InvalidInputError(
+            f"Column '{name}' has no numbers: leave it out with `drop={[name]!r}`, or use `categories`."
+        )
+    if name in choices.categories:
+        raise InvalidInputError(f"Column '{name}' has no values at all: leave it out with `drop={[name]!r}`.")
+    return Column(name, "group" if name == choices.group else "ignored", True, "has no values at all")
 
 
 def _identifier(name: str, dtype: Any, profile: Profile) -> Column:
@@ -83,11 +104,12 @@ def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column |
     return None
 
 
-def _guessed(name: str, dtype: Any, profile: Profile) -> Column:
+def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
     sort = sort_of(dtype)
     if sort == "number":
-        if _looks_like_id(name, dtype, profile):
-            return Column(name, "ignored", True, "looks like an identifier: every row has its own value")
+        why = _looks_like_id(name, profile)
+        if why:
+            return Column(name, "ignored", True, f"{why}; `numbers` keeps it")
         return Column(name, "number", True, "holds numbers")
     if sort == "date":
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")
@@ -96,12 +118,34 @@ def _guessed(name: str, dtype: Any, profile: Profile) -> Column:
     levels, present = profile.levels, profile.rows - profile.nulls
     if levels is not None and len(levels) == 1:
         return Column(name, "ignored", True, "has one value only", 1)
-    if levels is None or len(levels) > MOST_LEVELS or (len(levels) > 2 and 2 * len(levels) > present):
+    count = None if levels is None else len(levels)
+    if levels is None or (len(levels) > 2 and 2 * len(levels) > present):
         texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
-        note = f"{texts}; `categories` keeps it"
-        return Column(name, "ignored", True, note, None if levels is None else len(levels))
+        return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count)
+    if len(levels) > MOST_REPEATED and looks_called_id(name):
+        note = f"is called an identifier and has {len(levels)} different texts; `categories` keeps it"
+        return Column(name, "ignored", True, note, count)
+    if len(levels) > MOST_LEVELS:
+        return _pooled(name, levels, present, pooling)
     note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
     return Column(name, "category", True, note, len(levels))
+
+
+def _pooled(name: str, levels: Mapping[Any, int], present: int, pooling: bool) -> Column:
+    """A category of its most frequent levels, as long as the others are those of few rows."""
+    often = sorted(levels, key=lambda level: (-levels[level], level))[: MOST_LEVELS - 1]
+    kept = tuple(level for level in often if levels[level] >= FEWEST_KEPT)
+    share = 1 - sum(levels[level] for level in kept) / present
+    if not pooling or len(kept) < 2 or share > MOST_POOLED:
+        note = (
+            f"has {len(levels)} different texts, of which the most frequent cover too few rows; `categories` keeps it"
+        )
+        return Column(name, "ignored", True, note, len(levels))
+    note = (
+        f"has {len(levels)} different texts, of which {len(kept)} are kept and {len(levels) - len(kept)}, with {share:.1%} of "
+        "the rows, are pooled into '(other)'; `categories` keeps all"
+    )
+    return Column(name, "category", True, note, len(kept) + 1, kept)
 
 
 def _count(profile: Profile) -> str:
@@ -115,9 +159,18 @@ def _rare(levels: Mapping[Any, int]) -> str:
     return f"{rare} of its {len(levels)} values ha{'ve' if rare > 1 else 's'} fewer than 5 rows each"
 
 
-def _looks_like_id(name: str, dtype: Any, profile: Profile) -> bool:
-    """A column of whole numbers, all different, that is called an id."""
-    import pyarrow.types
-
-    whole = pyarrow.types.is_integer(dtype) and not profile.nulls and profile.rows >= 3
-    return bool(whole and looks_called_id(name) and profile.distinct)
+def _looks_like_id(name: str, profile: Profile) -> str:
+    """Why a column of whole numbers that is called an id is one: hardly any repeat, or many with their rows together."""
+    numbers, order = profile.numbers, profile.order
+    if numbers is None or numbers.count < 3 or not looks_called_id(name):
+        return ""
+    if not numbers.whole and not name.startswith("column "):  # R numbers the rows of one person 1, 1.1, 1.2
+        return ""
+    if ROW_NAMES.match(name.strip()) and not name.startswith("column ") and not (order and order.by_one):
+        return ""  # a name that may be anything: only a count of the rows makes it one
+    if profile.distinct or (len(profile.sketch) >= 10 and profile.nearly_distinct):
+        return f"looks like an identifier: {'every' if profile.distinct else 'almost every'} row has its own value"
+    different = len(profile.sketch)
+    if different > MOST_REPEATED and order is not None and order.runs <= 1.02 * different:
+        return "looks like an identifier of what several rows belong to: rows with the same value stand together"
+    return ""

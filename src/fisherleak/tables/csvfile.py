@@ -1,23 +1,34 @@
-"""CSV files: delimiter and encoding found or refused, then read by Arrow."""
+"""CSV files: delimiter, encoding and header found or refused, then read by Arrow."""
 
 from __future__ import annotations
 
 import codecs
+import csv as plain_csv
 import io
 import re
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.tables.headings import reads_as_row
 
-__all__ = ["csv_to_parquet", "delimiter_of", "encoding_of", "first_line", "read_csv"]
+__all__ = ["BLANKS", "CsvForm", "csv_to_parquet", "delimiter_of", "encoding_of", "fields_of", "first_line", "read_csv"]
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+BLANKS = " "
+"""The delimiter of files whose fields are separated by one or more blanks."""
+FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
+ROW_NAMES = "rownames"
+"""What the column is called that R writes without a name."""
 BLOCK = 2**24
 """Bytes read at a time: one row must fit."""
+HEAD = 2**19
+"""Bytes in which the first line is held against the rows below it."""
 MISSING = [
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>"),
     *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),
@@ -28,20 +39,32 @@ CONVERSION = re.compile(r"In CSV column #(\d+): .*?conversion error to [^:]*:(?:
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
-def read_csv(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Any, tuple[str, ...]]:
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV file is written, as far as that was said.
+
+    ``header`` is whether its first line names the columns; ``columns`` are names that take the place of those, or are those of
+    a file without a header.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...]]:
     """An Arrow table and what was assumed, in sentences."""
     from pyarrow import csv
 
-    options, note = _options(file, source, delimiter, encoding)
-    with _refusals(source, options):
-        table = csv.read_csv(file, **options)
+    options, note = _options(file, source, form)
+    with _refusals(source, options), _with_commas(file, options) as lines:
+        table = csv.read_csv(lines, **options)
         _check_text(table.schema, source, options)
     return table, note
 
 
-def csv_to_parquet(
-    file: IO[bytes], source: str, delimiter: str | None, encoding: str | None, path: Path, named: Named
-) -> tuple[str, ...]:
+def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> tuple[str, ...]:
     """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
 
     ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
@@ -49,14 +72,14 @@ def csv_to_parquet(
     """
     import pyarrow
 
-    options, note = _options(file, source, delimiter, encoding)
+    options, note = _options(file, source, form)
     kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
     wider: dict[str, Any] = {}
-    with _refusals(source, options):
+    with _refusals(source, options), _with_commas(file, options) as lines:
         while True:
-            file.seek(0)
+            lines.seek(0)
             try:
-                return (*note, *_written(file, source, options, kinds, wider, path, named))
+                return (*note, *_written(lines, source, options, kinds, wider, path, named))
             except pyarrow.ArrowInvalid as error:
                 found = CONVERSION.search(str(error))
                 if found is None or int(found[1]) >= len(kinds):
@@ -109,20 +132,106 @@ def _written(
         return notes
 
 
-def _options(file: IO[bytes], source: str, delimiter: str | None, encoding: str | None) -> tuple[Json, tuple[str, ...]]:
+def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[str, ...]]:
     """How Arrow is to read the file, and what was assumed."""
     from pyarrow import csv
 
-    encoding = encoding_of(file, source, encoding)
+    encoding = encoding_of(file, source, form.encoding)
     line = first_line(file, source, encoding)
-    chosen, note = delimiter_of(line, source, delimiter)
+    chosen, note = delimiter_of(line, source, form.delimiter)
+    names, skipped, more = _names(_first_rows(file, encoding, chosen), source, form)
+    read = {} if names is None else {"column_names": names, "skip_rows": skipped and skipped + _blank_lines(file)}
     options = {
         # one thread, so that rows have numbers
-        "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False),
+        "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False, **read),
         "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
         "convert_options": csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
     }
-    return options, note
+    return options, (*note, *more)
+
+
+@contextmanager
+def _with_commas(file: IO[bytes], options: Json) -> Iterator[IO[bytes]]:
+    """The same file; where fields are separated by blanks, a copy with commas in their place."""
+    if options["parse_options"].delimiter != BLANKS:
+        yield file
+        return
+    encoding = options["read_options"].encoding
+    with tempfile.TemporaryFile() as copy:
+        text = io.TextIOWrapper(copy, encoding="utf-8", newline="", write_through=True)
+        writer = plain_csv.writer(text)
+        lines = io.TextIOWrapper(file, encoding=encoding)
+        for line in lines:
+            if line.strip("\ufeff \t\r\n"):
+                writer.writerow(fields_of(line))
+        lines.detach()
+        text.detach()
+        copy.seek(0)
+        options["parse_options"].delimiter = ","
+        options["read_options"].encoding = "utf-8"
+        options["read_options"].skip_rows = min(options["read_options"].skip_rows, 1)  # blank lines are gone
+        yield copy
+
+
+def fields_of(line: str) -> list[str]:
+    """The fields of a line between blanks; a quoted one may hold blanks."""
+    found = FIELD.finditer(line.strip("\ufeff"))
+    return [bare if bare is not None else quoted.replace('""', '"') for quoted, bare in (m.groups() for m in found)]
+
+
+def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[list[str] | None, int, tuple[str, ...]]:
+    """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
+    first, below = list(rows[0]), rows[1:]
+    if form.header is not False and below and all(len(row) == len(first) + 1 for row in below[:20]):
+        first = [ROW_NAMES, *first]  # as R's write.table does
+        if form.columns is None:
+            note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
+            return first, 1, (note,)
+    if form.columns is not None and len(form.columns) != len(first):
+        raise InvalidInputError(
+            f"`columns` gives {len(form.columns)} names, and {source} has {len(first)} columns: name each of them."
+        )
+    evidence = reads_as_row(first, below) if form.header is None else 0
+    if form.columns is not None:
+        if evidence < 0:
+            raise InvalidInputError(
+                f"The first line of {source} looks like a header, and `columns` gives names too: `header=True` has them take "
+                "its place, `header=False` takes it as a row."
+            )
+        return list(form.columns), int(form.header is True), ()
+    if form.header is False:
+        note = f"{source} was read without a header, so that its columns are called by their place."
+        return [f"column {j + 1}" for j in range(len(first))], 0, (note,)
+    if evidence > 0:  # without a word of that line: it is somebody's row
+        raise InvalidInputError(
+            f"{source} seems to have no header: its first line reads like a row. Name the columns with `columns`, or read it "
+            "with `header=False`; `header=True` takes that line as names all the same."
+        )
+    return None, 0, ()
+
+
+def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> list[list[str]]:
+    """The fields of the first lines that are not blank."""
+    head = file.read(HEAD)
+    whole = len(head) < HEAD
+    file.seek(0)
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if delimiter == BLANKS:
+        rows = [fields_of(line) for line in text.split("\n") if line.strip()]
+        return rows if whole or len(rows) < 3 else rows[:-1]
+    try:
+        rows = [row for row in plain_csv.reader(io.StringIO(text), delimiter=delimiter) if any(map(str.strip, row))]
+    except plain_csv.Error:  # Arrow says what is wrong
+        rows = [next(plain_csv.reader([text.lstrip().split("\n", 1)[0][:1000]], delimiter=delimiter))]
+    return rows if whole or len(rows) < 3 else rows[:-1]  # the last may be cut
+
+
+def _blank_lines(file: IO[bytes]) -> int:
+    """Blank lines before the first that is not."""
+    head = file.read(HEAD)
+    file.seek(0)
+    lines = head.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return next((k for k, line in enumerate(lines) if line.strip(b"\xef\xbb\xbf \t")), 0)
 
 
 @contextmanager
@@ -214,6 +323,8 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
                 f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use `delimiter={best!r}`."
             )
         return given, ()
+    if counts[best] == 0 and len(fields_of(line)) > 1:
+        return BLANKS, ("Fields are taken to be separated by blanks.",)
     if counts[best] == 0:
         raise InvalidInputError(
             f"{source} has one column only, or an unusual delimiter: a table needs a target and another column, "

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import is_lazy
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
-from fisherleak.tables.choices import Choices, check_choices
+from fisherleak.tables.choices import Choices, check_choices, spelled
 from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
+from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
 from fisherleak.tables.split import (
@@ -34,7 +35,9 @@ from fisherleak.tables.split import (
     groups_of,
     split_rows,
 )
+from fisherleak.tables.survey import Unread
 from fisherleak.tables.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
+from fisherleak.tables.written import Change, as_written, changed
 
 __all__ = ["Design", "design_of"]
 
@@ -84,6 +87,8 @@ class Design:
     groups: Any = field(repr=False)
     group_names: tuple[str, ...]
     notes: tuple[str, ...]
+    unread: tuple[Unread, ...] = field(default=(), repr=False)
+    """The first cells of columns of numbers that are none, with their texts: for eyes that may see values."""
 
     @property
     def n(self) -> int:
@@ -133,6 +138,7 @@ def design_of(
     """
     check_model(model, rules)
     _check_table(raw, held_out, room)
+    choices = spelled(raw.names, choices)
     check_choices(raw.names, choices)
     found = _looked_at(raw, choices, model, held_out, room, rules)
     raw, complete, groups, lazily = found.raw, found.complete, found.groups, found.lazily
@@ -147,8 +153,17 @@ def design_of(
     sha256 = checksum_of(raw, lazily)
     rows = lazy_rows(raw, maker, facts, sample, room) if lazily else rows_in_memory(raw, maker, facts, sample)
     new = f"{rows.unseen} held-out rows have categories that no training row has and are left out."
-    notes = [*raw.notes, target.note, note, unsure, new if rows.unseen else "", STREAMED if lazily else ""]
-    notes += [_pooled_note(feature) for feature in features if feature.pooled]
+    notes = [
+        *raw.notes,
+        *found.notes,
+        target.note,
+        note,
+        unsure,
+        new if rows.unseen else "",
+        STREAMED if lazily else "",
+    ]
+    said = {column.name for column in found.columns if column.kept is not None}
+    notes += [_pooled_note(feature) for feature in features if feature.pooled and feature.name not in said]
     return Design(
         source=raw.source,
         sha256=sha256,
@@ -168,6 +183,7 @@ def design_of(
         groups=rows.groups,
         group_names=() if groups is None else groups.names,
         notes=tuple(note for note in notes if note),
+        unread=found.unread,
     )
 
 
@@ -181,21 +197,30 @@ class _Looked:
     complete: Complete
     groups: Groups | None
     lazily: bool
+    notes: tuple[str, ...]
+    unread: tuple[Unread, ...]
 
 
 def _looked_at(
     raw: RawTable, choices: Choices, model: str, held_out: float, room: Room | None, rules: Mapping[str, LabelRule]
 ) -> _Looked:
-    profiles = profiles_of(raw, choices, room is not None and not room.holds(raw.rows, len(raw.names)))
+    far = room is not None and not room.holds(raw.rows, len(raw.names))
+    written = as_written(raw, choices, far)
+    raw = written.raw
+    profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
     used = tuple(column for column in columns if column.kind in ("number", "category"))
+    raw = changed(raw, {column.name: Change(kept=column.kept) for column in used if column.kept is not None})
     check_used(used, profiles)
     width = max(1, sum(1 if column.kind == "number" else (column.levels or 2) - 1 for column in used))
     lazily = room is not None and not room.holds(int((1 - held_out) * raw.rows), width)
     groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
     complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
-    return _Looked(refined(raw, width) if lazily else raw, profiles, columns, complete, groups, lazily)
+    raw = refined(raw, width) if lazily else raw
+    pooled = [f"'{c.name}' {c.note}. Which levels are kept is taken as public." for c in used if c.kept is not None]
+    notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
+    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written.unread)
 
 
 def _pooled_note(feature: Feature) -> str:

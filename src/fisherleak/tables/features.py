@@ -24,11 +24,10 @@ from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
 from fisherleak.tables.split import Complete, Split
+from fisherleak.tables.written import OTHER
 
 __all__ = ["OTHER", "Facts", "Feature", "facts_of", "features_of"]
 
-OTHER = "other"
-"""The level that stands for those that are pooled."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -109,18 +108,21 @@ def _feature(column: Column, fact: Moments | Counter[Any], profile: Profile, cho
             return "has one value only in the training rows"
         few = profile.numbers is not None and profile.numbers.few is not None
         return Feature(column.name, "number", (), *public_units(centre, scale), few=few, mean=centre, spread=scale)
-    levels, pooled = _levels(column.name, fact, choices)
+    levels, pooled = _levels(column, fact, choices)
     if len(levels) < 2:
         rare = f": all {pooled} others are too rare to be named" if pooled else ""
         return f"has one value only in the training rows{rare}"
     return Feature(column.name, "category", (), levels=levels, few=len(levels) <= FEW_VALUES, pooled=pooled)
 
 
-def _levels(name: str, counts: Counter[Any], choices: Choices) -> tuple[tuple[Any, ...], int]:
-    """Levels in their order, and how many are pooled into the first of them."""
-    declared = {_as_level(name, text, counts) for text in dict(choices.levels).get(name, ())}
+def _levels(column: Column, counts: Counter[Any], choices: Choices) -> tuple[tuple[Any, ...], int]:
+    """Levels in their order, and how many are pooled into the first of them, at least."""
+    declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
     kept = declared | {level for level, count in counts.items() if count >= choices.rare}
-    pooled = len(counts.keys() - kept)
+    before = {OTHER} if column.kept is not None and OTHER in counts else set()
+    pooled = len(counts.keys() - kept - before) + len(before)
+    if pooled:
+        kept.discard(OTHER)
     return (*(OTHER,) * bool(pooled), *sorted(kept)), pooled
 
 
@@ -149,7 +151,7 @@ def features_of(
 
 def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:
     """Numbers first, then categories, each with its place among the features."""
-    features = [f for f in features if f.kind == "number"] + [f for f in features if f.kind == "category"]
+    features = sorted(features, key=lambda f: f.kind != "number")
     if not features:
         raise InvalidInputError(
             f"No column is left to predict '{target}' from: `numbers` and `categories` keep columns."

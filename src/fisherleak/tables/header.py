@@ -12,7 +12,7 @@ import io
 from pathlib import Path
 
 from fisherleak.errors import DataError
-from fisherleak.tables.csvfile import delimiter_of, encoding_of, first_line
+from fisherleak.tables.csvfile import BLANKS, delimiter_of, encoding_of, fields_of, first_line
 from fisherleak.tables.parquet import parquet_files
 
 __all__ = ["GZIP", "PARQUET", "header_of"]
@@ -70,4 +70,4 @@ def _csv(head: bytes, source: str, delimiter: str | None, encoding: str | None) 
     file = io.BytesIO(head)
     line = first_line(file, source, encoding_of(file, source, encoding))
     mark, _ = delimiter_of(line, source, delimiter)
-    return next(csv.reader([line], delimiter=mark))
+    return fields_of(line) if mark == BLANKS else next(csv.reader([line], delimiter=mark))

@@ -1,4 +1,4 @@
-"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, either of them in gzip, or standard input.
+"""Files of rows and columns, as Arrow columns: CSV in any usual form, Parquet, others that pandas reads, or standard input.
 
 A file is recognised by its first bytes, not by its name. Every refusal is one sentence that names the file and the remedy.
 """
@@ -15,15 +15,19 @@ import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.csvfile import CsvForm, csv_to_parquet, read_csv
+from fisherleak.tables.foreign import foreign_table
 from fisherleak.tables.header import GZIP, PARQUET
+from fisherleak.tables.headings import is_number
 from fisherleak.tables.parquet import parquet_files, parquet_parts
 from fisherleak.tables.parts import FilePart, Part, RawTable, table_parts
 
@@ -40,7 +44,6 @@ FOREIGN = {
     b"BZh": "a bzip2 archive",
     b"\x28\xb5\x2f\xfd": "a zstandard archive",
     b"\xfd7zXZ": "an xz archive",
-    b"ARROW1": "an Arrow file",
     b"SQLite": "a database",
 }
 
@@ -62,9 +65,13 @@ def read_table(
     delimiter: str | None = None,
     encoding: str | None = None,
     memory: int | None = None,
+    *,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
 ) -> RawTable:
     """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
 
+    Workbooks of Excel, files of Stata, Feather and JSON lines are read by pandas, as far as it has what it needs.
     Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
     an address that fsspec knows.
 
@@ -77,8 +84,14 @@ def read_table(
         Of CSV files; UTF-8 by default.
     memory : int, optional
         Larger CSV files are turned into a temporary Parquet file, which is read in parts.
+    header : bool, optional
+        Whether the first line of a CSV file names the columns. Without a word, a first line that reads like a row is refused:
+        its values would be published as names.
+    columns : sequence of str, optional
+        Names of the columns of a CSV file without a header, or, with ``header=True``, in place of it.
     """
     arrow()
+    form = CsvForm(delimiter, encoding, header, None if columns is None else tuple(columns))
     if _is_folder(str(path)):
         return _folder(str(path))
     source = "standard input" if str(path) == "-" else Path(path).name
@@ -90,16 +103,19 @@ def read_table(
         if _head(file).startswith(GZIP):
             file = _unpacked(file, source)
         head = _head(file)
+        known = foreign_table(file, head, source)
+        if known is not None:
+            frame, notes = known
+            read = from_frame(frame, source)
+            return replace(read, sha256=digest, notes=(*notes, *read.notes))
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
         if head.startswith(PARQUET):
             return _parquet(file, Path(path), source, digest)
-        from fisherleak.tables.csvfile import read_csv
-
         if memory is not None and os.fstat(file.fileno()).st_size > memory:
-            return _large_csv(file, source, digest, delimiter, encoding)
-        table, notes = read_csv(file, source, delimiter, encoding)
+            return _large_csv(file, source, digest, form)
+        table, notes = read_csv(file, source, form)
         names, more = _named(table.column_names, source)
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
@@ -116,13 +132,11 @@ class _TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def _large_csv(file: IO[bytes], source: str, digest: str, delimiter: str | None, encoding: str | None) -> RawTable:
+def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawTable:
     """A CSV file as a Parquet file that lives as long as its parts."""
-    from fisherleak.tables.csvfile import csv_to_parquet
-
     folder = _TemporaryFolder()
     path = folder.path / "table.parquet"
-    notes = csv_to_parquet(file, source, delimiter, encoding, path, _named)
+    notes = csv_to_parquet(file, source, form, path, _named)
     schema, found = parquet_parts([str(path)])
     rows = sum(part.rows for part in found)
     if not rows:
@@ -320,6 +334,11 @@ def _named(own: list[str], source: str) -> tuple[tuple[str, ...], tuple[str, ...
         raise InvalidInputError(f"{source} has no columns.")
     seen: set[str] = set()
     for name in own:
+        if name.strip() and name in seen and is_number(name):  # somebody's values: not a word of them
+            raise InvalidInputError(
+                f"{source} seems to have no header: its first line holds the same number more than once. Name the columns with "
+                "`columns`, or read it with `header=False`."
+            )
         if name.strip() and name in seen:
             raise InvalidInputError(f"{source} has the column '{name[:80]}' more than once: rename one of them.")
         seen.add(name)

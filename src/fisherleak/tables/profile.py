@@ -48,6 +48,30 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Order:
+    """How whole numbers follow each other; ``runs`` counts rows with another value than the row before."""
+
+    first: float
+    last: float
+    ascending: bool
+    by_one: bool
+    runs: int
+
+    @property
+    def counts_rows(self) -> bool:
+        return self.by_one and self.first == 1.0
+
+    def __add__(self, other: Order) -> Order:
+        return Order(
+            self.first,
+            other.last,
+            self.ascending and other.ascending and self.last <= other.first,
+            self.by_one and other.by_one and other.first == self.last + 1,
+            self.runs + other.runs - (self.last == other.first),
+        )
+
+
+@dataclass(frozen=True)
 class Profile:
     """Of one column.
 
@@ -60,6 +84,8 @@ class Profile:
     numbers : Numbers or None
     sketch : dict
         How often the values with the least hashes occur, for columns that may be identifiers.
+    order : Order or None
+        Of whole numbers, those that are there.
     """
 
     rows: int
@@ -68,6 +94,7 @@ class Profile:
     most: int = 0
     numbers: Numbers | None = None
     sketch: dict[int, int] = field(default_factory=dict)
+    order: Order | None = None
 
     @property
     def missing(self) -> int:
@@ -78,6 +105,12 @@ class Profile:
     def distinct(self) -> bool:
         """Whether no value that was looked at occurs twice: all of them where there are few."""
         return all(count == 1 for count in self.sketch.values())
+
+    @property
+    def nearly_distinct(self) -> bool:
+        """Whether hardly any value that was looked at occurs twice."""
+        repeated = sum(count > 1 for count in self.sketch.values())
+        return bool(self.sketch) and repeated <= max(1, len(self.sketch) // 50)
 
 
 def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
@@ -107,7 +140,17 @@ def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) ->
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
     sketch = _sketch(values) if is_plain(kind) and (name == choices.id or looks_called_id(name)) else {}
-    return Profile(rows, nulls, levels, most, numbers, sketch)
+    order = None if numbers is None or not numbers.whole else _order(as_numbers(values))
+    return Profile(rows, nulls, levels, most, numbers, sketch, order)
+
+
+def _order(values: NDArray[np.float64]) -> Order | None:
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return None
+    steps = np.diff(values)
+    ends = float(values[0]), float(values[-1])
+    return Order(*ends, bool(np.all(steps >= 0)), bool(np.all(steps == 1)), int(1 + np.count_nonzero(steps)))
 
 
 def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
@@ -137,7 +180,15 @@ def _sketch(values: Any) -> dict[int, int]:
 
     if pyarrow.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    array = values.to_numpy() if pyarrow.types.is_integer(values.type) and not values.null_count else as_text(values)
+    values = values.drop_null()
+    if pyarrow.types.is_floating(values.type):
+        floats = values.to_numpy()
+        floats = floats[np.isfinite(floats)]
+        array = (
+            floats.astype(np.int64) if np.all(floats == np.floor(floats)) and np.all(abs(floats) < 2**53) else floats
+        )
+    else:
+        array = values.to_numpy() if pyarrow.types.is_integer(values.type) else as_text(values)
     hashes, counts = np.unique(pandas.util.hash_array(array), return_counts=True)
     return dict(zip(hashes[:SKETCHED].tolist(), counts[:SKETCHED].tolist(), strict=True))
 
@@ -152,7 +203,9 @@ def _merged(a: Profile, b: Profile) -> Profile:
     numbers = a.numbers
     if a.numbers is not None and b.numbers is not None:
         numbers = _merged_numbers(a.numbers, b.numbers)
-    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, _merged_sketch(a.sketch, b.sketch))
+    sketch = _merged_sketch(a.sketch, b.sketch)
+    order = None if a.order is None or b.order is None else a.order + b.order
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, sketch, order)
 
 
 def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:

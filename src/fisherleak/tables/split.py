@@ -74,7 +74,7 @@ class Complete:
         return part.read(tuple(names))
 
     def rows(self, table: TableLike) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
-        """All labels, the places of complete rows, and how many rows each column loses (the target's first)."""
+        """All labels, the places of complete rows, and in how many rows each column lacks a value (the target's first)."""
         labels = labels_of(self.target, table.column(self.target.name))
         lost = np.zeros(1 + len(self.used), dtype=np.int64)
         whole = np.flatnonzero(~np.isnan(labels))
@@ -82,9 +82,8 @@ class Complete:
         for k, column in enumerate(self.used, start=1):
             values = table.column(column.name)
             missing = np.isnan(as_numbers(values)) if column.kind == "number" else missing_in(values)
-            gone = missing[whole]
-            lost[k] = gone.sum()
-            whole = whole[~gone] if lost[k] else whole
+            lost[k] = missing.sum()
+            whole = whole[~missing[whole]] if lost[k] else whole
         return labels, whole, lost
 
 
@@ -191,7 +190,7 @@ def count_rows(raw: RawTable, complete: Complete, groups: Groups | None, lazily:
 
 
 def dropped_of(complete: Complete, counted: Counted) -> list[tuple[str, int]]:
-    """Why rows are lost, and how many."""
+    """Why rows are lost, and how many lack that column; a row may lack several."""
     reasons = [f"the target '{complete.target.name}' is missing", *(f"'{c.name}' is missing" for c in complete.used)]
     return [(reason, int(count)) for reason, count in zip(reasons, counted.lost, strict=True) if count]
 

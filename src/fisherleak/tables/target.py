@@ -5,7 +5,6 @@ Kinds of model are the caller's: each comes by its name with a rule that says wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +33,8 @@ __all__ = [
 
 AUTO = "auto"
 """The kind of model follows from the labels."""
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+MOST_LISTED = 10
+"""Values of a target that are listed."""
 Vector = NDArray[np.float64]
 
 
@@ -138,18 +138,30 @@ def _class_target(
     if levels is None or len(levels) > 2:
         count = f"more than {profile.most}" if levels is None else str(len(levels))
         raise InvalidInputError(
-            f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}: a {kind} "
-            f"model needs two. {_remedy(sort, levels or {}, rules)}"
+            f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}{_listed(levels)}: a "
+            f"{kind} model needs two. {_remedy(name, sort, levels or {}, rules)}"
         )
     note = f"'{name}' has two values, so the model is {kind}." if assumed else ""
     return Target(name, kind, assumed, note, tuple(sorted(levels)))
 
 
-def _remedy(sort: str, levels: Collection[Any], rules: Mapping[str, LabelRule]) -> str:
+def _listed(levels: Mapping[Any, int] | None) -> str:
+    """Levels that several rows have, which tell of nobody; nothing where there are many."""
+    shared = sorted(level for level, count in (levels or {}).items() if count > 1)
+    if not shared or len(levels or ()) > MOST_LISTED:
+        return ""
+    alone = len(levels or ()) - len(shared)
+    more = f" and {alone} in one row each" if alone else ""
+    return f" ({', '.join(repr(level)[:40] for level in shared)}{more})"
+
+
+def _remedy(name: str, sort: str, levels: Collection[Any], rules: Mapping[str, LabelRule]) -> str:
     if sort == "number":
         return f"Make it one against the rest, or use `model='{_first(rules, classes=False)}'`."
-    if levels and all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels):
-        return "They look like numbers with a decimal comma: write them with a point."
+    kinds = {" ".join(str(level).casefold().split()) for level in levels}
+    if len(kinds) < len(levels):
+        rest = "" if len(kinds) == 2 else f", which leaves {len(kinds)}"
+        return f"`unite={[name]!r}` takes values as one that differ in case or blanks only{rest}."
     return "Make it one against the rest."
 
 

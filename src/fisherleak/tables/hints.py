@@ -1,0 +1,105 @@
+"""What a table suggests that nobody asked for: spellings that may be one, classes that are coded as numbers, times and events.
+
+Nothing is decided here: each hint is a sentence with the argument that would follow it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fisherleak.tables.column_kinds import Column
+from fisherleak.tables.profile import Profile
+from fisherleak.tables.target import Target
+
+__all__ = ["hints_of"]
+
+TIMES = {
+    "time",
+    "times",
+    "stop",
+    "futime",
+    "survtime",
+    "survival",
+    "survival_time",
+    "duration",
+    "tenure",
+    "t",
+    "rfstime",
+}
+TIMES |= {"followup", "follow_up", "week", "weeks", "months", "durat", "time_to_event", "days_to_event", "survivaltime"}
+EVENTS = {"event", "status", "death", "died", "dead", "cens", "censor", "censored", "delta", "e", "observed", "fustat"}
+EVENTS |= {"uncensored", "arrest", "failure", "fail", "relapse", "churn", "cens1", "d"}
+MOST_CODES = 10
+
+
+def hints_of(columns: Sequence[Column], profiles: Mapping[str, Profile], target: Target) -> tuple[str, ...]:
+    """Sentences about the columns that are used, and the target."""
+    used = [column for column in columns if column.kind in ("number", "category")]
+    found = [*_spellings(used, profiles), *_codes(target, profiles), *_survival(used, profiles, target)]
+    return (*found, *_counters(used, profiles))
+
+
+def _spellings(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    for column in used:
+        levels = [level for level in profiles[column.name].levels or () if isinstance(level, str)]
+        kinds = Counter(" ".join(level.casefold().split()) for level in levels)
+        if column.kind == "category" and len(kinds) < len(levels):
+            yield (
+                f"'{column.name}' has {len(levels) - len(kinds)} values that differ from others in case or blanks only: "
+                f"`unite={[column.name]!r}` takes them as one."
+            )
+
+
+def _codes(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:
+    numbers = profiles[target.name].numbers
+    if target.classes or numbers is None or numbers.few is None or not numbers.whole:
+        return
+    if 3 <= len(numbers.few) <= MOST_CODES:
+        yield (
+            f"'{target.name}' has {len(numbers.few)} different whole numbers. If they stand for classes, a {target.kind} model "
+            "takes their order and distances for real: make a column of one class against the rest, and predict that."
+        )
+
+
+def _survival(used: Sequence[Column], profiles: Mapping[str, Profile], target: Target) -> Iterator[str]:
+    names = [*(column.name for column in used), target.name]
+    times = [name for name in names if _called(name) in TIMES and _at_least_zero(profiles[name])]
+    events = [
+        name
+        for name in names
+        if _called(name) in EVENTS and _two_values(profiles[name], name == target.name and bool(target.classes))
+    ]
+    if not times or not events:
+        return
+    time, event = times[0], events[0]
+    others = [name for name in (time, event) if name != target.name]
+    yield (
+        f"'{time}' and '{event}' look like the time and the event of a survival table, which no model here takes together: "
+        f"what is known only afterwards is no predictor, and `drop={others!r}` leaves it out."
+    )
+
+
+def _called(name: str) -> str:
+    return re.sub(r"[\s.]+", "_", name.strip().lower())
+
+
+def _at_least_zero(profile: Profile) -> bool:
+    return profile.numbers is not None and profile.numbers.count > 0 and profile.numbers.low >= 0
+
+
+def _two_values(profile: Profile, known: bool) -> bool:
+    few: Any = profile.numbers.few if profile.numbers is not None else profile.levels
+    return known or (few is not None and len(few) == 2)
+
+
+def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    for column in used:
+        order = profiles[column.name].order
+        if column.assumed and column.kind == "number" and order is not None and order.counts_rows:
+            yield (
+                f"'{column.name}' counts on by one from row to row and is used as a number: if it only numbers the rows, "
+                f"`drop={[column.name]!r}` leaves it out."
+            )

