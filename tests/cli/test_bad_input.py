@@ -377,7 +377,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException) -
         raise error
 
     if place == "fit":
-        monkeypatch.setattr("fisherleak.audit.model.minimise", fail)
+        monkeypatch.setattr("fisherleak.audit.model.minimise_scaled", fail)
     elif place == "summary":
         monkeypatch.setattr(Path, "write_text", fail)
     elif place == "leakage":
