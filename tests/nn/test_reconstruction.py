@@ -52,8 +52,9 @@ def test_a_gradient_is_rebuilt() -> None:
     assert float(far.error.mean()) >= far.bound - 3 * float(far.error.std()) / 40**0.5
     # information is inverse to the variance of the noise
     torch.testing.assert_close(close.eta * 1e-4, far.eta, rtol=1e-6, atol=0)
+    other: Any = fl.Laplace(1.0)
     with pytest.raises(fl.InvalidInputError, match="without a shape"):
-        fl.nn.Reconstruct.gradient(model, nn.CrossEntropyLoss(), X, y, fl.Laplace(1.0))  # type: ignore[arg-type]
+        fl.nn.Reconstruct.gradient(model, nn.CrossEntropyLoss(), X, y, other)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
