@@ -87,11 +87,11 @@ def epsilon_of(noise: float, size: Size) -> float:
         second = math.exp(epsilon + float(log_ndtr(-epsilon / mu - mu / 2)))
         return float(ndtr(-epsilon / mu + mu / 2)) - second - DELTA
 
-    return float(brentq(excess, 0.0, 500.0)) if excess(0.0) > 0 else 0.0
+    return float(brentq(excess, 0.0, 20_000.0)) if excess(0.0) > 0 else 0.0
 
 
 def noise_of(epsilon: float, size: Size) -> float:
-    return float(brentq(lambda noise: epsilon_of(noise, size) - epsilon, 0.3, 50.0))
+    return float(brentq(lambda noise: epsilon_of(noise, size) - epsilon, 0.5, 50.0))
 
 
 def wait(device: str) -> float:
@@ -200,7 +200,8 @@ def last_layer(model: Any, X: Any, y: Any, size: Size, device: str) -> dict[str,
 
 
 def versions() -> str:
-    found = [f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "scipy", "torch", "fisherleak")]
+    found = [f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "scipy", "torch")]
+    found.append(f"fisherleak {fl.__version__}")
     return f"Python {platform.python_version()}, " + ", ".join(found)
 
 

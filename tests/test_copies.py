@@ -71,7 +71,9 @@ def test_attackers(attacker: Any, options: dict[str, Any], used: bool) -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_private_releases(keep: bool) -> None:
-    shell = fl.PrivateRelease(Ridge(), eta=5.0, noise=NOISE, keep_unperturbed=keep, random_state=0).fit(X, Y)
+    shell = fl.PrivateRelease(Ridge(), over="max", eta=5.0, noise=NOISE, keep_unperturbed=keep, random_state=0).fit(
+        X, Y
+    )
     for other in copies(shell):
         assert other.noise_ == shell.noise_
         np.testing.assert_array_equal(other.predict(X), shell.predict(X))

@@ -216,7 +216,13 @@ def test_a_shell_brings_its_noise() -> None:
     from sklearn.linear_model import Ridge
 
     case = problem()
-    options: dict[str, Any] = {"eta": 1.0, "noise": fl.Laplace(1.0), "keep_unperturbed": True, "random_state": 0}
+    options: dict[str, Any] = {
+        "eta": 1.0,
+        "over": "max",
+        "noise": fl.Laplace(1.0),
+        "keep_unperturbed": True,
+        "random_state": 0,
+    }
     shell = fl.PrivateRelease(Ridge(alpha=N * L2, fit_intercept=False), **options).fit(case.X, case.y)
     attack = fl.attacks.WhiteBox(shell.unperturbed_, case.X, case.y, 0, use_prior=True)
     np.testing.assert_array_equal(attack.infer(shell), attack.infer(shell.estimator_, noise=shell.noise_))

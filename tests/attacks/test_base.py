@@ -58,9 +58,9 @@ def test_arrays_fits_and_other_frames() -> None:
 
 
 def test_a_released_shell_can_be_attacked() -> None:
-    shell = fl.PrivateRelease(pipeline(Ridge(alpha=0.5)), eta=5.0, keep_unperturbed=True, public="preprocessing").fit(
-        TABLE, DOSE
-    )
+    shell = fl.PrivateRelease(
+        pipeline(Ridge(alpha=0.5)), over="max", eta=5.0, keep_unperturbed=True, public="preprocessing"
+    ).fit(TABLE, DOSE)
     attack = fl.attacks.WhiteBox(shell.unperturbed_, TABLE, DOSE, "gene")
     assert (attack.infer(shell) == attack.infer(shell.estimator_)).all()
 

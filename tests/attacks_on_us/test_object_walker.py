@@ -84,7 +84,7 @@ def test_the_walker_finds_what_copies_hold(last: type) -> None:
 @pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler])
 def test_the_shell_releases_nothing_else_either(scaler: type) -> None:
     def shell() -> Any:
-        return fl.PrivateRelease(make_pipeline(scaler(), lm.Ridge()), eta=1.0, random_state=3)
+        return fl.PrivateRelease(make_pipeline(scaler(), lm.Ridge()), over="max", eta=1.0, random_state=3)
 
     one, other = both(shell, NUMBERS, "real")
     assert unaccounted(one.estimator_, other.estimator_) == []

@@ -32,7 +32,7 @@ def test_an_exact_mean_is_the_one_unknown_age() -> None:
     for released in (
         fl.release(model, NOISE),
         fl.release(model, NOISE, public="levels"),
-        fl.PrivateRelease(model, eta=1.0).fit(X, Y).estimator_,
+        fl.PrivateRelease(model, over="max", eta=1.0).fit(X, Y).estimator_,
     ):
         assert np.min(np.abs(ages_from(released) - X[VICTIM, 0])) > 1.0
 

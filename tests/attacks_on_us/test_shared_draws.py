@@ -29,7 +29,7 @@ rng = np.random.default_rng(0)
 X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
 model = Ridge().fit(X, y)
 noise = fl.NOISES[sys.argv[1]](1.0)
-wrapped = fl.PrivateRelease(Ridge(), eta=1.0)
+wrapped = fl.PrivateRelease(Ridge(), over="max", eta=1.0)
 before = fl.release(model, noise).coef_.tolist()  # whatever state there were would be there now
 
 
@@ -82,6 +82,6 @@ def test_calls_and_joblib(noise: Any) -> None:
 
 
 def test_clones_and_copies() -> None:
-    one = fl.PrivateRelease(Ridge(), eta=1.0)
-    models = [one, clone(one), clone(one), *(fl.PrivateRelease(Ridge(), eta=1.0) for _ in range(2))]
+    one = fl.PrivateRelease(Ridge(), over="max", eta=1.0)
+    models = [one, clone(one), clone(one), *(fl.PrivateRelease(Ridge(), over="max", eta=1.0) for _ in range(2))]
     all_differ([model.fit(X, Y).estimator_.coef_ for model in (*models, one)])

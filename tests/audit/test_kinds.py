@@ -89,7 +89,7 @@ def test_no_other_constant_does_better_on_the_training_rows(kind: Kind, table_fo
 @every_kind
 def test_a_kind_is_released_and_read_again(kind: Kind, table_for: Any, target_for: Any, tmp_path: Path) -> None:
     raw, path = from_frame(table_for(kind.name)), tmp_path / "model.skops"
-    card, _ = save_model(raw, Settings(target_for(kind.name), kind.name), path, eta=0.5)
+    card, _ = save_model(raw, Settings(target_for(kind.name), kind.name), path, eta=0.5, over="max")
     saved = load_model(path)
     assert saved.settings.model == card["model"]["kind"] == kind.name
     assert retrain(saved, raw).design.target.kind == kind.name
@@ -106,7 +106,7 @@ def test_the_command_line_knows_gamma(
     assert summary["model"]["description"].startswith("Gamma regression on standardised numbers")
     assert "mean Gamma deviance" in summary["tradeoff"]["label"]
     assert {attack["attribute"] for attack in summary["attacks"]} == {"city"}
-    assert main(["release", "t.csv", *model, "--eta", "0.5", "--out", "m.skops"]) == 0
+    assert main(["release", "t.csv", *model, "--eta", "0.5", "--over", "max", "--out", "m.skops"]) == 0
     assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks", "--quiet"]) == 0
     assert main(["attack", "t.csv", "--released", "m.skops", "--attribute", "city", "--quiet"]) == 0
     assert main(["attack", "t.csv", *model, "--attribute", "city", "--noise", "0.2", "--quiet"]) == 0
@@ -187,7 +187,7 @@ def test_what_needs_an_estimator_is_refused_without_one(robust: Kind, people: An
     with pytest.raises(UnsupportedModelError, match="attacks, balancing and releases need one"):
         audit(people, settings, noise=1.0, **asked)
     with pytest.raises(UnsupportedModelError, match="releases need one"):
-        save_model(from_frame(people), settings, tmp_path / "m.skops", eta=1.0)
+        save_model(from_frame(people), settings, tmp_path / "m.skops", eta=1.0, over="max")
     assert not list(tmp_path.iterdir())
 
 

@@ -170,7 +170,7 @@ def test_a_release_has_a_limit_or_a_noise(table: Any, tmp_path: Path) -> None:
 
 def test_a_card_of_an_unknown_noise_is_refused(table: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.skops"
-    save_model(from_frame(table), SETTINGS, path, eta=1.0)
+    save_model(from_frame(table), SETTINGS, path, eta=1.0, over="max")
     card = json.loads(card_path(path).read_text(encoding="utf-8"))
     for noise in ({"kind": "Cauchy", "scale": 1.0}, {"kind": "Laplace", "scale": -1.0}, {"kind": "Laplace"}):
         card_path(path).write_text(json.dumps({**card, "noise": noise}), encoding="utf-8")

@@ -47,7 +47,7 @@ def test_the_files(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text(encoding="utf-8")) == summary
     table = pandas.read_parquet(out / "leakage.parquet")
     features = [attribute["name"] for attribute in summary["attributes"]]
-    assert list(table) == ["row", "id", "eta", *(f"eta[{name}]" for name in features), "eta_label"]
+    assert list(table) == ["row", "id", "eta", *(f"eta[{name}]" for name in features), "eta_label", "membership"]
     assert len(table) == summary["data"]["train_rows"] == 90
     worst = table.sort_values("eta", ascending=False).iloc[0]
     assert worst["row"] == summary["rows"][0]["row"]
@@ -79,7 +79,8 @@ def test_the_gate(fisherleak: Command, people: Path) -> None:
     limit = (etas[6] + etas[7]) / 2
     done = fisherleak(*options, "--max-eta", limit)
     assert (done.status, done.err) == (1, "")
-    listed = [line.split(" (row")[0].strip() for line in done.out.splitlines() if "(row" in line and ": " in line]
+    lines = [line for line in done.out.splitlines() if not line.startswith("presence")]
+    listed = [line.split(" (row")[0].strip() for line in lines if "(row" in line and ": " in line]
     assert listed == [row["id"] for row in summary["rows"][:7]]
     machine = fisherleak(*options, "--max-eta", limit, "--json")
     gate = json.loads(machine.out)["gate"]

@@ -23,7 +23,13 @@ REPEATABLE = {
     ("audit", "--attribute"),
     ("release", "--attribute"),
     ("attack", "--attribute"),
-    *((name, option) for name in ("audit", "release", "attack") for option in ("--number", "--category", "--drop")),
+    ("release", "--bounds"),
+    ("release", "--levels"),
+    *(
+        (name, option)
+        for name in ("audit", "release", "attack")
+        for option in ("--number", "--category", "--drop", "--na", "--unite")
+    ),
 }
 
 

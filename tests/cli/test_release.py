@@ -372,8 +372,8 @@ def test_rare_levels_are_pooled_unless_they_are_declared(fisherleak: Command, tm
     assert "Levels of 'code' and 'city'" in done.out
     card = json.loads(card_path(out).read_text(encoding="utf-8"))
     levels = {column["name"]: (column["levels"], column["pooled"]) for column in card["columns"] if "levels" in column}
-    assert levels["city"] == (["other", "Bonn", "Köln"], True)
-    assert levels["code"] == (["other", "1", "2", "5"], True)
+    assert levels["city"] == (["(other)", "Bonn", "Köln"], True)
+    assert levels["code"] == (["(other)", "1", "2", "5"], True)
     assert levels["member"][1] is False
     assert b"Trier" not in out.read_bytes() + card_path(out).read_bytes()
     model = load(out)

@@ -356,7 +356,7 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     np.testing.assert_allclose(
         with_it.history_["mean"], math.sqrt(share) / noise.scale * plain.history_["mean"], rtol=1e-9
     )
-    private = fl.PrivateRelease(_ridge(), eta=2.0, noise=unit).fit(X, y)
+    private = fl.PrivateRelease(_ridge(), over="max", eta=2.0, noise=unit).fit(X, y)
     assert type(private.noise_) is type(unit)
     assert isinstance(private.leakage_, fl.ReleaseReport)
     assert private.leakage_.eta.max() <= 2.0

@@ -184,7 +184,7 @@ def test_private_releases_count_the_etas_of_the_minimum() -> None:
     loose = lm.LogisticRegression(C=1e6)
     expected = fl.measure(fl.minimise(X, y, "logistic", 1e-6 / len(y), intercept=True), X, y).per_example().max()
     with pytest.warns(fl.LooseFitWarning):
-        released = fl.PrivateRelease(loose, eta=1.0, random_state=0).fit(X, y)
+        released = fl.PrivateRelease(loose, over="max", eta=1.0, random_state=0).fit(X, y)
     assert released.noise_.scale == pytest.approx(expected, rel=1e-2)
 
 

@@ -65,7 +65,7 @@ CASES: list[tuple[str, str]] = [
     ("LEAK.by_group(['a', 'b'])", "one label for each of the 50 rows; got 2"),
     ("fl.measure(MODEL, T, Y, attributes=['a'])", "attributes of a pipeline are the columns of its table"),
     ("fl.IRFIL(lm.Ridge(), attributes=['hight']).fit(T[NUMBERS], Y)", "Did you mean 'height'?"),
-    ("fl.PrivateRelease(lm.Ridge(), attributes=['hight']).fit(T[NUMBERS], Y)", "Did you mean 'height'?"),
+    ("fl.PrivateRelease(lm.Ridge(), over='max', attributes=['hight']).fit(T[NUMBERS], Y)", "Did you mean 'height'?"),
     # labels and weights
     ("fl.measure(MODEL, T, Y[:-1])", "y must have one value for each of the 50 rows of X; got 49"),
     ("fl.measure(MODEL, T, 3.0)", "got none"),
@@ -102,7 +102,7 @@ CASES: list[tuple[str, str]] = [
     ("fl.release(fl.IRFIL(lm.Ridge(), n_iter=1).fit(T[NUMBERS], Y), fl.Gaussian(1.0))", "IRFIL is not supported: pass its estimator_"),
     ("fl.release(RandomForestClassifier(3).fit(T[NUMBERS], B), fl.Gaussian(1.0))", "RandomForestClassifier is not supported"),
     ("fl.release(MODEL, fl.Gaussian(1.0, np.eye(2)))", "shape must cover the 6 released parameters; got 2"),
-    ("fl.PrivateRelease(lm.Ridge(), over='group').fit(T[NUMBERS], Y)", "over must be one of max, mean, dataset; got 'group'"),
+    ("fl.PrivateRelease(lm.Ridge(), over='group').fit(T[NUMBERS], Y)", "over must be one of admissible, max, mean, dataset; got 'group'"),
     ("fl.PrivateRelease(lm.Ridge(), over='dataset', attributes=['age']).fit(T[NUMBERS], Y)", "cannot be given with over='dataset'"),
     ("fl.IRFIL(lm.Ridge()).fit(T[NUMBERS], Y, sample_weight=-WEIGHTS)", "sample_weight must be finite and zero or more"),
     # values

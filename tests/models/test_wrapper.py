@@ -45,12 +45,13 @@ WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row
     [
         fl.IRFIL(lm.Ridge(), n_iter=2),
         fl.IRFIL(lm.LogisticRegression(**EXACT), n_iter=2),
-        fl.PrivateRelease(lm.Ridge(), eta=100.0),
-        fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0),
+        fl.PrivateRelease(lm.Ridge(), eta=100.0, over="max"),
+        fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0, over="max"),
     ],
     expected_failed_checks=lambda estimator: WEIGHTS_ARE_NOT_COPIES,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.NearSingularWarning")
+@pytest.mark.filterwarnings("ignore::fisherleak.UncountedScaleWarning")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import fisherleak as fl
 from cases import Case, make
 from fisherleak.protection.counted import _Moves
-from fisherleak.protection.limited import frame_of
+from fisherleak.protection.limited import raw_map
 from realdata import image_features
 
 Vector = NDArray[np.float64]
@@ -82,7 +82,7 @@ def test_the_shape_of_the_posterior_has_a_closed_form() -> None:
     case = make("squared", 5, weighted=True)
     leak = case.leak()
     fit = leak.fits[0]
-    U = frame_of(fit)
+    U = raw_map(fit)
     moves = _Moves(
         leak._information.jacobians[0],
         leak._information.attributes,

@@ -15,17 +15,23 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.declared import _above, _range, admissible_rows
+from fisherleak.protection.declared import GRIDS, _above, _range, admissible_rows
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=4, max_size=30)
 
 
-@given(value=st.floats(-1e9, 1e9, allow_subnormal=False), level=st.integers(0, 8))
-def test_grids_are_nested_and_above(value: float, level: int) -> None:
-    end = _above(value, level)
+@given(value=st.floats(-1e9, 1e9, allow_subnormal=False), grid=st.sampled_from(GRIDS))
+def test_grids_are_above(value: float, grid: tuple[int, int]) -> None:
+    end = _above(value, *grid)
     assert end >= value
-    assert _above(end, level) == end
-    assert _above(_above(value, level), level + 1) == _above(value, level + 1)
+    assert _above(end, *grid) == end
+
+
+@pytest.mark.parametrize("edge", [2.0**-7, 0.125, 0.5, 1.0, 2.0, 4.0, 1024.0])
+def test_values_on_both_sides_of_a_power_of_two_share_a_bound_near_by(edge: float) -> None:
+    low, high, _, _ = taken([0.9 * edge, 0.9 * edge, 0.95 * edge, 1.05 * edge])
+    assert 1.05 * edge <= high <= 4.0 * edge
+    assert 0.0 < low <= 0.9 * edge
 
 
 def taken(values: Any) -> Any:

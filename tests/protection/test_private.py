@@ -24,7 +24,7 @@ CANCER = load_breast_cancer()
 
 
 def test_private_release_keeps_its_limit_and_its_secret() -> None:
-    model = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y)
+    model = fl.PrivateRelease(lm.Ridge(), eta=2.0, over="max").fit(X, Y)
     leak = fl.measure(lm.Ridge().fit(X, Y), X, Y, model.noise_)
     assert isinstance(model.leakage_, fl.ReleaseReport)
     np.testing.assert_allclose(model.leakage_.eta, leak.per_example(), rtol=1e-12)
@@ -33,16 +33,16 @@ def test_private_release_keeps_its_limit_and_its_secret() -> None:
     secret = {float(value) for value in lm.Ridge().fit(X, Y).coef_}
     assert not any(piece.hex() in str(pickle.dumps(model)) for piece in secret)
     assert not secret & numbers_in(vars(model.estimator_))
-    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True).fit(X, Y)
+    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True, over="max").fit(X, Y)
     np.testing.assert_array_equal(kept.unperturbed_.coef_, lm.Ridge().fit(X, Y).coef_)
     assert isinstance(kept.leakage_, fl.Leakage)
 
 
 def test_private_release_does_not_carry_a_fitted_estimator_along() -> None:
     fitted = lm.Ridge().fit(X, Y)
-    released = fl.PrivateRelease(fitted, eta=2.0).fit(X, Y)
+    released = fl.PrivateRelease(fitted, eta=2.0, over="max").fit(X, Y)
     assert not hasattr(pickle.loads(pickle.dumps(released)).estimator, "coef_")  # noqa: S301 - our own
-    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True).fit(X, Y)
+    kept = fl.PrivateRelease(lm.Ridge(), eta=2.0, keep_unperturbed=True, over="max").fit(X, Y)
     kept.set_params(keep_unperturbed=False).fit(X, Y)
     assert not hasattr(kept, "unperturbed_")
     assert "at most 2" in kept.leakage_.summary()
@@ -52,15 +52,15 @@ def test_models_stopped_far_from_their_minimum_are_polished_where_the_data_are_k
     data, target = CANCER.data, CANCER.target
     loose = lm.LogisticRegression(max_iter=20)
     with pytest.warns(ConvergenceWarning):
-        released = fl.PrivateRelease(loose, eta=100.0, polish=True, keep_unperturbed=True, random_state=0).fit(
-            data, target
-        )
+        released = fl.PrivateRelease(
+            loose, eta=100.0, polish=True, keep_unperturbed=True, random_state=0, over="max"
+        ).fit(data, target)
     assert released.unperturbed_.score(data, target) > 0.9
     theta = parameters(released.unperturbed_)
     assert isinstance(released.leakage_, fl.Leakage)
     np.testing.assert_allclose(theta, released.leakage_.fits[0].theta, rtol=1e-12)
     with pytest.warns(ConvergenceWarning), pytest.raises(fl.NotAtMinimumError, match="stopped at max_iter=20"):
-        fl.PrivateRelease(loose, eta=100.0).fit(data, target)
+        fl.PrivateRelease(loose, eta=100.0, over="max").fit(data, target)
 
 
 def test_private_release_over_other_things() -> None:
@@ -69,15 +69,17 @@ def test_private_release_over_other_things() -> None:
     assert whole.leakage_.dataset <= 2.0
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=load_diabetes().feature_names)
-    one = fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0, attributes=["bmi"]).fit(frame, Y)
+    one = fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0, attributes=["bmi"], over="max").fit(
+        frame, Y
+    )
     assert isinstance(one.leakage_, fl.ReleaseReport)
     assert one.leakage_.eta.max() <= 2.0
     assert (
         one.noise_.scale
-        < fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0).fit(frame, Y).noise_.scale
+        < fl.PrivateRelease(make_pipeline(StandardScaler(), lm.Ridge()), eta=2.0, over="max").fit(frame, Y).noise_.scale
     )
     weights = np.arange(len(Y)) % 3 + 1.0
-    weighted = fl.PrivateRelease(lm.Ridge(), eta=2.0).fit(X, Y, sample_weight=weights)
+    weighted = fl.PrivateRelease(lm.Ridge(), eta=2.0, over="max").fit(X, Y, sample_weight=weights)
     expected = fl.measure(lm.Ridge().fit(X, Y, weights), X, Y, weighted.noise_, weights).per_example()
     assert isinstance(weighted.leakage_, fl.ReleaseReport)
     np.testing.assert_allclose(weighted.leakage_.eta, expected, rtol=1e-12)
@@ -87,7 +89,9 @@ def test_private_release_over_other_things() -> None:
 def test_the_limit_is_on_what_leaves_end_to_end(polish: bool) -> None:
     table, target = CANCER.data[:, :5], CANCER.target
     made = make_pipeline(StandardScaler(), lm.LogisticRegression(solver="newton-cholesky", tol=1e-10))
-    private = fl.PrivateRelease(made, eta=0.7, polish=polish, keep_unperturbed=True, random_state=0).fit(table, target)
+    private = fl.PrivateRelease(made, eta=0.7, polish=polish, keep_unperturbed=True, random_state=0, over="max").fit(
+        table, target
+    )
     leak = fl.measure(private.unperturbed_, table, target, private.noise_, public="nothing")
     assert isinstance(private.leakage_, fl.Leakage)
     np.testing.assert_allclose(private.leakage_.per_example(), leak.per_example(), rtol=1e-6)
@@ -95,7 +99,7 @@ def test_the_limit_is_on_what_leaves_end_to_end(polish: bool) -> None:
     again = fl.release(private.unperturbed_, private.noise_, random_state=0)
     np.testing.assert_array_equal(private.estimator_[-1].coef_, again[-1].coef_)
     assert not any(isinstance(step, StandardScaler) for _, step in private.estimator_.steps)
-    paper = fl.PrivateRelease(made, eta=0.7, public="preprocessing", random_state=0).fit(table, target)
+    paper = fl.PrivateRelease(made, eta=0.7, public="preprocessing", random_state=0, over="max").fit(table, target)
     plain = fl.measure(private.unperturbed_, table, target, paper.noise_)
     assert plain.per_example().max() == pytest.approx(0.7)
     assert isinstance(paper.estimator_[0], StandardScaler)
@@ -109,13 +113,18 @@ def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
         fl.UnsupportedModelError,
         match=r"Column 'city' has a level that only 3 of the rows.*min_frequency=5.*public='levels'",
     ):
-        fl.PrivateRelease(made).fit(table, y)
+        fl.PrivateRelease(made, over="max").fit(table, y)
     assert (
-        RARE in fl.PrivateRelease(made, public="levels").fit(table, y).estimator_[0].transformers_[1][1].categories_[1]
+        RARE
+        in fl.PrivateRelease(made, public="levels", over="max")
+        .fit(table, y)
+        .estimator_[0]
+        .transformers_[1][1]
+        .categories_[1]
     )
-    common = fl.PrivateRelease(made).fit(table[table["city"] != RARE], y[table["city"] != RARE])
+    common = fl.PrivateRelease(made, over="max").fit(table[table["city"] != RARE], y[table["city"] != RARE])
     assert common.estimator_[0].transformers_[1][1].categories_[1].tolist() == CITIES
     pooled = ColumnTransformer([("c", make_pipeline(OneHotEncoder(**POOLED)), CATEGORIES)], remainder=StandardScaler())
-    released = fl.PrivateRelease(make_pipeline(pooled, lm.Ridge())).fit(table, y).estimator_
+    released = fl.PrivateRelease(make_pipeline(pooled, lm.Ridge()), over="max").fit(table, y).estimator_
     assert not any(value == RARE for _, value in leaves(released))
     assert np.isfinite(released.predict(table)).all()

@@ -162,10 +162,12 @@ def _preprocessing(design: Design) -> ColumnTransformer:
     steps: list[tuple[str, Any, list[str]]] = []
     if numbers:
         steps.append(("numbers", StandardScaler(), numbers))
-    if categories:
-        levels = [_as_objects(feature.levels) for feature in categories]
-        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False)
-        steps.append(("categories", encoder, [feature.name for feature in categories]))
+    for k, feature in enumerate(categories):
+        # the first of pooled levels stands for all that are not named
+        unknown = "ignore" if feature.pooled else "error"
+        levels = [_as_objects(feature.levels)]
+        encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False, handle_unknown=unknown)
+        steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)
 
 

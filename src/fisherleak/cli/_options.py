@@ -22,6 +22,7 @@ OPTIONS = {
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
     "keep_total": "--keep-total",
+    "quick": "--quick",
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",

@@ -60,7 +60,7 @@ def release(
             "--levels",
             metavar="COLUMN=a,b,c",
             help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
-            "pooled into 'other'. Repeatable.",
+            "pooled into '(other)'. Repeatable.",
         ),
     ] = None,
     public: common.Public = None,

@@ -102,7 +102,7 @@ class OnInputs:
             inner_error=information.error,
             inner_fits=information.fits,
         )
-        return HeadLeakage(through, leakage.noise, table, leakage._notes, leakage)
+        return HeadLeakage(through, leakage.noise, table, leakage._notes, _head=leakage)
 
 
 def _head_of(leakage: Leakage, network: RowMap) -> Callable[[Tensor], Tensor]:

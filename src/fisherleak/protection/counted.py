@@ -32,7 +32,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.calibration import calibrate
 from fisherleak.protection.implicit import FixedShape, HessianShape, Moving, least_loss_shape
 from fisherleak.protection.least_loss import LeastLoss, least_loss
-from fisherleak.protection.limited import SingleRows, frame_of
+from fisherleak.protection.limited import SingleRows, raw_map
 
 __all__ = ["CountedEtas", "counted"]
 
@@ -129,7 +129,7 @@ def counted(
     V, s = _root(covariance)
     W = (V / np.sqrt(s)).T
     asked = _asked(leakage, units, W, rule, rows, most)
-    U = frame_of(jacobian.fit)
+    U = raw_map(jacobian.fit)
     moves = _Moves(jacobian, chosen, with_label, W @ np.linalg.inv(U))
     found = [_terms(moves, units, W, rule, int(row)) for row in asked]
     parts = [(target**2 * first, second) for first, second in found]
@@ -169,7 +169,7 @@ def _rule(
     leakage: Leakage, units: SingleRows, target: float, shape: Any, attributes: Any, label: bool | None
 ) -> tuple[Gaussian, Matrix, Moving]:
     """The noise, its covariance at a limit of one in the coordinates of ``limited``, and how it moves."""
-    U = frame_of(units.jacobian.fit)
+    U = raw_map(units.jacobian.fit)
     if isinstance(shape, str) and shape == "least-loss":
         found = least_loss(units, TIGHT)
         S = U @ found.covariance @ U.T
@@ -271,7 +271,7 @@ class _Moves:
             dB.append((up[0] - down[0]) / (2.0 * step))
             dK.append((up[1] - down[1]) / (2.0 * step))
         fit = self.jacobian.fit
-        U = self.into @ frame_of(fit)
+        U = self.into @ raw_map(fit)
         H = np.linalg.inv(U @ U.T)
         return -H @ np.stack(dB) @ H, np.stack(dK)
 
@@ -315,5 +315,5 @@ class _Moves:
         moved = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
         information = information_of(jacobian_of(moved, X, y, Gaussian(1.0), own.attributes))
         J = information.written_out(self.attributes, self.label, np.asarray(deciding, dtype=np.int64))
-        U = self.into @ frame_of(moved)
+        U = self.into @ raw_map(moved)
         return U @ U.T, self.into @ np.asarray(J)

@@ -2,7 +2,8 @@
 
 An admissible row takes, in every column, a number between two bounds or one of some levels, or all its features lie in a ball.
 Bounds that are not declared are taken from the observed range on a grid that no data decide (numbers of three binary digits,
-then every power of two, every second, fourth, …): the first on which leaving out any one row changes no bound.
+then every power of two, every second, fourth, …, the even or the odd ones): the first on which leaving out any one row changes
+no bound.
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ Matrix = NDArray[np.float64]
 LABEL, NORM = "label", "norm"
 FEWEST = 5
 """Rows that a level must have where levels are not declared."""
-COARSEST = 9
-"""Grids that are tried: the last has powers of 2^256."""
-SHIFTS = 0x555
-"""The exponents on a coarser grid are these modulo its width."""
+GRIDS = ((0, 0), (1, 0), *((2**k, shift) for k in range(1, 9) for shift in (0, 2 ** (k - 1))))
+"""Grids that are tried, from fine to coarse: three binary digits, then powers of two by width and shift of their exponents."""
 AFFINE = 1e-7
 """Difference of a feature from what an affine map of the raw columns gives, relative to its size, that is rounding."""
 
@@ -173,28 +172,23 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
 def _outwards(values: Matrix) -> tuple[float, bool] | None:
     """The upper end on the finest grid on which the two largest values have the same; and whether a replaced row leaves it."""
     largest = np.sort(values)[::-1][:3]
-    for level in range(COARSEST):
-        ends = [_above(float(value), level) for value in largest]
+    for grid in GRIDS:
+        ends = [_above(float(value), *grid) for value in largest]
         if len(ends) > 1 and ends[0] == ends[1]:
-            return ends[0], level == 0 and len(ends) > 2 and ends[2] == ends[0]
+            return ends[0], grid == GRIDS[0] and len(ends) > 2 and ends[2] == ends[0]
     return None
 
 
-def _above(value: float, level: int) -> float:
-    """The least number of a public grid that is not below a value: three binary digits, powers of two, then fewer of these.
-
-    Each grid is part of the one before, and no power of two is on all of them.
-    """
+def _above(value: float, width: int, shift: int) -> float:
+    """The least number of a public grid that is not below a value: of three binary digits, or a power of two on the grid."""
     if value == 0:
         return 0.0
     part, power = math.frexp(abs(value))
     turn = math.ceil if value > 0 else math.floor
-    if level == 0:
+    if width == 0:
         return math.copysign(math.ldexp(turn(8.0 * part) / 8.0, power), value)
-    width = 2 ** (level - 1)
     exponent = power if part > 0.5 and value > 0 else power - 1  # of the next power of two, towards larger values
-    first = SHIFTS % width
-    return math.copysign(2.0 ** min(first + width * turn((exponent - first) / width), 1000), value)
+    return math.copysign(2.0 ** min(shift + width * turn((exponent - shift) / width), 1000), value)
 
 
 def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given: Any) -> _Read:

@@ -32,7 +32,7 @@ from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
-__all__ = ["JointRows", "SingleRows", "Units", "frame_of", "units_of"]
+__all__ = ["JointRows", "SingleRows", "Units", "raw_map", "units_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class Units(Protocol):
         """K of some units, (k, p, m)."""
 
 
-def frame_of(fit: Fit) -> Matrix:
+def raw_map(fit: Fit) -> Matrix:
     """U of shape (p, p), with U U^T the inverse of the Hessian over the released parameters."""
     return np.asarray(host(fit.uncentred(like(_root(fit).T, fit.coef, namespace(fit.coef)))))
 

@@ -11,7 +11,7 @@ from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.least_loss import least_loss
-from fisherleak.protection.limited import frame_of, units_of
+from fisherleak.protection.limited import raw_map, units_of
 
 __all__ = ["SHAPES", "noise_shaped"]
 
@@ -33,11 +33,11 @@ def noise_shaped(
     if shape == "isotropic":
         return Gaussian(1.0)
     if shape == "hessian":
-        U = frame_of(leakage.fits[0])
+        U = raw_map(leakage.fits[0])
         return Gaussian(1.0, _unit(U @ U.T))
     if shape == "least-loss":
         found = least_loss(units_of(leakage, over, attributes, label, groups), gap)
-        U = frame_of(leakage.fits[0])
+        U = raw_map(leakage.fits[0])
         return Gaussian(1.0, _unit(U @ found.covariance @ U.T), found.gap)
     raise InvalidInputError(
         f"shape must be one of {', '.join(SHAPES)}, a matrix, or a leakage of public rows; got {shape!r}."
