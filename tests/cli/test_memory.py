@@ -38,6 +38,7 @@ def write_table(path: Path, n: int, d: int) -> int:
     return 8 * n * d
 
 
+@pytest.mark.long
 def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Path) -> None:
     size = write_table(tmp_path / "t.parquet", 100_000, 40)
     tracemalloc.start()

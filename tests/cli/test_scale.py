@@ -166,6 +166,7 @@ def test_an_audit_on_a_cluster(folder: Path, server: Server) -> None:
     assert_same(without_times(here), without_times(json.loads(away.stdout)))
 
 
+@pytest.mark.long
 def test_a_worker_killed_during_an_audit_changes_nothing(folder: Path, server: Server) -> None:
     base = ("audit", folder, "--target", "cost", "--draws", 4, "--no-attacks", "--json", "--cluster", server.address)
     calm = json.loads(installed(*base).stdout)
@@ -190,6 +191,7 @@ def test_a_scheduler_that_is_lost_is_said_in_one_sentence(folder: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_a_local_cluster(folder: Path) -> None:
     done = installed(
         *(

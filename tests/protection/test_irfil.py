@@ -208,6 +208,7 @@ def test_progress_is_shown_on_a_terminal_only(
     assert "Reweighting" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "loss", "l2", "eta"),
     [

@@ -347,6 +347,7 @@ def test_paper(visit: Callable[..., Opened], artefacts: Path) -> None:
     assert (artefacts / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "part", "width", "scheme"),
     [

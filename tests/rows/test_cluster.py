@@ -56,6 +56,7 @@ def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(distributed: Any)
         assert leak.by_group(groups) == pytest.approx(case.leak().by_group(np.arange(1_000) % 3), rel=1e-12)
 
 
+@pytest.mark.long
 def test_a_killed_worker_changes_nothing(distributed: Any) -> None:
     case = make("squared", 3, 1_000, 4)
     X, y = slow_rows(case)
