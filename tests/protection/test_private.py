@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,3 +129,23 @@ def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
     released = fl.PrivateRelease(make_pipeline(pooled, lm.Ridge()), over="max").fit(table, y).estimator_
     assert not any(value == RARE for _, value in leaves(released))
     assert np.isfinite(released.predict(table)).all()
+
+
+def test_by_default_the_limit_is_on_whoever_could_be_there() -> None:
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(2000, 3))
+    target = data @ [1.0, 2.0, 0.0] + rng.normal(size=2000)
+    made = make_pipeline(StandardScaler(), lm.Ridge(20.0))
+    bounds = {"x0": (-6, 6), "x1": (-6, 6), "x2": (-6, 6), "label": (-20, 20)}
+    private: Any = fl.PrivateRelease(made, eta=1.0, bounds=bounds, random_state=0).fit(data, target)
+    assert private.noise_.calibrated.counted
+    assert private.noise_.calibrated.confidential is None
+    with pytest.warns(fl.UncountedScaleWarning, match=r"computed from the rows present \(over='max'\)"):
+        present = fl.PrivateRelease(made, eta=1.0, over="max", random_state=0).fit(data, target)
+    assert private.noise_.scale > present.noise_.scale
+    assert private.leakage_.eta.max() < 1.0
+    data[4], target[4] = [6.0, -6.0, 6.0], 20.0
+    leak = fl.measure(made.fit(data, target), data, target, fl.Gaussian(private.noise_.scale), public="nothing")
+    assert float(leak.per_example()[4]) <= 1.0
+    with pytest.raises(fl.InvalidInputError, match="bounds are for over='admissible' only"):
+        fl.PrivateRelease(made, over="max", bounds=bounds).fit(data, target)

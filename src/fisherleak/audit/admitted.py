@@ -28,7 +28,7 @@ from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL
 from fisherleak.tables import Design, Feature
 
-__all__ = ["admitted_noise"]
+__all__ = ["admitted_noise", "declared_on", "least_admitted"]
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -45,20 +45,7 @@ def admitted_noise(
 
     The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit.
     """
-    leak = _with_levels(trained)
-    declared = _in_standard_units(trained.design, bounds or {})
-    unit = {feature.name: feature.scale for feature in trained.design.features}
-    found = [
-        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state)
-        if column is None
-        else calibrate(
-            *(leak, limit * unit.get(column, 1.0), ADMISSIBLE),
-            attributes=[column],
-            bounds=declared,
-            random_state=random_state,
-        )
-        for column in (columns or (None,))
-    ]
+    found = _calibrated_all(trained, limit, columns, bounds, random_state)
     largest = max(found, key=lambda noise: noise.scale)
     records = [getattr(noise, "calibrated", None) for noise in found]
     chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
@@ -69,6 +56,46 @@ def admitted_noise(
     chance = min(1.0, sum(chances)) if _settled(trained, settings) else 1.0
     own = _in_own_units(trained.design, settings, told.bounds or {})
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
+
+
+def least_admitted(
+    trained: Trained, limit: float, columns: Sequence[str] | None = None, bounds: Bounds | None = None
+) -> float:
+    """The least scale that keeps such a limit, before it is put on a grid: a number of the data, which stays in the house."""
+    noises = _calibrated_all(trained, limit, columns, bounds, 0)
+    records: list[Calibration | None] = [getattr(noise, "calibrated", None) for noise in noises]
+    needed = [r.confidential.upper / r.eta for r in records if r is not None and r.confidential is not None]
+    return max(needed, default=math.nan) * trained.unit
+
+
+def declared_on(card: Json) -> dict[str, tuple[float, float]]:
+    """Bounds that a card says were declared."""
+    told = card["noise"]["calibrated"]["bounds"]
+    return {
+        name: (float(record["low"]), float(record["high"]))
+        for name, record in told.items()
+        if record["from"] == "declared" and "low" in record
+    }
+
+
+def _calibrated_all(
+    trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, random_state: Seed
+) -> list[Noise]:
+    """Noise in standard units for whole rows, or for each of some columns."""
+    leak = _with_levels(trained)
+    declared = _in_standard_units(trained.design, bounds or {})
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    return [
+        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state)
+        if column is None
+        else calibrate(
+            *(leak, limit * unit.get(column, 1.0), ADMISSIBLE),
+            attributes=[column],
+            bounds=declared,
+            random_state=random_state,
+        )
+        for column in (columns or (None,))
+    ]
 
 
 def _with_levels(trained: Trained) -> Leakage:

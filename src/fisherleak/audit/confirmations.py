@@ -11,14 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.admitted import declared_on, least_admitted
 from fisherleak.audit.noises import distance_of
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.released_files import SavedModel, limited_words
 from fisherleak.audit.run import Audit
 from fisherleak.audit.signatures import digest_of
+from fisherleak.errors import FisherleakError
+from fisherleak.protection.grid import STEP
 
 __all__ = ["UNCONFIRMED", "Confirmation", "confirm"]
 
+CLOSE = 1e-6
+"""Relative difference of scales that is rounding."""
 ROUNDED_UP = 1.2
 """Noise that is rounded up to a power of 2^(1/4) is at most this much more than is needed, with room for other sums."""
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
@@ -100,6 +105,8 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{largest:.3g}: the limit is not kept.",
             False,
         )
+    if getattr(getattr(saved.noise, "calibrated", None), "counted", False):
+        return _admitted(saved, audit, limit, columns, words)
     if limit > ROUNDED_UP * largest:
         return (
             f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for a limit of "
@@ -107,6 +114,24 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             False,
         )
     return f"The limit of {limit:g} on {words} follows: the largest eta there is {largest:.3g}.", True
+
+
+def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
+    """A limit on whoever could be in the table: certified anew within the card's bounds."""
+    try:
+        needed = least_admitted(audit.trained, limit, columns, declared_on(saved.card))
+    except FisherleakError as error:
+        return f"The card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
+    if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
+        return (
+            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for whoever could be in the table, and "
+            f"its noise is not that for it: a scale of {needed:.3g} is needed, and it has {saved.scale:.3g}.",
+            False,
+        )
+    return (
+        f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
+        True,
+    )
 
 
 def _largest(audit: Audit, columns: list[str] | None) -> float:

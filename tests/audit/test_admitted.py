@@ -1,0 +1,136 @@
+"""Releases are calibrated to whoever could be in the table: bounds in the columns' own units, a scale that no row decides."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("skops")
+
+import pandas
+
+import fisherleak as fl
+from fisherleak.audit.admitted import admitted_noise
+from fisherleak.audit.confirmations import confirm
+from fisherleak.audit.model import Settings, calibrated_scale, train
+from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
+from fisherleak.audit.run import Plan, audit_trained
+from fisherleak.tables import from_frame
+
+SETTINGS = Settings("income", l2=0.1, held_out=0.0, rare=5)
+
+
+def people(n: int = 1500, seed: int = 0) -> pandas.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, n).astype(float)
+    city = rng.choice(["Bonn", "Genua", "Porto"], n)
+    income = 20.0 + 0.3 * age + 5.0 * (city == "Bonn") + rng.normal(0.0, 4.0, n)
+    return pandas.DataFrame({"age": age, "height": rng.normal(170.0, 9.0, n), "city": city, "income": income})
+
+
+@pytest.fixture(scope="module")
+def table() -> pandas.DataFrame:
+    return people()
+
+
+def with_row(table: pandas.DataFrame, row: int, **values: Any) -> pandas.DataFrame:
+    changed = table.copy()
+    for name, value in values.items():
+        changed.loc[row, name] = value
+    return changed
+
+
+def test_whoever_could_be_there_is_below_the_limit(table: pandas.DataFrame) -> None:
+    trained = train(from_frame(table), SETTINGS)
+    bounds = {"age": (0.0, 120.0), "height": (100.0, 240.0), "income": (0.0, 100.0)}
+    noise = admitted_noise(trained, SETTINGS, 0.5, bounds=bounds, random_state=0)
+    assert noise.scale > calibrated_scale(trained, 0.5)
+    for values in (
+        {"age": 120.0, "height": 240.0, "city": "Porto", "income": 0.0},
+        {"age": 0.0, "height": 100.0, "city": "Bonn", "income": 100.0},
+        {"age": 120.0, "height": 100.0, "city": "Genua", "income": 100.0},
+    ):
+        other = train(from_frame(with_row(table, 7, **values)), SETTINGS)
+        eta = np.asarray(other.leak.with_noise(fl.Gaussian(noise.scale / other.unit)).per_example())
+        # the units of rows are public ones, and may be others in the other table
+        assert other.unit == trained.unit
+        assert eta[7] <= 0.5
+
+
+def test_a_small_change_does_not_show_in_the_scale(table: pandas.DataFrame) -> None:
+    found = {
+        admitted_noise(train(from_frame(changed), SETTINGS), SETTINGS, 0.5, random_state=3).scale
+        for changed in (table, with_row(table, 3, age=table.age[3] + 1e-3), with_row(table, 9, height=171.2345))
+    }
+    assert len(found) == 1
+
+
+def test_a_limit_on_columns_is_in_their_units(table: pandas.DataFrame) -> None:
+    trained = train(from_frame(table), SETTINGS)
+    one = admitted_noise(trained, SETTINGS, 0.01, ["age"], random_state=0)
+    both = admitted_noise(trained, SETTINGS, 0.01, ["age", "height"], random_state=0)
+    assert both.scale >= one.scale > calibrated_scale(trained, 0.01, "age")
+
+
+def test_the_card_lists_bounds_in_the_columns_units(table: pandas.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    card, _ = save_model(from_frame(table), SETTINGS, path, eta=0.5, bounds={"age": (0.0, 120.0)}, random_state=0)
+    told = card["noise"]["calibrated"]
+    assert json.loads(card_path(path).read_text(encoding="utf-8"))["noise"]["calibrated"] == told
+    assert (told["over"], told["eta"]) == ("admissible", 0.5)
+    assert told["bounds"]["age"] == {
+        "low": pytest.approx(0.0, abs=1e-9),
+        "high": pytest.approx(120.0),
+        "from": "declared",
+    }
+    height = told["bounds"]["height"]
+    assert height["from"] == "rows"
+    assert height["low"] <= table.height.min() < table.height.max() <= height["high"]
+    assert told["bounds"]["city"] == {"levels": ["Bonn", "Genua", "Porto"], "from": "rows"}
+    assert set(told["bounds"]) == {"age", "height", "city", "income"}
+    assert 0.0 < told["probability"] <= 1.0
+    assert "confidential" not in json.dumps(card)
+    saved = load_model(path)
+    again = retrain(saved, from_frame(table))
+    found = confirm(saved, audit_trained(again, saved.settings, Plan(noise=saved.noise, attacks=False, draws=4)))
+    assert found.failed is None
+    assert any("follows for whoever could be" in sentence for sentence in found.confirmed)
+    stretched = replace(saved, card={**saved.card, "eta": {**saved.card["eta"], "limit": 0.4}})
+    failed = confirm(
+        stretched, audit_trained(again, saved.settings, Plan(noise=saved.noise, attacks=False, draws=4))
+    ).failed
+    assert failed is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"bounds": {"nobody": (0.0, 1.0)}}, "`bounds` name 'nobody', which is no number"),
+        ({"bounds": {"city": (0.0, 1.0)}}, "'city' is a category: use `levels`"),
+        ({"bounds": {"age": (20.0, 60.0)}}, r"Column 'age' has \d+ rows outside the bounds \(20, 60\)"),
+        ({"over": "mean"}, "over must be one of admissible, max; got 'mean'"),
+        ({"over": "max", "bounds": {"age": (0.0, 120.0)}}, "`bounds` say who could be in the table"),
+    ],
+)
+def test_bad_bounds_are_one_sentence(
+    table: pandas.DataFrame, tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(fl.InvalidInputError, match=says):
+        save_model(from_frame(table), SETTINGS, tmp_path / "m.skops", eta=0.5, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_without_a_useful_bound_is_refused_and_the_rows_present_can_be_limited(tmp_path: Path) -> None:
+    small, path = people(30), tmp_path / "m.skops"
+    settings = Settings("income", l2=1e-6, held_out=0.0)
+    with pytest.raises(fl.InvalidInputError, match="`over='max'`"):
+        save_model(from_frame(small), settings, path, eta=0.5)
+    card, _ = save_model(from_frame(small), settings, path, eta=0.5, over="max")
+    assert card["noise"]["calibrated"] == {"over": "max", "eta": 0.5}
+    assert any("tells about the row that decides it" in sentence for sentence in card["assumptions"])
