@@ -76,8 +76,11 @@ def released(model: Pipeline, centres: Any) -> Any:
 def centres_of(leak: fl.Leakage, model: Pipeline) -> Any:
     """The public centres behind t, which stay where they are."""
     folding = leak._information.jacobians[0].folding
-    assert folding is not None
-    return None if folding.filling is None else model[0].statistics_ - np.asarray(folding.filling.offsets)
+    return (
+        None
+        if folding is None or folding.filling is None
+        else model[0].statistics_ - np.asarray(folding.filling.offsets)
+    )
 
 
 def numeric_jacobian(refit: Any, frame: pd.DataFrame, y: Any, row: int, label: bool) -> Any:

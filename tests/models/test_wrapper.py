@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ X, Y = load_diabetes(return_X_y=True)
 EXACT = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 1000}
 
 
-@pytest.mark.parametrize("wrap", [fl.IRFIL, fl.PrivateRelease])
+@pytest.mark.parametrize("wrap", [fl.IRFIL, partial(fl.PrivateRelease, over="max")], ids=["IRFIL", "PrivateRelease"])
 def test_inside_searches_and_pipelines(wrap: Any) -> None:
     search = GridSearchCV(wrap(lm.Ridge()), {"estimator__alpha": [0.1, 1.0]}, cv=3).fit(X, Y)
     assert search.predict(X).shape == Y.shape
