@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import fisherleak as fl
 from fisherleak._support.arrays import is_lazy
 from fisherleak.audit.model import train
-from fisherleak.audit.pipelines import pipeline_of
+from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.run import Settings, audit
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
@@ -237,14 +237,15 @@ def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_po
     state = np.array([f"S{k:02d}" for k in np.minimum(np.arange(900) % 90, 59)], dtype=object)
     flag = rng.choice(["a", "b"], 900)
     table = pandas.DataFrame({"state": state, "flag": flag, "x": rng.normal(size=900), "y": rng.normal(size=900)})
-    trained = train(from_frame(table), Settings("y", held_out=0.0))
+    trained = train(from_frame(table), Settings("y", held_out=0.0, public="preprocessing"))
     model, frame, labels = pipeline_of(trained)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn says which are not known
         known = model.predict(frame[frame["state"] == "(other)"])
         new = model.predict(frame[frame["state"] == "(other)"].assign(state="nowhere"))
     np.testing.assert_allclose(new, known)
-    eta = fl.measure(model, frame, labels, fl.Gaussian(trained.unit)).per_example(["flag"])
+    noise = standard_noise(trained, fl.Gaussian(trained.unit))
+    eta = fl.measure(model, frame, labels, noise).per_example(["flag"])
     np.testing.assert_allclose(eta, trained.leak.per_example(["flag"]), rtol=1e-5)
     assert audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes == ()
 

@@ -38,7 +38,7 @@ def fisherleak(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     def run(*arguments: object) -> Done:
         capfd.readouterr()
         line = [str(argument) for argument in arguments]
-        if line[:1] == ["release"] and "--over" not in line and "--help" not in line:
+        if line[:1] == ["release"] and not {"--over", "--help"} & {word.split("=")[0] for word in line}:
             line += ["--over", "max"]
         status = main(line)
         captured = capfd.readouterr()

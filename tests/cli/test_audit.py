@@ -79,7 +79,7 @@ def test_the_gate(fisherleak: Command, people: Path) -> None:
     limit = (etas[6] + etas[7]) / 2
     done = fisherleak(*options, "--max-eta", limit)
     assert (done.status, done.err) == (1, "")
-    lines = [line for line in done.out.splitlines() if not line.startswith("presence")]
+    lines = [line for line in done.out.splitlines() if not line.strip().startswith("presence")]
     listed = [line.split(" (row")[0].strip() for line in lines if "(row" in line and ": " in line]
     assert listed == [row["id"] for row in summary["rows"][:7]]
     machine = fisherleak(*options, "--max-eta", limit, "--json")

@@ -340,7 +340,16 @@ FIELDS = {
     *("model.file_sha256", "model.kind", "model.parameters", "model.trusted_types"),
     *(f"settings.{item.name}" for item in dataclasses.fields(Settings)),
     *("columns.name", "columns.kind", "columns.scale", "columns.centre", "columns.levels", "columns.pooled"),
-    *("target.name", "target.unit", "target.classes", "data.source", "data.rows", "noise.kind", "noise.scale"),
+    *(
+        "target.name",
+        "target.unit",
+        "target.classes",
+        "data.source",
+        "data.rows",
+        "noise.kind",
+        "noise.scale",
+        "noise.calibrated",
+    ),
     *("eta.limit", "eta.limit_on", "eta.limit_columns"),
 }
 """Every field of a card; a new one wants a line in docs/promises.md that says why it may leave."""
