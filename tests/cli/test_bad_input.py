@@ -310,7 +310,7 @@ def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 60
 
 
-OFTEN = {"missing file", "short row", "unknown option", "damaged card", "cut-off parquet", "output exists"}
+OFTEN = {"missing file", "unknown option", "damaged card"}
 """Cases that go through the installed command in every run; all others do in the long one."""
 UNSAYABLE = {"name with a null byte"}
 """The system passes no such argument on."""

@@ -189,7 +189,14 @@ def coded(path: Path, n: int = 90) -> pandas.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize(("target", "model"), [("y", "linear"), ("count", "poisson"), ("group", "logistic")])
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("y", "linear"),
+        pytest.param("count", "poisson", marks=pytest.mark.long),
+        pytest.param("group", "logistic", marks=pytest.mark.long),
+    ],
+)
 def test_a_release_predicts_from_the_raw_table_anywhere(
     fisherleak: Command, tmp_path: Path, target: str, model: str
 ) -> None:

@@ -158,6 +158,7 @@ def installed(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.long
 def test_an_audit_on_a_cluster(folder: Path, server: Server) -> None:
     base = ("audit", folder / "*.parquet", "--target", "ill", "--id", "person", "--draws", 4, "--no-attacks", "--json")
     here = json.loads(installed(*base).stdout)
@@ -177,6 +178,7 @@ def test_a_worker_killed_during_an_audit_changes_nothing(folder: Path, server: S
     assert without_times(calm) == without_times(json.loads(done.stdout))
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_lost_is_said_in_one_sentence(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     server = Server()
@@ -212,6 +214,7 @@ def test_a_local_cluster(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_not_there_is_said_in_one_sentence(folder: Path) -> None:
     done = installed("audit", folder, "--target", "ill", "--cluster", "tcp://127.0.0.1:9")
     assert (done.returncode, done.stdout) == (2, "")

@@ -189,7 +189,16 @@ def test_slider_without_a_curve(visit: Callable[..., Opened]) -> None:
     assert opened.text("[data-live=max]") == number(sample.bare()["eta"]["examples"]["max"] / 100) != before
 
 
-@pytest.mark.parametrize("table", ["rows-table", "attributes-table", "groups-table", "attacks-table", "gate-table"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "gate-table",
+        *(
+            pytest.param(f"{name}-table", marks=pytest.mark.long)
+            for name in ("rows", "attributes", "groups", "attacks")
+        ),
+    ],
+)
 def test_tables_sort_by_every_header(visit: Callable[..., Opened], table: str) -> None:
     page = visit().page
     headers = page.locator(f"#{table} thead th[aria-sort]")
