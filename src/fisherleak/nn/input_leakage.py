@@ -87,7 +87,7 @@ class InputLeakage(Leakage):
             f"  error         {self._information.error:.0e} relative; the largest is certified when noise is calibrated",
             *(f"  note          {note}" for note in self._notes),
             "Holds for unbiased attackers who know the network and all other data, to first order in the input.",
-            "It is not differential privacy and does not bound membership inference.",
+            "It is not differential privacy, and whether a record is in the data is another question.",
         ]
         return "\n".join(lines)
 
