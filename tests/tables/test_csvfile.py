@@ -14,9 +14,17 @@ pytest.importorskip("dask.dataframe")
 
 
 from fisherleak.audit.run import Settings, audit
+from fisherleak.errors import InvalidInputError
 from fisherleak.tables import csvfile, parts, read_table
 from fisherleak.tables.choices import sort_of
 from visits import LITTLE, people
+
+
+@pytest.mark.parametrize("text", [",\n", '"",""\n', ";;\n"])
+def test_names_that_are_all_empty_are_no_table(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="has a header and no rows"):
+        audit(tmp_path / "t.csv", Settings(""))
 
 
 def test_a_large_csv_file_becomes_a_temporary_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

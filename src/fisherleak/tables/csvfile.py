@@ -181,6 +181,8 @@ def fields_of(line: str) -> list[str]:
 
 def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[list[str] | None, int, tuple[str, ...]]:
     """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
+    if not rows:
+        raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
     first, below = list(rows[0]), rows[1:]
     if form.header is not False and below and all(len(row) == len(first) + 1 for row in below[:20]):
         first = [ROW_NAMES, *first]  # as R's write.table does
