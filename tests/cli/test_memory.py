@@ -58,7 +58,8 @@ def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Pa
 SCRIPT = """
 import resource, sys
 from fisherleak.cli import main
-status = main(["audit", sys.argv[1], "--target", "sick", "--out", sys.argv[2], "--quiet", *sys.argv[3:]])
+options = ["--target", "sick", "--out", sys.argv[2], "--quiet", "--public", "preprocessing"]
+status = main(["audit", sys.argv[1], *options, *sys.argv[3:]])
 unit = 1 if sys.platform == "darwin" else 1024
 print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 """
