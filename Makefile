@@ -80,7 +80,7 @@ $(VENV)-oldest/.ready: pyproject.toml requirements-oldest.txt
 # packages that bring tables want versions of their own
 $(VENV)-corpus/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-corpus
-	$(VENV)-corpus/bin/python -m pip install --quiet --disable-pip-version-check -e '.[corpus,frames]' pytest
+	$(VENV)-corpus/bin/python -m pip install --quiet --disable-pip-version-check -e '.[corpus,frames]' hypothesis pytest
 	touch $@
 
 clean:
