@@ -28,7 +28,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / X.nbytes)
 
 @pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_million_rows_peak_below_one_and_a_half_times_the_data(loss: str) -> None:
+def test_a_million_rows_peak_below_twice_the_data(loss: str) -> None:
     pytest.importorskip("resource")
     done = subprocess.run([sys.executable, "-c", SCRIPT, loss], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 1.5
+    assert float(done.stdout) < 2.0

@@ -182,6 +182,10 @@ def _logistic_value(z: Array, y: Array) -> Array:
     return tail + (1.0 - y) * ramp + y * (ramp - z)
 
 
+ALONE = 2.0**-52
+"""Share of a class that has no row."""
+
+
 def _logistic_curvature(z: Array, y: Array) -> Array:
     xp = namespace(z)
     e = xp.exp(-xp.abs(z))
@@ -194,7 +198,8 @@ def _logistic_r(z: Array, y: Array) -> Array:
 
 
 def _log_odds(y: Array, weights: Array) -> float:
-    mean = _mean(y, weights)
+    # one class alone, as where the only row of the other is left out, is a start too: the steps from there find no minimum
+    mean = min(max(_mean(y, weights), ALONE), 1.0 - ALONE)
     return math.log(mean / (1.0 - mean))
 
 
