@@ -71,7 +71,7 @@ print(status, (int(peak) if peak else resource.getrusage(resource.RUSAGE_SELF).r
 @pytest.mark.long
 def test_many_rows_of_a_hundred_columns(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    size = write_table(tmp_path / "t.parquet", 300_000, 99)
+    size = write_table(tmp_path / "t.parquet", 100_000, 99)
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     status, peak = done.stdout.split()
@@ -84,7 +84,7 @@ def test_memory_does_not_grow_with_a_table_that_is_read_part_by_part(tmp_path: P
     pytest.importorskip("resource")
     pytest.importorskip("dask.array")
     sizes, peaks = [], []
-    for rows in (200_000, 600_000):
+    for rows in (100_000, 300_000):
         sizes.append(write_table(tmp_path / "t.parquet", rows, 60))
         out = tmp_path / str(rows)
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(out), "--memory", "100MB"]
