@@ -48,7 +48,7 @@ def test_what_fills_gaps_leaves_with_noise_of_its_own(strategy: str, steps: tupl
     # the score of a missing value is off by the noise on it, not only by that of the coefficient
     scores = np.array([released[-1].coef_ * released[0].statistics_ for released in found])
     assert np.all(scores.std(axis=0) > 0.5)
-    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8)).predict(table), model.predict(table), atol=1e-6)
+    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8), 0).predict(table), model.predict(table), atol=1e-6)
 
 
 def test_filled_values_inside_a_column_transformer_go_to_their_columns() -> None:
@@ -57,7 +57,7 @@ def test_filled_values_inside_a_column_transformer_go_to_their_columns() -> None
     inner = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     columns = ColumnTransformer([("b", inner, [1]), ("a", SimpleImputer(), [2, 0])])
     model = make_pipeline(columns, Ridge()).fit(table, Y)
-    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8)).predict(table), model.predict(table), atol=1e-6)
+    np.testing.assert_allclose(fl.release(model, fl.Gaussian(1e-8), 0).predict(table), model.predict(table), atol=1e-6)
 
 
 def test_a_value_that_was_declared_fills_gaps() -> None:

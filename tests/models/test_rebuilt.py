@@ -36,7 +36,7 @@ from fisherleak.models.rebuilt import REBUILDERS, REFUSED
 from fisherleak.models.transformers import READERS
 from releasable import CATEGORIES, ESTIMATORS, NUMBERS, POOLED, RARE, STEPS, brief, labels, people, pipelines
 
-QUIET = fl.Gaussian(1e-9)
+QUIET = fl.Gaussian(1e-10)
 TABLE = people()
 pytestmark = pytest.mark.filterwarnings("ignore:Found unknown categories")
 
@@ -80,7 +80,7 @@ def test_a_release_can_be_cloned_and_stored_and_takes_arrays(
 ) -> None:
     io = pytest.importorskip("skops.io")
     model = fitted(make, columns, kind)
-    released = fl.release(model, QUIET, public=public)
+    released = fl.release(model, QUIET, 0, public=public)
     expected = released.predict(TABLE[columns])
     again = pickle.loads(pickle.dumps(released))  # noqa: S301 - our own
     np.testing.assert_array_equal(again.predict(TABLE[columns]), expected)
@@ -90,7 +90,7 @@ def test_a_release_can_be_cloned_and_stored_and_takes_arrays(
     refitted = clone(released).fit(TABLE[columns], labels(kind, TABLE))
     assert refitted.predict(TABLE[columns]).shape == expected.shape
     if not any("ColumnTransformer" in type(step).__name__ for step in getattr(model, "named_steps", {}).values()):
-        bare = fl.release(make().fit(TABLE[columns].to_numpy(), labels(kind, TABLE)), QUIET, public=public)
+        bare = fl.release(make().fit(TABLE[columns].to_numpy(), labels(kind, TABLE)), QUIET, 0, public=public)
         assert not hasattr(bare, "feature_names_in_")
         np.testing.assert_allclose(bare.predict(TABLE[columns].to_numpy()), model.predict(TABLE[columns]), atol=1e-5)
 
@@ -101,7 +101,7 @@ def test_more_may_be_public_than_need_be(more: str) -> None:
     for make, columns, kind, public in cases:
         if public == "nothing":
             model = fitted(make, columns, kind)
-            released = fl.release(model, QUIET, public=more)
+            released = fl.release(model, QUIET, 0, public=more)
             np.testing.assert_allclose(released.predict(TABLE[columns]), model.predict(TABLE[columns]), atol=1e-5)
 
 
@@ -116,13 +116,13 @@ def test_frames_as_output_and_sparse_features() -> None:
         if not sparse:
             model.set_output(transform="pandas")
         model.fit(TABLE, y)
-        released = fl.release(model, QUIET)
+        released = fl.release(model, QUIET, 0)
         np.testing.assert_allclose(released.predict(TABLE), model.predict(TABLE), atol=1e-5)
         assert released[0].get_feature_names_out().tolist() == model[0].get_feature_names_out().tolist()
         assert released[0].transform(TABLE.head(3)).shape == (3, 10)
     alone = make_pipeline(StandardScaler(), lm.Ridge()).set_output(transform="pandas").fit(TABLE[NUMBERS], y)
     np.testing.assert_allclose(
-        fl.release(alone, QUIET).predict(TABLE[NUMBERS]), alone.predict(TABLE[NUMBERS]), atol=1e-5
+        fl.release(alone, QUIET, 0).predict(TABLE[NUMBERS]), alone.predict(TABLE[NUMBERS]), atol=1e-5
     )
 
 
@@ -141,7 +141,7 @@ def test_names_of_pooled_levels_stay_in_the_house(column: str, drop: str | None)
         warnings.simplefilter(
             "ignore", UserWarning
         )  # of scikit-learn, where a level is dropped: unknown ones are pooled
-        released = fl.release(model, QUIET)
+        released = fl.release(model, QUIET, 0)
         np.testing.assert_allclose(released.predict(table), model.predict(table), atol=1e-6)
     kept = released[0].categories_[0].tolist()
     assert len(kept) == 3
@@ -204,7 +204,7 @@ def test_centres_need_a_free_intercept() -> None:
             fl.release(model, fl.Gaussian(1.0))
     scaled = make_pipeline(StandardScaler(with_mean=False), lm.Ridge(fit_intercept=False))
     scaled.fit(TABLE[NUMBERS], labels("real", TABLE))
-    released = fl.release(scaled, QUIET)
+    released = fl.release(scaled, QUIET, 0)
     assert released[-1].intercept_ == 0.0
     np.testing.assert_allclose(released.predict(TABLE[NUMBERS]), scaled.predict(TABLE[NUMBERS]), atol=1e-5)
 

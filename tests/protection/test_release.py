@@ -160,3 +160,21 @@ def test_laplace_noise_acts_in_the_frame_too() -> None:
     drawn = noise.draw(4, 5)
     found = parameters(fl.release(model, noise, 5)[-1]) - np.asarray(jacobian.fit.theta)
     np.testing.assert_allclose(np.asarray(jacobian.folding.frame) @ found, drawn, atol=0.51 * grid_of(noise, 4))
+
+
+def test_noise_calibrated_for_another_release_is_refused() -> None:
+    """The same scale acts on other parameters there, so that its limit says nothing."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(3.0, 7.0, size=(60, 2))
+    target = data @ [1.0, -1.0] + rng.normal(size=60)
+    model = make_pipeline(StandardScaler(), lm.Ridge()).fit(data, target)
+    public = fl.calibrate(fl.measure(model, data, target), 1.0)
+    counted = fl.calibrate(fl.measure(model, data, target, public="nothing"), 1.0)
+    with pytest.raises(fl.InvalidInputError, match=r"preprocessing taken as public.*folds scalers.*public='nothing'"):
+        fl.release(model, public)
+    with pytest.raises(fl.InvalidInputError, match=r"calibrated end to end.*release with public='nothing'"):
+        fl.release(model, counted, public="preprocessing")
+    for noise, declared in ((public, "preprocessing"), (counted, "nothing")):
+        assert np.isfinite(fl.release(model, copy.deepcopy(noise), public=declared).predict(data)).all()
+    plain = lm.Ridge().fit(data, target)
+    fl.release(plain, fl.calibrate(fl.measure(plain, data, target), 1.0))  # without scalers the two are one

@@ -59,6 +59,9 @@ class Calibration:
         That replacing one person's row by another admissible one changes the scale: at most this, over offsets.
     confidential : Confidential, optional
         Exact numbers of the data; left out of records, copies and pickles.
+    folded : bool, optional
+        Whether preprocessing was folded into the model that was measured, so that the noise acts in its frame; None where that
+        is not known. A release must do the same.
     """
 
     over: str
@@ -68,9 +71,11 @@ class Calibration:
     offset: float | None = None
     probability: float | None = None
     confidential: Confidential | None = field(default=None, compare=False, repr=False)
+    folded: bool | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:
-        return type(self), (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
+        known = (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
+        return type(self), (*known, None, self.folded)
 
     @property
     def counted(self) -> bool:

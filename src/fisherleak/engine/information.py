@@ -49,6 +49,10 @@ class Information(Protocol):
         """The releases' Jacobians, in factors."""
 
     @property
+    def folded(self) -> bool | None:
+        """Whether preprocessing is counted with the model in any of the releases; None where that is not known."""
+
+    @property
     def fits(self) -> tuple[Fit, ...]:
         """The fits that are released."""
 

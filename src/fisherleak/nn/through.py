@@ -58,6 +58,10 @@ class Through:
         )
 
     @property
+    def folded(self) -> bool | None:
+        return None
+
+    @property
     def fits(self) -> tuple[Fit, ...]:
         return self.inner_fits
 

@@ -135,9 +135,11 @@ def calibrate(
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
         leakage = leakage.with_noise(unit)
     if over == ADMISSIBLE:
-        return remembering(*admissible_scale(leakage, target, bounds, attributes, label, random_state))
-    noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
-    return remembering(noise, Calibration(over, target))
+        noise, told = admissible_scale(leakage, target, bounds, attributes, label, random_state)
+    else:
+        noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
+        told = Calibration(over, target)
+    return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
 
 
 def _check_shape_of_all(shape: Any, over: str) -> None:

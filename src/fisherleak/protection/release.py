@@ -127,11 +127,28 @@ def check_releasable(model: Estimator) -> None:
 def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> Any:
     """The new model, of one that is checked."""
     plain, scales = (model, None) if public == "preprocessing" else neutral(model)
+    _check_same_space(noise, scales is not None)
     theta = parameters(final_estimator(model))
     if scales is None:
         return rebuilt(plain, released(theta, noise, random_state), public)
     noisy, filled = _in_frame(final_estimator(model), theta, scales, noise, random_state)
     return rebuilt(plain, noisy, public, filled)
+
+
+def _check_same_space(noise: Noise, folds: bool) -> None:
+    """Refuse noise that was calibrated for another release than this: its limit would not hold."""
+    folded = getattr(getattr(noise, "calibrated", None), "folded", None)
+    if folded is None or folded == folds:
+        return
+    if folds:
+        raise InvalidInputError(
+            "noise was calibrated with preprocessing taken as public, and this release folds scalers into the model: "
+            "calibrate on fl.measure(…, public='nothing'), or release with public='preprocessing'."
+        )
+    raise InvalidInputError(
+        "noise was calibrated end to end, and this release takes preprocessing as public: release with public='nothing', or "
+        "calibrate on fl.measure(…, public='preprocessing')."
+    )
 
 
 def _in_frame(

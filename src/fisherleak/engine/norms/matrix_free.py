@@ -60,6 +60,10 @@ class MatrixFree:
         return self.jacobians[0].attributes
 
     @property
+    def folded(self) -> bool:
+        return any(part.folding is not None for part in self.jacobians)
+
+    @property
     def fits(self) -> tuple[Fit, ...]:
         return tuple(part.fit for part in self.jacobians)
 

@@ -50,6 +50,10 @@ class SharedBasis:
         return (self.jacobian,)
 
     @property
+    def folded(self) -> bool:
+        return self.jacobian.folding is not None
+
+    @property
     def fits(self) -> tuple[Fit, ...]:
         return (self.jacobian.fit,)
 
