@@ -83,6 +83,24 @@ def test_a_tolerance_is_kept_without_a_pass_for_each_row(
     assert improved[0] < (20 if tolerance >= 1e-2 else 400)
 
 
+@pytest.mark.parametrize("loss", [loss for loss in fl.LOSSES if loss != "squared"])
+def test_among_many_rows_one_newton_step_is_near_enough(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of what it leaves out holds, and spares all but a few rows the third derivative."""
+    case = cases.make(loss, seed=2, n=6000, d=3, intercept=True)
+    exact = removal_norms(jacobian(case))
+    improved = [0]
+
+    def counted(task: Any, part: Any) -> Any:
+        improved[0] += part.rows.shape[0]
+        return third(task, part)
+
+    third = removal._third_moves
+    monkeypatch.setattr(removal, "_third_moves", counted)
+    found = removal_norms(jacobian(case), 1e-2)
+    assert (np.abs(found - exact) <= 1e-2 * exact).all()
+    assert improved[0] < 600
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 @pytest.mark.parametrize("loss", ["squared", "pseudo_huber"])
 def test_units_do_not_matter(loss: str, scale: float) -> None:

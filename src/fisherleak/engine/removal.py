@@ -1,28 +1,21 @@
 r"""Minimisers with one example left out, for every example, without fitting again.
 
-Example i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives,
-:math:`u = H^{-1} x`, :math:`h = a\, x \cdot u` and T the third derivative of the risk, the parameters move by D,
+Example i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives, T the third derivative of the
+risk and :math:`H_-` the Hessian of the others (``left_out``), the parameters move by D,
 
-.. math::
+.. math:: D = H_-^{-1} \Big( r x - \tfrac12 \big(T[D, D] - \omega a' (x \cdot D)^2 x\big) + O(D^3) \Big) ,
 
-    D = H_-^{-1} \Big( r x - \tfrac12 \big(T[D, D] - \omega a' (x \cdot D)^2 x\big) + O(D^3) \Big), \qquad
-    H_-^{-1} v = H^{-1} v + \frac{a\, u \cdot v}{1 - h}\, u ,
-
-so that :math:`D = r u / (1 - h)` exactly for the squared loss. For the others that is a Newton step; T improves it in
-O(n p^3) for all examples, and where its bound is above the tolerance, chord steps (the same H_-, the gradient of all
-rows: O(n p) each for each example) go on. Examples for which they do not settle are fitted again. Where nothing is
-minimal without an example (the only one of its class, or of its level without a penalty), the move is infinite.
-
-Where scaling is folded into the model, the scales are those of the other rows too: the penalty's Hessian changes by a diagonal
-P, :math:`P_{kk} = n \lambda (s^2_{k(-i)} - s_k^2)`, so that the gradient there is :math:`P w - r x` and the Hessian
-:math:`H_- + P`. P is of the size of one row in n, so that :math:`D \leftarrow H_-^{-1} (r x - P w - P D - \ldots)` settles in
-a few rounds; for the squared loss, where it does not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
+so that :math:`D = r u / (1 - h)` exactly for the squared loss. For the others that is a Newton step, with a bound of what it
+leaves out. Where that is above the tolerance, T improves it in O(n p^3) for all examples, and where its bound is above the
+tolerance too, chord steps (the same H_-, the gradient of all rows: O(n p) each for each example) go on. Examples for which
+they do not settle are fitted again. Where nothing is minimal without an example (the only one of its class, or of its level
+without a penalty), the move is infinite.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,12 +25,28 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
-from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, Model
+from fisherleak.engine.left_out import (
+    SLOW,
+    LeftOut,
+    MovingScales,
+    closed_form,
+    leave_out,
+    moves_of_squared,
+    ratio,
+    to_come,
+)
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
-from fisherleak.engine.third_derivative import ThirdDerivative, pays, slopes, third_derivative
+from fisherleak.engine.third_derivative import (
+    Remainders,
+    ThirdDerivative,
+    pays,
+    remainders,
+    slopes,
+    third_derivative,
+)
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 
@@ -47,12 +56,12 @@ EXACT = 1e-8
 """Relative error of a move at which it counts as exact."""
 MUCH = 0.05
 """Part of a move by which T may change it where rounds with P go on."""
-MOST_ROUNDS = 12
-"""Rounds with P at most before an example's own system is solved."""
 MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
-SLOW = 0.7
-"""A chord step that is longer than this part of the one before it leads nowhere soon."""
+PASSES = 12
+"""Products n x p that a row takes by chords, about: T pays from p^2 of them."""
+SAFETY = 1.1
+"""For the terms after those that a bound is made of."""
 AT_MINIMUM = 1e-12
 """Distance from the minimum up to which a fit counts as there."""
 WORK = 2**32
@@ -69,7 +78,9 @@ class _Task:
     """H^-1."""
     metric: Array
     tolerance: float
-    fold: _Fold | None = None
+    fold: MovingScales | None = None
+    rest: Remainders | None = None
+    """None for the squared loss, which leaves nothing out."""
     third: ThirdDerivative | None = None
     spread: float = 0.0
     """What a move of length one by H is as the noise sees it, at most."""
@@ -97,41 +108,6 @@ Finish = Callable[[_Task, Array], Array]
 """From moves (m, p) for rows as they are centred to what is wanted of them."""
 
 
-@dataclass(frozen=True)
-class _Removed:
-    """Examples that are left out, one at a time."""
-
-    rows: Array
-    x: Array
-    y: Array
-    omega: Array
-    z: Array
-    u: Array
-    r: Array
-    a: Array
-    left: Array
-    """1 - h, what is left of the curvature along u; no less than ``UNSURE``."""
-    push: Array
-    """Diagonal of P, (b, p); (b, 0) where nothing is folded in."""
-
-    @property
-    def folded(self) -> bool:
-        return bool(self.push.shape[1] > 0)
-
-    def pushed(self, vectors: Array) -> Array:
-        """P times vectors, one for each example or one for all."""
-        return self.push * vectors if self.folded else namespace(vectors).zeros_like(vectors)
-
-    def solve(self, B: Array, gradient: Array) -> Array:
-        """H_-^-1 gradient."""
-        along = self.a / self.left * row_dots(self.u, gradient, namespace(gradient))
-        return gradient @ B + along[:, None] * self.u
-
-    def take(self, chosen: Array) -> _Removed:
-        xp = namespace(self.x)
-        return _Removed(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
-
-
 def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | None = None) -> Array:
     """How far the parameters move when each example (or each of ``rows``) is left out, as the noise sees it: (n,).
 
@@ -145,7 +121,7 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | No
                 f"Membership is known for Dask rows with the squared loss only, and the loss is {loss.name}: each row needs "
                 "a pass over all others. Measure rows in memory, X.compute()."
             )
-        return map_rows(_closed_form(jacobian), *jacobian.arrays)
+        return map_rows(closed_form(jacobian), *jacobian.arrays)
     chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
     return _walked(_task(jacobian, tolerance), chosen, _Task.length)
 
@@ -189,111 +165,18 @@ def is_light(fit: Fit) -> bool:
     return fit.loss.quadratic or pays(n, p) or n * n * p <= WORK
 
 
-def _closed_form(jacobian: Jacobian) -> Callable[..., Array]:
-    """A function of blocks, for the squared loss: |B x r| / (1 - h)."""
-    if jacobian.folding is not None:
-        return _closed_form_folded(jacobian)
-    xp = namespace(jacobian.B)
-    model, B, inverse = jacobian.model, jacobian.B, jacobian.fit.factor.inverse()
-    nothing = EPSILON * (64 + jacobian.fit.condition)
-
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        part = model.rows(X, y, weights)
-        moved = part.r[:, None] * (part.x @ B.T)
-        left = 1.0 - part.a * row_dots(part.x, part.x @ inverse, xp)
-        length = xp.sqrt(row_dots(moved, moved, xp))
-        found = xp.where(left > nothing, length / xp.where(left > nothing, left, 1.0), xp.inf)
-        return found if weights is None else xp.where(weights > 0, found, 0.0)
-
-    return block
-
-
-def _closed_form_folded(jacobian: Jacobian) -> Callable[..., Array]:
-    """The same with scales that move: what all blocks share is small and travels."""
-    xp = namespace(jacobian.B)
-    model, B, metric, fit = jacobian.model, jacobian.fit.factor.inverse(), jacobian.metric, jacobian.fit
-    fold, nothing = _Fold.of(jacobian), EPSILON * (64 + fit.condition)
-
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        omega = xp.ones_like(y) if weights is None else weights
-        part = _parts(model, B, X, y, omega, y, fold)
-        moved = _settled(part, B, model.theta) @ metric.T
-        length = xp.sqrt(row_dots(moved, moved, xp))
-        return xp.where((part.left > nothing) & (part.left > UNSURE), length, xp.inf)
-
-    return block
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """What a block has to know of scales that move when a row is left out."""
-
-    folding: Folding
-    squares: Array
-    weight: float
-    """n l2."""
-    intercept: bool
-
-    @classmethod
-    def of(cls, jacobian: Jacobian) -> _Fold | None:
-        fit, folding = jacobian.fit, jacobian.folding
-        if folding is None:
-            return None
-        xp = namespace(jacobian.B)
-        squares = xp.ones_like(fit.coef) if fit.scales is None else fit.scales**2
-        return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
-
-    def changes(self, X: Array, weights: Array | None) -> Array:
-        """Of the squared scales, (b, d)."""
-        return self.folding.left_out(X, weights, self.squares)
-
-    def push(self, X: Array, weights: Array | None) -> Array:
-        """Diagonal of P, (b, p)."""
-        moves = self.weight * self.changes(X, weights)
-        xp = namespace(moves)
-        return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
-
-
-def _settled(part: _Removed, B: Array, theta: Array) -> Array:
-    """Moves for the squared loss: by rounds, and where these are slow by a solution for each example."""
-    xp = namespace(part.x)
-    newton = part.solve(B, part.r[:, None] * part.x - part.pushed(theta[None, :]))
-    if not part.folded:
-        return newton
-    moves, last = newton, None
-    for _ in range(MOST_ROUNDS):
-        later = newton - part.solve(B, part.pushed(moves))
-        step = later - moves
-        length, size = (xp.sqrt(row_dots(each, each, xp)) for each in (step, later))
-        moves, rate, last = later, xp.ones_like(length) if last is None else _ratio(length, last), length
-        slow = ~(_to_come(length, rate) <= ROUNDING * size)
-        if not bool(xp.any(slow)):
-            return moves
-    for k in np.flatnonzero(host(slow)).tolist():
-        inverse = B + (part.a[k] / part.left[k]) * part.u[k, :, None] * part.u[k, None, :]
-        system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + inverse * part.push[k, None, :]
-        moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
-    return moves
-
-
-def _ratio(length: Array, previous: Array) -> Array:
-    return length / namespace(length).where(previous > 0, previous, 1.0)
-
-
 def _task(jacobian: Jacobian, tolerance: float) -> _Task:
     """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
     risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, _Fold.of(jacobian))
+    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
     if jacobian.fit.loss.quadratic:
         return task
     if jacobian.fit.distance > AT_MINIMUM:
         fit = fit_at(risk, jacobian.fit.theta, polish=True)
         task = replace(task, fit=fit, B=fit.factor.inverse())
-    if not pays(task.fit.n, risk.size):
-        return task
-    third = third_derivative(risk, task.model, task.B, _usual_move(task))
+    rest = remainders(risk, task.model, task.B, _usual_move(task))
     spread = float(namespace(metric).linalg.eigvalsh(metric @ task.B @ metric.T)[-1])
-    return replace(task, third=third, spread=spread**0.5)
+    return replace(task, rest=rest, spread=spread**0.5)
 
 
 def _usual_move(task: _Task) -> float:
@@ -313,23 +196,54 @@ def _usual_move(task: _Task) -> float:
 def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
     """``finish(task, moves)`` of every row that is left out, block by block; infinite where there is no minimum."""
     xp = namespace(rows)
+    places, found = [], []
+    left = []
+    for start, some in _blocks(task, rows, "Leaving rows out"):
+        part = _removed(task, some)
+        moves, settled = _newton_moves(task, part)
+        near, far = (xp.nonzero(chosen)[0] for chosen in (settled, ~settled))
+        places.append(start + near)
+        found.append(finish(task, xp.take(moves, near, axis=0)))
+        left.append(start + far)
+    later = xp.concat(left)
+    if later.shape[0]:
+        places.append(later)
+        found.append(_improved(_with_third(task, int(later.shape[0])), xp.take(rows, later), finish))
+    return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
+
+
+def _blocks(task: _Task, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
     most, count = rows_per_block(task.risk.size, task.risk.X), rows.shape[0]
+    for start in track(range(0, count, most), -(-count // most), doing):
+        yield start, rows[start : min(start + most, count)]
+
+
+def _with_third(task: _Task, count: int) -> _Task:
+    """T where so many rows would cost more passes over all others."""
+    if task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
+        return task
+    return replace(task, third=third_derivative(task.risk, task.model, task.rest.step))
+
+
+def _improved(task: _Task, rows: Array, finish: Finish) -> Array:
+    """The same for rows for which one Newton step is not near enough."""
+    xp = namespace(rows)
     parts = []
-    for start in track(range(0, count, most), -(-count // most), "Leaving rows out"):
-        part, moves, settled, rate = _first_moves(task, rows[start : min(start + most, count)])
+    for _, block in _blocks(task, rows, "Leaving rows out, exactly"):
+        part = _removed(task, block)
+        moves, settled, rate = _third_moves(task, part)
         places, later = [xp.nonzero(settled)[0]], xp.nonzero(~settled)[0]
         found = [finish(task, xp.take(moves, places[0], axis=0))]
         for begin in range(0, later.shape[0], AT_ONCE):
             some = later[begin : min(begin + AT_ONCE, later.shape[0])]
             places.append(some)
             known = (xp.take(each, some, axis=0) for each in (moves, rate))
-            found.append(_improved(task, part.take(some), finish, *known))
-        order = xp.argsort(xp.concat(places))
-        parts.append(xp.take(xp.concat(found, axis=0), order, axis=0))
-    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+            found.append(_by_chords(task, part.take(some), finish, *known))
+        parts.append(xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0))
+    return xp.concat(parts, axis=0)
 
 
-def _improved(task: _Task, part: _Removed, finish: Finish, moves: Array, rate: Array) -> Array:
+def _by_chords(task: _Task, part: LeftOut, finish: Finish, moves: Array, rate: Array) -> Array:
     """The same for a few rows whose moves are not near enough yet."""
     moves, lost = _chords(task, part, moves, rate)
     found = finish(task, moves)
@@ -339,19 +253,38 @@ def _improved(task: _Task, part: _Removed, finish: Finish, moves: Array, rate: A
     return found
 
 
-def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Array]:
-    """A block's examples, their moves by H and T, which of these are near enough, and by how much a step improves them."""
-    part = _removed(task, rows)
+def _newton_moves(task: _Task, part: LeftOut) -> tuple[Array, Array]:
+    """A block's moves by H alone, and which of these are near enough."""
+    still = _still(task, part)
+    precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
+    moves = moves_of_squared(part, task.B, task.fit.centred_theta, precision)
+    if task.rest is None:
+        return moves, still | (part.left > UNSURE)
+    across = _across(task, part, moves)
+    error = task.rest.without_third(moves, across) + task.rest.beyond_third(moves, across)
+    near = SAFETY * task.spread * error / part.left <= task.tolerance * task.length(moves)
+    return moves, still | (near & (part.left > UNSURE))
+
+
+def _still(task: _Task, part: LeftOut) -> Array:
+    """Rows that move nothing when they go."""
+    return (part.omega == 0) & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
+
+
+def _across(task: _Task, part: LeftOut, moves: Array) -> Array:
+    """D^T H D of moves by H, from (H - a x x^T) D = r x - P w, (b,)."""
     xp = namespace(part.x)
-    theta = task.fit.centred_theta
-    still = (part.omega == 0) & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
-    if task.fit.loss.quadratic:
-        moves = _settled(part, task.B, theta)
-        return part, moves, still | (part.left > UNSURE), xp.zeros_like(part.r)
-    pull = part.r[:, None] * part.x - part.pushed(theta[None, :])
+    pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
+    return xp.clip(row_dots(moves, pull, xp) + part.a * row_dots(part.x, moves, xp) ** 2, 0.0, None)
+
+
+def _third_moves(task: _Task, part: LeftOut) -> tuple[Array, Array, Array]:
+    """A block's moves by H and T, which of these are near enough, and by how much a step improves them."""
+    xp = namespace(part.x)
+    pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
     moves = part.solve(task.B, pull)
-    if task.third is None:
-        return part, moves, still, xp.ones_like(part.r)
+    if task.third is None or task.rest is None:
+        return moves, _still(task, part), xp.ones_like(part.r)
     newton, lengths = moves, []
     for _ in range(2):
         later = _round(task, part, newton, moves)
@@ -361,24 +294,25 @@ def _first_moves(task: _Task, rows: Array) -> tuple[_Removed, Array, Array, Arra
     rate = xp.where(size > 0, lengths[0] / xp.where(size > 0, size, 1.0), 0.0)
     if part.folded:
         moves, rate, lengths = _rounds(task, part, newton, moves, rate, lengths)
-    # D^T H D of the first step, from (H - a x x^T) D = pull: later ones may be short for the wrong reason
-    across = xp.clip(row_dots(newton, pull, xp) + part.a * row_dots(part.x, newton, xp) ** 2, 0.0, None)
-    error = _to_come(lengths[-1], rate) + task.spread * across * task.third.beyond(moves) / part.left
-    return part, moves, still | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
+    # |D|_H of the first step: later ones may be short for the wrong reason
+    across = _across(task, part, newton)
+    error = to_come(lengths[-1], rate) + task.spread * task.rest.beyond_third(moves, across) / part.left
+    return moves, _still(task, part) | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
 
 
-def _round(task: _Task, part: _Removed, newton: Array, moves: Array) -> Array:
+def _round(task: _Task, part: LeftOut, newton: Array, moves: Array) -> Array:
     """Moves with T, and P where there is one, taken at earlier moves."""
     xp = namespace(part.x)
     assert task.third is not None
-    slope, _bend = slopes(task.model, part.z, part.y, task.third.step)
+    assert task.rest is not None
+    slope = slopes(task.model, part.z, part.y, task.rest.step)
     own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
     beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
     return newton - part.solve(task.B, beyond + part.pushed(moves))
 
 
 def _rounds(
-    task: _Task, part: _Removed, newton: Array, moves: Array, rate: Array, lengths: list[Array]
+    task: _Task, part: LeftOut, newton: Array, moves: Array, rate: Array, lengths: list[Array]
 ) -> tuple[Array, Array, list[Array]]:
     """Two rounds more, for P may shorten steps less than T does; not where T moves much, for they would lead astray."""
     xp = namespace(part.x)
@@ -389,29 +323,18 @@ def _rounds(
         later = then
     found = xp.where(near[:, None], later, moves)
     length = xp.where(near, further[1], lengths[1])
-    return found, xp.where(near, xp.maximum(rate, _ratio(further[1], further[0])), rate), [lengths[0], length]
+    return found, xp.where(near, xp.maximum(rate, ratio(further[1], further[0])), rate), [lengths[0], length]
 
 
-def _removed(task: _Task, rows: Array) -> _Removed:
+def _removed(task: _Task, rows: Array) -> LeftOut:
     xp = namespace(task.risk.X)
     risk, weights = task.risk, task.risk.weights
     X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
     omega = xp.ones_like(y) if weights is None else xp.take(weights, rows, axis=0)
-    return _parts(task.model, task.B, X, y, omega, rows, task.fold)
+    return leave_out(task.model, task.B, X, y, omega, rows, task.fold)
 
 
-def _parts(model: Model, B: Array, X: Array, y: Array, omega: Array, rows: Array, fold: _Fold | None) -> _Removed:
-    """A block of examples and what leaving each out takes away."""
-    xp = namespace(B)
-    part = model.rows(X, y, omega)
-    u = part.x @ B
-    left = 1.0 - part.a * row_dots(part.x, u, xp)
-    push = xp.zeros((left.shape[0], 0), dtype=B.dtype, device=device(B)) if fold is None else fold.push(X, omega)
-    sure = xp.where(left > UNSURE, left, UNSURE)
-    return _Removed(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push)
-
-
-def _chords(task: _Task, part: _Removed, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _chords(task: _Task, part: LeftOut, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Moves improved until they settle, and which did not."""
     xp = namespace(moves)
     places = np.arange(moves.shape[0])
@@ -423,7 +346,7 @@ def _chords(task: _Task, part: _Removed, moves: Array, rate: Array) -> tuple[Arr
         moves = moves - step
         length, size = task.length(step), task.length(moves)
         rate = rate if previous is None else length / xp.where(previous > 0, previous, 1.0)
-        close = (_to_come(length, rate) <= 0.5 * task.tolerance * size) | (length <= task.rounding)
+        close = (to_come(length, rate) <= 0.5 * task.tolerance * size) | (length <= task.rounding)
         stop = host(close) | lost[places] | (count > 2) & ~(host(rate) <= SLOW)
         lost[places[stop & ~host(close)]] = True
         done.append((places[stop], xp.take(moves, like(np.flatnonzero(stop), moves, xp), axis=0)))
@@ -440,13 +363,7 @@ def _chords(task: _Task, part: _Removed, moves: Array, rate: Array) -> tuple[Arr
     return xp.take(together, like(order, moves, xp), axis=0), lost
 
 
-def _to_come(length: Array, rate: Array) -> Array:
-    """How long all further steps are together if each is ``rate`` times the one before it."""
-    xp = namespace(length)
-    return length * xp.clip(rate, 0.0, 1.0) / (1.0 - xp.clip(rate, 0.0, SLOW))
-
-
-def _gradients(task: _Task, part: _Removed, moves: Array) -> Array:
+def _gradients(task: _Task, part: LeftOut, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
     theta = task.fit.centred_theta[None, :] + moves
     z = row_dots(part.x, theta, namespace(moves))

@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 
 import fisherleak as fl
 from cases import dense_jacobian, flat, make, norms
-from fisherleak.engine.norms import matrix_free, small
+from fisherleak.engine.norms import matrix_free, small, stacked_releases
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
@@ -61,7 +61,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, way: s
     if request.param == "compiled":
         kernels = pytest.importorskip("fisherleak.engine.norms.grams_numba")
         monkeypatch.setattr(kernels, "AT_ONCE", 1)
-        monkeypatch.setattr(matrix_free, "COMPILED_FROM", 0)
+        monkeypatch.setattr(stacked_releases, "COMPILED_FROM", 0)
         monkeypatch.setattr(small, "COMPILED_FROM", 0)
 
 

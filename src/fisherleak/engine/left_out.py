@@ -1,0 +1,175 @@
+r"""Examples that are left out, one at a time, and what the parameters do then as far as one Hessian tells.
+
+With :math:`u = H^{-1} x` and :math:`h = a\, x \cdot u` the Hessian of the others is that of all less rank one,
+
+.. math:: H_-^{-1} v = H^{-1} v + \frac{a\, u \cdot v}{1 - h}\, u .
+
+Where scaling is folded into the model, the scales are those of the other rows too: the penalty's Hessian changes by a diagonal
+P, :math:`P_{kk} = n \lambda (s^2_{k(-i)} - s_k^2)`, so that the gradient there is :math:`P w - r x` and the Hessian
+:math:`H_- + P`. P is of the size of one row in n, so that :math:`D \leftarrow H_-^{-1} (r x - P w - P D)` settles in a few
+rounds; where it does not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, device, host, namespace, row_dots
+from fisherleak.engine.folding import Folding
+from fisherleak.engine.jacobian import Jacobian, Model
+from fisherleak.engine.neighbours import EPSILON, ROUNDING, UNSURE
+
+__all__ = ["LeftOut", "MovingScales", "closed_form", "leave_out", "moves_of_squared", "ratio", "to_come"]
+
+MOST_ROUNDS = 12
+"""Rounds with P at most before an example's own system is solved."""
+SLOW = 0.7
+"""A step that is longer than this part of the one before it leads nowhere soon."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Examples that are left out, one at a time."""
+
+    rows: Array
+    x: Array
+    y: Array
+    omega: Array
+    z: Array
+    u: Array
+    r: Array
+    a: Array
+    left: Array
+    """1 - h, what is left of the curvature along u; no less than ``UNSURE``."""
+    push: Array
+    """Diagonal of P, (b, p); (b, 0) where nothing is folded in."""
+
+    @property
+    def folded(self) -> bool:
+        return bool(self.push.shape[1] > 0)
+
+    def pushed(self, vectors: Array) -> Array:
+        """P times vectors, one for each example or one for all."""
+        return self.push * vectors if self.folded else namespace(vectors).zeros_like(vectors)
+
+    def solve(self, B: Array, gradient: Array) -> Array:
+        """H_-^-1 gradient."""
+        along = self.a / self.left * row_dots(self.u, gradient, namespace(gradient))
+        return gradient @ B + along[:, None] * self.u
+
+    def take(self, chosen: Array) -> LeftOut:
+        xp = namespace(self.x)
+        return LeftOut(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class MovingScales:
+    """What a block has to know of scales that move when a row is left out."""
+
+    folding: Folding
+    squares: Array
+    weight: float
+    """n l2."""
+    intercept: bool
+
+    @classmethod
+    def of(cls, jacobian: Jacobian) -> MovingScales | None:
+        fit, folding = jacobian.fit, jacobian.folding
+        if folding is None:
+            return None
+        xp = namespace(jacobian.B)
+        squares = xp.ones_like(fit.coef) if fit.scales is None else fit.scales**2
+        return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
+
+    def changes(self, X: Array, weights: Array | None) -> Array:
+        """Of the squared scales, (b, d)."""
+        return self.folding.left_out(X, weights, self.squares)
+
+    def push(self, X: Array, weights: Array | None) -> Array:
+        """Diagonal of P, (b, p)."""
+        moves = self.weight * self.changes(X, weights)
+        xp = namespace(moves)
+        return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
+
+
+def leave_out(
+    model: Model, B: Array, X: Array, y: Array, omega: Array, rows: Array, fold: MovingScales | None
+) -> LeftOut:
+    """A block of examples and what leaving each out takes away."""
+    xp = namespace(B)
+    part = model.rows(X, y, omega)
+    u = part.x @ B
+    left = 1.0 - part.a * row_dots(part.x, u, xp)
+    push = xp.zeros((left.shape[0], 0), dtype=B.dtype, device=device(B)) if fold is None else fold.push(X, omega)
+    sure = xp.where(left > UNSURE, left, UNSURE)
+    return LeftOut(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push)
+
+
+def moves_of_squared(part: LeftOut, B: Array, theta: Array, precision: float = ROUNDING) -> Array:
+    """Moves for the squared loss: by rounds, and where these are slow by a solution for each example."""
+    xp = namespace(part.x)
+    newton = part.solve(B, part.r[:, None] * part.x - part.pushed(theta[None, :]))
+    if not part.folded:
+        return newton
+    moves, last = newton, None
+    for _ in range(MOST_ROUNDS):
+        later = newton - part.solve(B, part.pushed(moves))
+        step = later - moves
+        length, size = (xp.sqrt(row_dots(each, each, xp)) for each in (step, later))
+        moves, rate, last = later, xp.ones_like(length) if last is None else ratio(length, last), length
+        slow = ~(to_come(length, rate) <= precision * size)
+        if not bool(xp.any(slow)):
+            return moves
+    for k in np.flatnonzero(host(slow)).tolist():
+        inverse = B + (part.a[k] / part.left[k]) * part.u[k, :, None] * part.u[k, None, :]
+        system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + inverse * part.push[k, None, :]
+        moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
+    return moves
+
+
+def ratio(length: Array, previous: Array) -> Array:
+    return length / namespace(length).where(previous > 0, previous, 1.0)
+
+
+def to_come(length: Array, rate: Array) -> Array:
+    """How long all further steps are together if each is ``rate`` times the one before it."""
+    xp = namespace(length)
+    return length * xp.clip(rate, 0.0, 1.0) / (1.0 - xp.clip(rate, 0.0, SLOW))
+
+
+def closed_form(jacobian: Jacobian) -> Callable[..., Array]:
+    """A function of blocks, for the squared loss: |B x r| / (1 - h)."""
+    if jacobian.folding is not None:
+        return _folded_form(jacobian)
+    xp = namespace(jacobian.B)
+    model, B, inverse = jacobian.model, jacobian.B, jacobian.fit.factor.inverse()
+    nothing = EPSILON * (64 + jacobian.fit.condition)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        part = model.rows(X, y, weights)
+        moved = part.r[:, None] * (part.x @ B.T)
+        left = 1.0 - part.a * row_dots(part.x, part.x @ inverse, xp)
+        length = xp.sqrt(row_dots(moved, moved, xp))
+        found = xp.where(left > nothing, length / xp.where(left > nothing, left, 1.0), xp.inf)
+        return found if weights is None else xp.where(weights > 0, found, 0.0)
+
+    return block
+
+
+def _folded_form(jacobian: Jacobian) -> Callable[..., Array]:
+    """The same with scales that move: what all blocks share is small and travels."""
+    xp = namespace(jacobian.B)
+    model, B, metric, fit = jacobian.model, jacobian.fit.factor.inverse(), jacobian.metric, jacobian.fit
+    fold, nothing = MovingScales.of(jacobian), EPSILON * (64 + fit.condition)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        omega = xp.ones_like(y) if weights is None else weights
+        part = leave_out(model, B, X, y, omega, y, fold)
+        moved = moves_of_squared(part, B, model.theta) @ metric.T
+        length = xp.sqrt(row_dots(moved, moved, xp))
+        return xp.where((part.left > nothing) & (part.left > UNSURE), length, xp.inf)
+
+    return block
