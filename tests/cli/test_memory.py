@@ -59,7 +59,7 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 from fisherleak.cli import main
-options = ["--target", "sick", "--out", sys.argv[2], "--quiet", "--public", "preprocessing"]
+options = ["--target", "sick", "--out", sys.argv[2], "--quiet"]
 status = main(["audit", sys.argv[1], *options, *sys.argv[3:]])
 unit = 1 if sys.platform == "darwin" else 1024
 told = Path("/proc/self/status")  # its own peak; that of getrusage begins with the size of the process that started it
@@ -68,29 +68,32 @@ print(status, (int(peak) if peak else resource.getrusage(resource.RUSAGE_SELF).r
 """
 
 
+def peaks_of(tmp_path: Path, rows: tuple[int, ...], columns: int, *options: str) -> tuple[list[int], list[int]]:
+    """Bytes of the numbers of tables, and of the memory that audits of them took."""
+    sizes, peaks = [], []
+    for count in rows:
+        sizes.append(write_table(tmp_path / "t.parquet", count, columns))
+        out = tmp_path / str(count)
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(out), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        status, peak = done.stdout.split()
+        assert (status, done.stderr) == ("0", "")
+        peaks.append(int(peak))
+        assert pq.ParquetFile(out / "leakage.parquet").metadata.num_rows == pytest.approx(0.75 * count, rel=1e-2)
+    return sizes, peaks
+
+
 @pytest.mark.long
-def test_many_rows_of_a_hundred_columns(tmp_path: Path) -> None:
+def test_memory_grows_with_the_numbers_of_a_table_and_hardly_more(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    size = write_table(tmp_path / "t.parquet", 100_000, 99)
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    status, peak = done.stdout.split()
-    assert (status, done.stderr) == ("0", "")
-    assert int(peak) < 2.5 * size + 300e6  # the second term: Python and its libraries
+    sizes, peaks = peaks_of(tmp_path, (100_000, 300_000), 99)
+    assert peaks[0] < sizes[0] + 1e9  # Python, its libraries, compiled kernels, and the blocks of two threads
+    assert peaks[1] - peaks[0] < 2.0 * (sizes[1] - sizes[0])
 
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_a_table_that_is_read_part_by_part(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     pytest.importorskip("dask.array")
-    sizes, peaks = [], []
-    for rows in (100_000, 300_000):
-        sizes.append(write_table(tmp_path / "t.parquet", rows, 60))
-        out = tmp_path / str(rows)
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / "t.parquet"), str(out), "--memory", "100MB"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        status, peak = done.stdout.split()
-        assert (status, done.stderr) == ("0", "")
-        peaks.append(int(peak))
-        assert pq.ParquetFile(out / "leakage.parquet").metadata.num_rows == pytest.approx(0.75 * rows, rel=1e-2)
+    sizes, peaks = peaks_of(tmp_path, (150_000, 450_000), 60, "--memory", "40MB")
     assert peaks[1] - peaks[0] < 0.5 * (sizes[1] - sizes[0])
