@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.mechanisms.served import Answers as Answers
+    from fisherleak.engine.mechanisms.served import SampledLabels as SampledLabels
     from fisherleak.engine.noise import NOISES as NOISES
     from fisherleak.engine.noise import Bounded as Bounded
     from fisherleak.engine.noise import Gaussian as Gaussian
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import SingularHessianError as SingularHessianError
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
+    from fisherleak.leakage.asked import queries_until as queries_until
     from fisherleak.leakage.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
@@ -62,9 +65,11 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
+    "engine.mechanisms.served": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
+    "leakage.asked": ("queries_until",),
     "leakage.compose": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
@@ -84,6 +89,7 @@ __all__ = [
     "IRFIL",
     "LOSSES",
     "NOISES",
+    "Answers",
     "Attribute",
     "Bounded",
     "ClusterError",
@@ -105,6 +111,7 @@ __all__ = [
     "PrivateRelease",
     "ReleaseReport",
     "Released",
+    "SampledLabels",
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",
@@ -120,6 +127,7 @@ __all__ = [
     "minimise",
     "nn",
     "pseudo_huber",
+    "queries_until",
     "read_parquet_folder",
     "release",
     "trim",

@@ -137,6 +137,8 @@ def _reach(eta: float) -> str:
 
 def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
+    if hasattr(leakage._noise, "X_query"):
+        return repr(leakage.noise)
     return f"a release with noise {leakage.noise!r}" if count == 1 else f"{count} independent releases"
 
 

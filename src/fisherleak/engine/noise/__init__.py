@@ -21,7 +21,6 @@ from fisherleak.engine.noise.laplace import Laplace
 from fisherleak.engine.noise.releasing import drawn, grid_of, released
 from fisherleak.errors import InvalidInputError
 
-
 __all__ = [
     "NOISES",
     "Bounded",

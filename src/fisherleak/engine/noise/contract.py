@@ -59,6 +59,11 @@ CONTRACT = sorted(name for name in vars(Noise) if not name.startswith("_"))
 
 def check_noise(noise: Any) -> None:
     """A noise record, not a number or a class; what almost is one is told what it lacks."""
+    if hasattr(noise, "X_query") and not isinstance(noise, type):
+        raise InvalidInputError(
+            "noise must be noise on released parameters here, such as fisherleak.Gaussian(0.1); "
+            f"{type(noise).__name__} is what an interface has told, for fisherleak.measure."
+        )
     if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
         shown = noise.__name__ if isinstance(noise, type) else repr(noise)
         raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")
