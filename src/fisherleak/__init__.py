@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fisherleak.protection.counted import CountedEtas as CountedEtas
     from fisherleak.protection.counted import counted as counted
     from fisherleak.protection.irfil import IRFIL as IRFIL
+    from fisherleak.protection.ledger import Ledger as Ledger
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
     from fisherleak.protection.private import ReleaseReport as ReleaseReport
     from fisherleak.protection.release import Released as Released
@@ -76,6 +77,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "protection.calibration": ("calibrate",),
     "protection.counted": ("CountedEtas", "counted"),
     "protection.irfil": ("IRFIL",),
+    "protection.ledger": ("Ledger",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
     "protection.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
@@ -102,6 +104,7 @@ __all__ = [
     "Labels",
     "Laplace",
     "Leakage",
+    "Ledger",
     "LooseFitWarning",
     "Loss",
     "NearSingularWarning",

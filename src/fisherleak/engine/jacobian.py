@@ -22,7 +22,7 @@ from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.mechanisms.served import Told
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 from fisherleak.engine.risk import with_constant
@@ -91,7 +91,7 @@ class Jacobian:
     B: Array
     theta: Array
     attributes: tuple[Attribute, ...]
-    noise: Noise | Told
+    noise: Noise | Disclosed
     """What B is whitened by."""
     folding: Folding | None = None
 
@@ -108,7 +108,7 @@ class Jacobian:
         """E for some attributes, or for all."""
         return map_of(self.attributes if attributes is None else attributes, self.theta.shape[0], self.B)
 
-    def with_noise(self, noise: Noise | Told) -> Jacobian:
+    def with_noise(self, noise: Noise | Disclosed) -> Jacobian:
         """The same fit released with other noise, or told of by an interface."""
         return jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
 
@@ -119,7 +119,7 @@ class Jacobian:
     def metric(self) -> Array:
         """How the noise sees a move of the parameters for rows as they are centred: B H, (p, p)."""
         xp = namespace(self.B)
-        if isinstance(self.noise, Told):
+        if isinstance(self.noise, Disclosed):
             return like(self.noise.root, self.B, xp) / self.noise.scale
         p = self.B.shape[1]
         moved: Any = self.fit.uncentred(xp.eye(p, dtype=self.B.dtype, device=device(self.B)))
@@ -164,7 +164,7 @@ def jacobian_of(
     fit: Fit,
     X: Array,
     y: Array,
-    noise: Noise | Told,
+    noise: Noise | Disclosed,
     attributes: tuple[Attribute, ...],
     folding: Folding | None = None,
 ) -> Jacobian:
@@ -173,7 +173,7 @@ def jacobian_of(
     With preprocessing folded in, noise without a shape acts in the frame of the columns' public scales and centres; a shape is
     over raw coefficients, then the raw intercept, then what imputers add.
     """
-    if isinstance(noise, Told):
+    if isinstance(noise, Disclosed):
         return _told_of(fit, X, y, noise, attributes, folding)
     B: Any = fit.uncentred(fit.factor.inverse())
     theta = fit.centred_theta
@@ -190,7 +190,7 @@ def jacobian_of(
 
 
 def _told_of(
-    fit: Fit, X: Array, y: Array, noise: Told, attributes: tuple[Attribute, ...], folding: Folding | None
+    fit: Fit, X: Array, y: Array, noise: Disclosed, attributes: tuple[Attribute, ...], folding: Folding | None
 ) -> Jacobian:
     """The same for answers, which depend on the parameters for centred rows and not on what imputers fill in."""
     B: Any = fit.factor.inverse()

@@ -34,7 +34,7 @@ from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, Model
-from fisherleak.engine.mechanisms.served import Told
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
@@ -156,10 +156,11 @@ def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> 
     return _walked(_task(jacobian, tolerance), rows, _Task.released)
 
 
-def check_normal(noise: Noise | Told) -> None:
+def check_normal(noise: Noise | Disclosed) -> None:
     """Refuse noise under which the best test between two releases has no closed form."""
     if not noise.normal:
-        kind = type(noise.by if isinstance(noise, Told) else noise).__name__
+        by = noise.by if isinstance(noise, Disclosed) else noise
+        kind = f"a record of {by}" if isinstance(by, str) else type(by).__name__
         raise InvalidInputError(
             f"noise must be normal for membership: the best test has a closed form for such noise only; got "
             f"{kind}. Use fisherleak.Gaussian."

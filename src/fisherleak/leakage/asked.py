@@ -13,7 +13,7 @@ from typing import Any
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike
-from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told
+from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told_by
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -85,11 +85,11 @@ def queries_until(
         raise InvalidInputError("X_query has no rows: pass the queries that are asked.")
 
     fit = leakage._information.jacobians[0].fit
-    whole = told(by, features, fit)
+    whole = told_by(by, features, fit)
 
     def within(rounds: int, more: int) -> bool:
         """Whether all are below the limit after some rounds and a few queries more."""
-        asked = added(whole.repeated(rounds), told(by, features[:more], fit))
+        asked = added(whole.repeated(rounds), told_by(by, features[:more], fit))
         served = leakage._told(by, asked)
         top = digest(served.per_example(attributes, label)).top
         return served._certain(attributes, label, top) <= limit

@@ -21,7 +21,7 @@ from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
-from fisherleak.engine.mechanisms.served import Answers, Interface, SampledLabels, Told, told
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
@@ -106,9 +106,9 @@ class Leakage:
                 "rows, not behind a network."
             )
         fit = self._information.jacobians[0].fit
-        return self._told(by, told(by, self._queried.features(by.X_query), fit))
+        return self._told(by, told_by(by, self._queried.features(by.X_query), fit))
 
-    def _told(self, by: Interface, found: Told) -> Leakage:
+    def _told(self, by: Interface, found: Disclosed) -> Leakage:
         """The same model, known by what has been told of it."""
         jacobian = self._information.jacobians[0].with_noise(found)
         return replace(self, _information=information_of(jacobian), _noise=by)
@@ -250,7 +250,8 @@ class Leakage:
     # for people
 
     def __repr__(self) -> str:
-        noise = f"{len(self.fits)} releases" if self._noise is None else repr(self._noise)
+        count = len(self.fits)
+        noise = f"{count} release{'s' * (count > 1)}" if self._noise is None else repr(self._noise)
         return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
 
     def to_frame(self) -> pandas.DataFrame:

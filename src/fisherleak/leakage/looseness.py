@@ -13,7 +13,7 @@ from typing import Any
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import jacobian_of
-from fisherleak.engine.mechanisms.served import Told
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
@@ -78,7 +78,7 @@ class Looseness:
 
 
 def looseness_of(
-    reading: Reading, noise: Noise | Told, scale: float, attributes: tuple[Attribute, ...]
+    reading: Reading, noise: Noise | Disclosed, scale: float, attributes: tuple[Attribute, ...]
 ) -> Looseness | None:
     """None where a model is at its minimum as it is."""
     if reading.other is None:
@@ -91,7 +91,7 @@ def looseness_of(
     return Looseness(reading.fit.distance, factor, given / scale, exact / scale, reading.polished)
 
 
-def _etas(fit: Fit, reading: Reading, noise: Noise | Told, attributes: tuple[Attribute, ...]) -> Array:
+def _etas(fit: Fit, reading: Reading, noise: Noise | Disclosed, attributes: tuple[Attribute, ...]) -> Array:
     return information_of(
         jacobian_of(fit, reading.features, reading.y, noise, attributes, reading.folding)
     ).example_norms(attributes, True)

@@ -11,7 +11,7 @@ from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
-from fisherleak.engine.mechanisms.served import Answers, Interface, SampledLabels, Told, told
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute, as_attributes
@@ -169,10 +169,10 @@ def _measured(
     return Leakage(information_of(jacobian), noise, table, notes, _absent(reading, records), queried)
 
 
-def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Told:
+def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
     if isinstance(noise, Answers | SampledLabels):
-        return told(noise, queried.features(noise.X_query), fit)
+        return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 
 

@@ -28,7 +28,7 @@ from fisherleak.engine.noise import NOISES, Noise, check_noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["OF", "Answers", "Interface", "SampledLabels", "Told", "added", "told"]
+__all__ = ["OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "told_by"]
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
@@ -67,7 +67,7 @@ class Answers:
     >>> asked = fl.Answers(np.array([[1.0], [1.0]]), fl.Gaussian(0.1))
     >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=asked)
     >>> leak.per_example().round(3)
-    array([4.58 , 7.244, 4.58 ])
+    array([4.581, 7.244, 4.581])
     """
 
     X_query: Any = field(compare=False)
@@ -190,35 +190,35 @@ def _count(X_query: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Disclosed:
     """What an interface has told of one fit, as what B is whitened by.
 
     Parameters
     ----------
-    by : Interface
+    by : Interface, or the words of a record
     root : array of shape (p, p)
         W with W^T W the information about the parameters for centred rows, at scale 1.
     scale : float
     """
 
-    by: Interface
+    by: Any
     root: Vector = field(repr=False)
     scale: float = 1.0
 
     @property
     def normal(self) -> bool:
-        return self.by.normal
+        return bool(getattr(self.by, "normal", False))
 
-    def rescaled(self, scale: float) -> Told:
+    def rescaled(self, scale: float) -> Disclosed:
         """The same information in units of another scale."""
         return replace(self, scale=scale)
 
-    def repeated(self, times: float) -> Told:
+    def repeated(self, times: float) -> Disclosed:
         """The same answers so many times, each with noise of its own."""
         return replace(self, root=np.sqrt(times) * self.root)
 
 
-def told(by: Interface, features: Vector, fit: Fit) -> Told:
+def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     """The information of answers about a fit, for queries behind its preprocessing, (m, d)."""
     theta = np.asarray(host(fit.centred_theta))
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
@@ -228,10 +228,10 @@ def told(by: Interface, features: Vector, fit: Fit) -> Told:
         rows = with_constant(block, fit.intercept is not None, centre)
         moved = by.whitened(by.slopes(rows @ theta, fit.loss)[:, None] * rows)
         root = np.linalg.qr(np.concatenate([root, moved]), mode="r")
-    return Told(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
+    return Disclosed(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
 
 
-def added(one: Told, other: Told) -> Told:
+def added(one: Disclosed, other: Disclosed) -> Disclosed:
     """What two lists of answers tell together."""
     root: Any = np.linalg.qr(np.concatenate([one.root, other.root]), mode="r")
     return replace(one, root=root)
