@@ -155,12 +155,13 @@ class Ledger:
 
     @property
     def entries(self) -> list[Json]:
-        """Of each release its number, time, words, number of rows and largest eta."""
+        """Of each release its number, time, words, what was said about it, number of rows and largest eta."""
         return [
             {
                 "number": number,
                 "at": entry["at"],
                 "what": entry["what"],
+                "about": entry["about"],
                 "rows": len(entry["rows"]),
                 "largest": max(entry["eta"], default=0.0),
             }
@@ -176,6 +177,7 @@ class Ledger:
         label: tuple[float, float] | None,
         limit: float | None,
         units: Mapping[str, float] | None,
+        about: Json | None = None,
     ) -> int:
         """Record a release in one go with the check of a limit, in given units."""
         limit = None if limit is None else check_positive(limit, "limit")
@@ -184,7 +186,7 @@ class Ledger:
             content = self._content(fresh=True)
             key = bytes.fromhex(content["key"])
             rows = _rows_of(leakage, ids, label, key)
-            entry = {"at": _now(), **entry_of(leakage, rows, key, label)}
+            entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
             _aligned([*content["entries"], entry])
             if limit is not None:
                 total = self._composed([*content["entries"], entry], rows, key)
