@@ -33,7 +33,7 @@ class Case:
     def fit(self) -> fl.Fit:
         return fl.minimise(self.X, self.y, self.loss, self.l2, self.weights, self.intercept)
 
-    def leak(self, noise: fl.Noise | None = None, attributes: Any = None) -> fl.Leakage:
+    def leak(self, noise: Any = None, attributes: Any = None) -> fl.Leakage:
         return fl.measure(self.fit(), self.X, self.y, noise, attributes=attributes)
 
 

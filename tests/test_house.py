@@ -79,7 +79,7 @@ def test_only_rows_load_dask() -> None:
 SHARED = {
     # every item of the reproduction has these, and a command is called like the function it runs
     *("compare", "compute", "draw"),
-    *("attack", "audit", "release", "reproduce", "verify"),
+    *("attack", "audit", "ledger", "release", "reproduce", "verify"),
 }
 
 

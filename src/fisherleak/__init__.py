@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.mechanisms.served import Answers as Answers
+    from fisherleak.engine.mechanisms.served import SampledLabels as SampledLabels
     from fisherleak.engine.noise import NOISES as NOISES
     from fisherleak.engine.noise import Bounded as Bounded
     from fisherleak.engine.noise import Gaussian as Gaussian
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import SingularHessianError as SingularHessianError
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
+    from fisherleak.leakage.asked import queries_until as queries_until
     from fisherleak.leakage.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from fisherleak.protection.counted import CountedEtas as CountedEtas
     from fisherleak.protection.counted import counted as counted
     from fisherleak.protection.irfil import IRFIL as IRFIL
+    from fisherleak.protection.ledger import Ledger as Ledger
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
     from fisherleak.protection.private import ReleaseReport as ReleaseReport
     from fisherleak.protection.release import Released as Released
@@ -62,15 +66,18 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
+    "engine.mechanisms.served": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
+    "leakage.asked": ("queries_until",),
     "leakage.compose": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
     "protection.calibration": ("calibrate",),
     "protection.counted": ("CountedEtas", "counted"),
     "protection.irfil": ("IRFIL",),
+    "protection.ledger": ("Ledger",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
     "protection.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
@@ -84,6 +91,7 @@ __all__ = [
     "IRFIL",
     "LOSSES",
     "NOISES",
+    "Answers",
     "Attribute",
     "Bounded",
     "ClusterError",
@@ -96,6 +104,7 @@ __all__ = [
     "Labels",
     "Laplace",
     "Leakage",
+    "Ledger",
     "LooseFitWarning",
     "Loss",
     "NearSingularWarning",
@@ -105,6 +114,7 @@ __all__ = [
     "PrivateRelease",
     "ReleaseReport",
     "Released",
+    "SampledLabels",
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",
@@ -120,6 +130,7 @@ __all__ = [
     "minimise",
     "nn",
     "pseudo_huber",
+    "queries_until",
     "read_parquet_folder",
     "release",
     "trim",

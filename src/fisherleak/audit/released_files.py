@@ -28,6 +28,7 @@ from fisherleak.audit.model import COUNTED, Settings, Trained, calibrated_scale,
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
+from fisherleak.audit.spending import spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Noise, grid_of
@@ -108,6 +109,8 @@ def save_model(
     balance: bool = False,
     overwrite: bool = False,
     sign: Path | None = None,
+    ledger: Path | None = None,
+    limit: float | None = None,
     random_state: int | None = None,
 ) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
@@ -136,16 +139,23 @@ def save_model(
     overwrite : bool
     sign : Path, optional
         An Ed25519 private key (PEM) to sign the card with, and with it the model.
+    ledger : Path, optional
+        A ledger to record the release on, before any file is written: what fails later was counted, never the other way round.
+    limit : float, optional
+        With ``ledger``: refuse the release if it takes any row's eta, all recorded releases counted, past this, in
+        standard units.
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
     """
+    if limit is not None and ledger is None:
+        raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
     if (eta is None) == (noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
     limited = _columns(attribute)
     if noise is not None and limited is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
     _check_over(over, bounds, eta)
-    limit = None if eta is None else check_positive(eta, "eta")
+    target = None if eta is None else check_positive(eta, "eta")
     given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
@@ -156,17 +166,19 @@ def save_model(
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
-    if given is not None or limit is None:
+    if given is not None or target is None:
         chosen = as_noise(given)
     elif over == ADMISSIBLE:
-        chosen = admitted_noise(trained, settings, limit, limited, bounds, random_state)
+        chosen = admitted_noise(trained, settings, target, limited, bounds, random_state)
     else:
-        chosen = _calibrated(trained, limit, limited)
+        chosen = _calibrated(trained, target, limited)
+    if ledger is not None:
+        spend(ledger, trained, settings, chosen, limit)
     released = released_pipeline(trained, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
-        card = sealed(_card(trained, settings, chosen, limit, limited, file_digest(folder / path.name)), key)
+        card = sealed(_card(trained, settings, chosen, target, limited, file_digest(folder / path.name)), key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )

@@ -14,19 +14,20 @@ from fisherleak.cli._common import Debug, emit, interruptible
 from fisherleak.cli._once import OnceCommand
 from fisherleak.cli.attack import attack
 from fisherleak.cli.audit import audit
+from fisherleak.cli.ledger import ledger
 from fisherleak.cli.release import release
 from fisherleak.cli.reproduce import reproduce
 from fisherleak.cli.verify import verify
 
 __all__ = ["COMMANDS", "app", "parser"]
 
-COMMANDS: list[Callable[..., int]] = [audit, release, verify, attack, reproduce]
+COMMANDS: list[Callable[..., int]] = [audit, release, ledger, verify, attack, reproduce]
 
 app = typer.Typer(
     name="fisherleak",
     help="Measure, limit and equalise what a trained model reveals about the people in its training data.",
-    epilog="Exit status: 0 fine; 1 the limit given with --max-eta is exceeded, or a released model is not what its card says; "
-    "2 bad usage or bad input.",
+    epilog="Exit status: 0 fine; 1 the limit given with --max-eta or --limit is exceeded, or a released model is not what "
+    "its card says; 2 bad usage or bad input.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

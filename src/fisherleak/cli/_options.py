@@ -18,7 +18,19 @@ OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
     **{
         name: f"--{name}"
-        for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels", "over", "bounds")
+        for name in (
+            "delimiter",
+            "encoding",
+            "overwrite",
+            "attribute",
+            "sign",
+            "public",
+            "levels",
+            "over",
+            "bounds",
+            "ledger",
+            "limit",
+        )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
     "keep_total": "--keep-total",

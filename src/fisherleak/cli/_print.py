@@ -12,7 +12,7 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_release"]
+__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_release"]
 
 MOST_SHOWN = 5
 COUNTED = {
@@ -56,6 +56,41 @@ def show_audit(summary: dict[str, Any]) -> None:
     _sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
         _sentences("\nBeware:", summary["diagnostics"]["warnings"])
+
+
+def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
+    """What has been spent on whom, with a picture of how it is spread."""
+    releases, eta = document["releases"], document["eta"]
+    _pairs(
+        [
+            ("releases", f"{len(releases)}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
+            ("rows", str(document["rows"])),
+            (
+                "eta of a row",
+                f"{_number(eta['mean'])} on average, {_number(eta['max'])} at most, all releases together",
+            ),
+        ]
+    )
+    emit("")
+    _histogram(etas)
+    rows = [(item["id"], _number(item["eta"]), _inverse(item["eta"])) for item in document["most_exposed"][:MOST_SHOWN]]
+    _table("\nMost exposed", ("id", "eta", "least error"), rows)
+    if document["limit"] is not None:
+        past = document["past_limit"]
+        said = f"{len(past)} past the limit of {_number(document['limit'])}"
+        emit("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    emit("\nDerived from the data: as confidential as the table.")
+
+
+def _histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None:
+    """Bars of text, one for each part of the range."""
+    top = max(values) or 1.0
+    counts = [0] * bins
+    for value in values:
+        counts[min(int(bins * value / top), bins - 1)] += 1
+    for k, count in enumerate(counts):
+        bar = "#" * (max(1, round(width * count / max(counts))) if count else 0)
+        emit(f"  {_number(top * k / bins):>9} to {_number(top * (k + 1) / bins):<9} {bar} {count}")
 
 
 def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:

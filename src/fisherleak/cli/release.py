@@ -72,6 +72,22 @@ def release(
             "--sign", metavar="KEY", help="Sign the card with this private key (Ed25519, PEM, not encrypted)."
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger",
+            metavar="FILE",
+            help="Record the release on this confidential file, made if it is not there.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            "--limit",
+            metavar="X",
+            help="With --ledger: refuse a release that takes any row past this eta, all recorded ones counted.",
+        ),
+    ] = None,
     overwrite: common.Overwrite = False,
     delimiter: common.Delimiter = None,
     encoding: common.Encoding = None,
@@ -89,9 +105,11 @@ def release(
     Examples:
       fisherleak release people.csv --target sick --eta 0.5 --bounds age=0:120 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
+      fisherleak release people.csv --target sick --id name --eta 0.3 --out m2.skops --ledger people.ledger.json --limit 1
       fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
     """
     from fisherleak.audit.released_files import card_path, save_model
+    from fisherleak.protection.ledger import OverspentError
 
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     settings = common.settings_from(
@@ -115,20 +133,27 @@ def release(
         places = (out.resolve(), card_path(out).resolve())
         if table != "-" and Path(table).resolve() in places:
             raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
+        if ledger is not None and (ledger.resolve() in places or str(ledger) == table):
+            raise InvalidInputError(f"--ledger {ledger} is another file of this command: choose one of its own.")
         if sign is not None and sign.resolve() in places:
             raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
         raw = common.source_table(table, **form)
         limited = attribute or None
-        card, cost = save_model(
-            *(raw, settings, out),
-            eta=eta,
-            attribute=limited,
-            over=over,
-            bounds=common.bounds_from(bounds),
-            balance=balance,
-            overwrite=overwrite,
-            sign=sign,
-        )
+        try:
+            card, cost = save_model(
+                *(raw, settings, out),
+                eta=eta,
+                attribute=limited,
+                over=over,
+                bounds=common.bounds_from(bounds),
+                balance=balance,
+                overwrite=overwrite,
+                sign=sign,
+                ledger=ledger,
+                limit=limit,
+            )
+        except OverspentError as error:
+            return common.say(str(error), status=1)
     if json:
         common.emit_json(card)
     elif not quiet:

@@ -22,6 +22,7 @@ from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 from fisherleak.engine.risk import with_constant
@@ -90,7 +91,7 @@ class Jacobian:
     B: Array
     theta: Array
     attributes: tuple[Attribute, ...]
-    noise: Noise
+    noise: Noise | Disclosed
     """What B is whitened by."""
     folding: Folding | None = None
 
@@ -107,8 +108,8 @@ class Jacobian:
         """E for some attributes, or for all."""
         return map_of(self.attributes if attributes is None else attributes, self.theta.shape[0], self.B)
 
-    def with_noise(self, noise: Noise) -> Jacobian:
-        """The same fit released with other noise."""
+    def with_noise(self, noise: Noise | Disclosed) -> Jacobian:
+        """The same fit released with other noise, or told of by an interface."""
         return jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
 
     def scaled(self, factor: float) -> Jacobian:
@@ -118,6 +119,8 @@ class Jacobian:
     def metric(self) -> Array:
         """How the noise sees a move of the parameters for rows as they are centred: B H, (p, p)."""
         xp = namespace(self.B)
+        if isinstance(self.noise, Disclosed):
+            return like(self.noise.root, self.B, xp) / self.noise.scale
         p = self.B.shape[1]
         moved: Any = self.fit.uncentred(xp.eye(p, dtype=self.B.dtype, device=device(self.B)))
         if self.folding is not None and getattr(self.noise, "shape", None) is None:
@@ -158,13 +161,20 @@ class Jacobian:
 
 
 def jacobian_of(
-    fit: Fit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...], folding: Folding | None = None
+    fit: Fit,
+    X: Array,
+    y: Array,
+    noise: Noise | Disclosed,
+    attributes: tuple[Attribute, ...],
+    folding: Folding | None = None,
 ) -> Jacobian:
     """The Jacobian of a fit, whitened by the noise at scale 1.
 
     With preprocessing folded in, noise without a shape acts in the frame of the columns' public scales and centres; a shape is
     over raw coefficients, then the raw intercept, then what imputers add.
     """
+    if isinstance(noise, Disclosed):
+        return _told_of(fit, X, y, noise, attributes, folding)
     B: Any = fit.uncentred(fit.factor.inverse())
     theta = fit.centred_theta
     if folding is not None:
@@ -177,3 +187,16 @@ def jacobian_of(
     if W is not None:
         B = like(W, B, namespace(B)) @ B
     return Jacobian(fit, X, y, B, theta, attributes, noise.rescaled(1.0), folding)
+
+
+def _told_of(
+    fit: Fit, X: Array, y: Array, noise: Disclosed, attributes: tuple[Attribute, ...], folding: Folding | None
+) -> Jacobian:
+    """The same for answers, which depend on the parameters for centred rows and not on what imputers fill in."""
+    B: Any = fit.factor.inverse()
+    theta = fit.centred_theta
+    xp = namespace(theta)
+    if folding is not None and folding.filling is not None:
+        B = folding.filling.extended(B)[: B.shape[0], :]
+        theta = xp.concat([theta, xp.zeros_like(folding.filling.slopes)])
+    return Jacobian(fit, X, y, like(noise.root, B, xp) @ B, theta, attributes, noise.rescaled(1.0), folding)

@@ -36,6 +36,7 @@ from fisherleak.engine.left_out import (
     ratio,
     to_come,
 )
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
@@ -131,12 +132,14 @@ def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> 
     return _walked(_task(jacobian, tolerance), rows, _Task.released)
 
 
-def check_normal(noise: Noise) -> None:
+def check_normal(noise: Noise | Disclosed) -> None:
     """Refuse noise under which the best test between two releases has no closed form."""
     if not noise.normal:
+        by = noise.by if isinstance(noise, Disclosed) else noise
+        kind = f"a record of {by}" if isinstance(by, str) else type(by).__name__
         raise InvalidInputError(
             f"noise must be normal for membership: the best test has a closed form for such noise only; got "
-            f"{type(noise).__name__}. Use fisherleak.Gaussian."
+            f"{kind}. Use fisherleak.Gaussian."
         )
 
 

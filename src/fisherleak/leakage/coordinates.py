@@ -26,7 +26,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows import gather, sum_rows
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["in_common_coordinates", "in_label_unit", "label_factor"]
+__all__ = ["encoded_together", "in_common_coordinates", "in_label_unit", "label_factor"]
 
 APART = 1e-3
 """Difference of two releases' values of an attribute, relative to their range, past which they are not the same values."""
@@ -40,26 +40,35 @@ def in_common_coordinates(jacobians: Sequence[Jacobian], known: Sequence[bool]) 
     columns: list[list[Attribute]] = []
     changed = []
     for records in zip(*(J.attributes for J in jacobians), strict=True):
-        moving = [k for k, record in enumerate(records) if not _is_still(record)]
-        if any(records[k].encoding is not None for k in moving):
-            own = _encodings([records[k] for k in moving], [known[k] for k in moving])
-            shifts, common = common_coordinates(own)
-            moved = dict(zip(moving, zip(own, shifts, strict=True), strict=True))
-            if all(shift is not None for shift in shifts):
-                changed.append(records[0].name)
-            size = common.matrix.shape[0]
-            columns.append(
-                [
-                    _moved(record, moved[k][1], common) if k in moved else _still(record.name, size)
-                    for k, record in enumerate(records)
-                ]
-            )
-            continue
-        _check_coordinates(jacobians, records, moving, known)
-        size = records[moving[0]].size if moving else 1
-        columns.append([record if k in moving else _still(record.name, size) for k, record in enumerate(records)])
+        moving = _moving(records)
+        if not any(records[k].encoding is not None for k in moving):
+            _check_coordinates(jacobians, records, moving, known)
+        together, other_unit = encoded_together(records, known)
+        columns.append(together)
+        changed += [records[0].name] * other_unit
     attributes = zip(*columns, strict=True)
     return [replace(J, attributes=own) for J, own in zip(jacobians, attributes, strict=True)], changed
+
+
+def _moving(records: Sequence[Attribute]) -> list[int]:
+    return [k for k, record in enumerate(records) if not _is_still(record)]
+
+
+def encoded_together(records: Sequence[Attribute], known: Sequence[bool]) -> tuple[list[Attribute], bool]:
+    """One attribute of several releases by common coordinates, and whether its unit is that of its levels."""
+    moving = _moving(records)
+    if not any(records[k].encoding is not None for k in moving):
+        size = records[moving[0]].size if moving else 1
+        return [record if k in moving else _still(record.name, size) for k, record in enumerate(records)], False
+    own = _encodings([records[k] for k in moving], [known[k] for k in moving])
+    shifts, common = common_coordinates(own)
+    moved = dict(zip(moving, shifts, strict=True))
+    size = common.matrix.shape[0]
+    together = [
+        _moved(record, moved[k], common) if k in moved else _still(record.name, size)
+        for k, record in enumerate(records)
+    ]
+    return together, all(shift is not None for shift in shifts)
 
 
 def _is_still(record: Attribute) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
@@ -18,7 +19,7 @@ from fisherleak.models import Reading
 __all__ = ["larger_side"]
 
 
-def larger_side(reading: Reading, noise: Noise) -> tuple[Attribute, ...]:
+def larger_side(reading: Reading, noise: Noise | Disclosed) -> tuple[Attribute, ...]:
     """The attributes of a reading, each with the derivative of the side on which its eta is larger, row by row."""
     if reading.other_side is None:
         return reading.attributes
@@ -28,7 +29,7 @@ def larger_side(reading: Reading, noise: Noise) -> tuple[Attribute, ...]:
     return tuple(_joined(a, b, left[:, j] > right[:, j]) if a.local or b.local else a for j, (a, b) in enumerate(pairs))
 
 
-def _cells(reading: Reading, noise: Noise, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
+def _cells(reading: Reading, noise: Noise | Disclosed, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
     jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, side, reading.folding)
     return np.asarray(host(information_of(jacobian).cell_norms(side)))
 

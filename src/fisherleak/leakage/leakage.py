@@ -21,13 +21,14 @@ from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
-from fisherleak.models import Table
+from fisherleak.models import Queried, Table
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 
@@ -50,11 +51,13 @@ class Leakage:
     """
 
     _information: Information = field(repr=False)
-    _noise: Noise | None
+    _noise: Noise | Interface | None
     _table: Table = field(repr=False)
     _notes: tuple[str, ...] = field(default=(), repr=False)
     _absent: Any = field(default=None, repr=False)
     """(n, number of attributes): cells that were missing and that an imputer filled; None where there are none."""
+    _queried: Queried | None = field(default=None, repr=False)
+    """How queries to the model become its features; None where that is not known."""
 
     # what is measured
 
@@ -69,8 +72,8 @@ class Leakage:
         return [attribute.size for attribute in self._information.attributes]
 
     @property
-    def noise(self) -> Noise:
-        """The noise of the release."""
+    def noise(self) -> Any:
+        """The noise of the release, or the answers that were measured."""
         if self._noise is None:
             raise InvalidInputError("A composition has a noise for each release; ask the releases for theirs.")
         return self._noise
@@ -85,13 +88,30 @@ class Leakage:
         """The fits whose releases are measured."""
         return list(self._information.fits)
 
-    def with_noise(self, noise: Noise) -> Leakage:
-        """The same model released with other noise."""
+    def with_noise(self, noise: Any) -> Leakage:
+        """The same model released with other noise, or known by answers to queries alone."""
         if self._noise is None:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
+        if isinstance(noise, Answers | SampledLabels):
+            return self._served(noise)
         check_noise(noise)
         jacobian = self._information.jacobians[0].with_noise(noise)
         return replace(self, _information=information_of(jacobian), _noise=noise)
+
+    def _served(self, by: Interface) -> Leakage:
+        """The same model behind an interface."""
+        if self._queried is None:
+            raise InvalidInputError(
+                f"{type(by).__name__} needs a leakage that knows how queries become features: one of fisherleak.measure on "
+                "rows, not behind a network."
+            )
+        fit = self._information.jacobians[0].fit
+        return self._told(by, told_by(by, self._queried.features(by.X_query), fit))
+
+    def _told(self, by: Interface, found: Disclosed) -> Leakage:
+        """The same model, known by what has been told of it."""
+        jacobian = self._information.jacobians[0].with_noise(found)
+        return replace(self, _information=information_of(jacobian), _noise=by)
 
     # one number per example, cell, attribute, group
 
@@ -230,7 +250,8 @@ class Leakage:
     # for people
 
     def __repr__(self) -> str:
-        noise = f"{len(self.fits)} releases" if self._noise is None else repr(self._noise)
+        count = len(self.fits)
+        noise = f"{count} release{'s' * (count > 1)}" if self._noise is None else repr(self._noise)
         return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
 
     def to_frame(self) -> pandas.DataFrame:

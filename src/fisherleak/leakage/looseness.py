@@ -13,6 +13,7 @@ from typing import Any
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute
@@ -76,7 +77,9 @@ class Looseness:
         warnings.warn(text, LooseFitWarning, stacklevel=stacklevel + 1)
 
 
-def looseness_of(reading: Reading, noise: Noise, attributes: tuple[Attribute, ...]) -> Looseness | None:
+def looseness_of(
+    reading: Reading, noise: Noise | Disclosed, scale: float, attributes: tuple[Attribute, ...]
+) -> Looseness | None:
     """None where a model is at its minimum as it is."""
     if reading.other is None:
         return None
@@ -85,11 +88,10 @@ def looseness_of(reading: Reading, noise: Noise, attributes: tuple[Attribute, ..
     least = COUNTED * max(largest)
     (factor,) = (float(x) for x in host(_join_max(_Ratio(least), own, other)))
     exact, given = largest if reading.polished else largest[::-1]
-    scale = float(noise.scale)
     return Looseness(reading.fit.distance, factor, given / scale, exact / scale, reading.polished)
 
 
-def _etas(fit: Fit, reading: Reading, noise: Noise, attributes: tuple[Attribute, ...]) -> Array:
+def _etas(fit: Fit, reading: Reading, noise: Noise | Disclosed, attributes: tuple[Attribute, ...]) -> Array:
     return information_of(
         jacobian_of(fit, reading.features, reading.y, noise, attributes, reading.folding)
     ).example_norms(attributes, True)

@@ -11,6 +11,7 @@ from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.perturbation import Attribute, as_attributes
@@ -20,7 +21,7 @@ from fisherleak.leakage.behind import Behind
 from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
-from fisherleak.models import Reading, Table, as_table, read, read_folded
+from fisherleak.models import Queried, Reading, Table, as_table, read, read_folded
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
 
@@ -35,7 +36,7 @@ def measure(
     model: Estimator,
     X: TableLike,
     y: VectorLike,
-    noise: Noise | None = None,
+    noise: Noise | Interface | None = None,
     sample_weight: VectorLike = None,
     attributes: Any = None,
     polish: bool | None = None,
@@ -54,7 +55,8 @@ def measure(
     y : array of shape (n,)
         Their labels.
     noise : Noise, optional
-        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
+        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has told instead of the
+        parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`.
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with. Taken from a Fit if not given.
     attributes : optional
@@ -109,10 +111,12 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    check_noise(noise)
+    if not isinstance(noise, Answers | SampledLabels):
+        check_noise(noise)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     if isinstance(X, Behind):
+        check_noise(noise)
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
         return X.about_inputs(seen, attributes)
     table = as_table(X)
@@ -121,7 +125,9 @@ def measure(
         X, y, _ = training_rows(X, y, None, names)
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
-        return Leakage(information_of(jacobian_of(model, X, y, noise, records)), noise, table)
+        queried = Queried(None, names, X.shape[1])
+        whitening = _bound(noise, queried, model)
+        return Leakage(information_of(jacobian_of(model, X, y, whitening, records)), noise, table, _queried=queried)
     reader = read_folded if public == "nothing" else read
     return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
@@ -146,20 +152,28 @@ def measure_own(
 
 
 def _measured(
-    reading: Reading, model: Estimator, table: Table, noise: Noise, attributes: Any, quiet: bool = False
+    reading: Reading, model: Estimator, table: Table, noise: Noise | Interface, attributes: Any, quiet: bool = False
 ) -> Leakage:
-    records = larger_side(reading, noise)
+    queried = Queried(model, None, len(table.names), reading.folding is not None)
+    whitening = _bound(noise, queried, reading.fit)
+    records = larger_side(reading, whitening)
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
         records = as_attributes(attributes, reading.features.shape, table.names)
-    loose = looseness_of(reading, noise, records)
+    loose = looseness_of(reading, whitening, noise.scale, records)
     if loose is not None and not quiet:
         loose.warn(stacklevel=3)
-    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records, reading.folding)
-    return Leakage(
-        information_of(jacobian), noise, table, () if loose is None else (loose.note(),), _absent(reading, records)
-    )
+    jacobian = jacobian_of(reading.fit, reading.features, reading.y, whitening, records, reading.folding)
+    notes = () if loose is None else (loose.note(),)
+    return Leakage(information_of(jacobian), noise, table, notes, _absent(reading, records), queried)
+
+
+def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
+    """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
+    if isinstance(noise, Answers | SampledLabels):
+        return told_by(noise, queried.features(noise.X_query), fit)
+    return noise
 
 
 def _absent(reading: Reading, attributes: tuple[Attribute, ...]) -> Any:

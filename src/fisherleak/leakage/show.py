@@ -137,7 +137,11 @@ def _reach(eta: float) -> str:
 
 def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
-    return f"a release with noise {leakage.noise!r}" if count == 1 else f"{count} independent releases"
+    if leakage._noise is None:
+        return f"{count} independent release{'s' * (count > 1)}"
+    if hasattr(leakage._noise, "X_query"):
+        return repr(leakage.noise)
+    return f"a release with noise {leakage.noise!r}"
 
 
 def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotlib.axes.Axes:

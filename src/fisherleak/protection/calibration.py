@@ -17,6 +17,7 @@ from typing import Any
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
@@ -49,7 +50,8 @@ def calibrate(
     Parameters
     ----------
     leakage : Leakage, or an attack
-        Of one release; its noise gives the kind (and shape), not the scale. Or :class:`fisherleak.attacks.WhiteBox` or
+        Of one release; its noise gives the kind (and shape), not the scale: for :class:`fisherleak.Answers` it is the noise on
+        each answer that is found. Or :class:`fisherleak.attacks.WhiteBox` or
         :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
     eta : float
         The limit, greater than zero.
@@ -130,6 +132,11 @@ def calibrate(
         raise InvalidInputError("groups must be given with over='group', and only then.")
     if over != ADMISSIBLE and (bounds is not None or random_state is not None):
         raise InvalidInputError("bounds and random_state are for over='admissible' only.")
+    if isinstance(leakage._noise, Answers | SampledLabels) and (shape is not None or over == ADMISSIBLE):
+        raise InvalidInputError(
+            "shape= and over='admissible' are for noise on parameters, and this leakage is of "
+            f"{type(leakage._noise).__name__}: leave them out, or start from a leakage of a release."
+        )
     if shape is not None:
         _check_shape_of_all(shape, over)
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))

@@ -23,7 +23,8 @@ def noise_shaped(
 ) -> Noise:
     """The noise whose scale remains to be found: the leakage's own for None."""
     if shape is None:
-        return leakage.noise
+        own: Noise = leakage.noise
+        return own
     if isinstance(shape, Leakage):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):

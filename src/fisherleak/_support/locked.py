@@ -1,0 +1,89 @@
+"""A confidential file that several processes may change at once: locked, replaced whole, for its owner's eyes only.
+
+Whoever changes it holds a lock on a file beside it, which the system gives back even if the process is killed. The new content
+is written to another file, brought to the disk, and renamed over the old one: at every moment the file is one version or the
+next, and a change is there for good once it was made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fisherleak.errors import DataError
+
+__all__ = ["held", "read_private", "replace_whole"]
+
+OWNER = 0o600
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The lock of a file, waited for."""
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        import fcntl
+    except ImportError:
+        raise DataError(f"'{path}' cannot be locked on this system: a ledger needs POSIX locks.") from None
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, OWNER)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_private(path: Path) -> str | None:
+    """The text of a file that nobody but its owner may read; None where there is none yet."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & ~OWNER:
+            raise DataError(
+                f"'{path}' is confidential, and others than its owner may read or change it (mode {mode:o}): chmod 600 it."
+            )
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise DataError(f"'{path}' is damaged: it is no text. Restore it from a copy.") from None
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise _refusal(path, error) from None
+
+
+def replace_whole(path: Path, text: str) -> None:
+    """Replace a file whose lock is held, or make it."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+            fresh.unlink()
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        _settle(path.parent)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def _settle(folder: Path) -> None:
+    """Bring a renaming to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refusal(path: Path, error: Any) -> DataError:
+    return DataError(f"'{path}' cannot be read or written: {error.strerror}. Choose another place.")

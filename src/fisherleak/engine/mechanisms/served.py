@@ -1,0 +1,244 @@
+r"""Answers instead of parameters: what an interface has told about the parameters of a model behind it.
+
+An answer to the query :math:`x_q` depends on the data through :math:`z_q = w \cdot x_q` alone. If it holds the Fisher
+information :math:`g_q^2` about :math:`z_q`, all answers together hold
+
+.. math:: I_w = \sum_q g_q^2\, x_q x_q^T, \qquad I_D = J^T I_w J,
+
+about the parameters and the data: :math:`g = 1 / s` for a score with noise of information :math:`1 / s^2`,
+:math:`g = \sigma'(z_q) / s` for a noisy probability, :math:`g^2 = p_q (1 - p_q)` for a label that is drawn from the model's
+own probability, and :math:`g^2 = e^{z_q}` for a count drawn from its Poisson distribution. Queries that repeat or depend on
+one another add up as they should, and directions that no query looks along stay hidden: :math:`I_w` may have any rank. Its
+root is found by a QR decomposition of the rows :math:`g_q x_q`, block by block, so that what is not told is zero to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.noise import NOISES, Noise, check_noise
+from fisherleak.engine.risk import with_constant
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "told_by"]
+
+Vector = NDArray[np.float64]
+OF = ("score", "probability")
+AT_ONCE = 2**21
+"""Values of the queries that are decomposed at a time."""
+DRAWN = ("logistic", "poisson")
+"""Losses whose labels have a distribution that the model tells: the information of a draw about z is the curvature there."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers:
+    r"""Answers to queries, each with noise of its own: passed as ``noise=`` to :func:`fisherleak.measure`.
+
+    Parameters
+    ----------
+    X_query : array or table of shape (m, columns of X)
+        The queries, one row each, as the interface takes them: for a pipeline, rows of the raw table. A query that was asked
+        twice, and answered with new noise, stands there twice; one whose first answer was repeated stands there once.
+    noise : Noise
+        Added to each answer. The draws are independent of each other, except for a Gaussian of a shape (m, m) over the answers.
+    of : {"score", "probability"}
+        What is answered: :math:`z_q = w \cdot x_q`, or, for the logistic loss, :math:`\sigma(z_q)`.
+
+    Notes
+    -----
+    **What holds, and when.** Exact for queries that were fixed beforehand, or that depend on earlier answers only (such a query
+    adds what it adds along the path that was taken). The attacker knows the queries and, unless ``public="nothing"``, the
+    preprocessing. The information is :math:`J^T (\sum_q g_q^2 x_q x_q^T) J`, see ``engine.mechanisms.served``; it may have any
+    rank, and eta is zero for what no answer depends on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> asked = fl.Answers(np.array([[1.0], [1.0]]), fl.Gaussian(0.1))
+    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=asked)
+    >>> leak.per_example().round(3)
+    array([4.581, 7.244, 4.581])
+    """
+
+    X_query: Any = field(compare=False)
+    noise: Noise
+    of: str = "score"
+
+    def __post_init__(self) -> None:
+        check_noise(self.noise)
+        if self.of not in OF:
+            raise InvalidInputError(f"of must be one of {', '.join(OF)}; got {self.of!r}.")
+
+    def __repr__(self) -> str:
+        return f"Answers({_count(self.X_query)} queries, {self.noise!r}, of={self.of!r})"
+
+    @property
+    def scale(self) -> float:
+        """That of the noise on each answer."""
+        return float(self.noise.scale)
+
+    @property
+    def normal(self) -> bool:
+        """Whether closed forms for normal noise hold: noisy scores are linear in the parameters, probabilities are not."""
+        return bool(self.noise.normal) and self.of == "score"
+
+    def rescaled(self, scale: float) -> Answers:
+        """The same answers with noise of another scale."""
+        return replace(self, noise=self.noise.rescaled(scale))
+
+    def slopes(self, z: Vector, loss: Loss) -> Vector:
+        """By how much each answer moves with its score, (m,)."""
+        if self.of == "score":
+            return np.ones_like(z)
+        if loss.name != "logistic":
+            raise InvalidInputError(
+                f"of='probability' is for the logistic loss, and this model's is {loss.name}: use of='score'."
+            )
+        return np.asarray(loss.a(z, z))
+
+    def whitened(self, rows: Vector) -> Vector:
+        """Derivatives of the answers, (m, p), in units of their noise at scale 1."""
+        if self.independent:
+            root = self.noise.unit_information_root(1)
+            return rows if root is None else float(root[0, 0]) * rows
+        root = self.noise.unit_information_root(rows.shape[0])
+        return rows if root is None else root @ rows
+
+    @property
+    def independent(self) -> bool:
+        """Whether the answers may be taken block by block."""
+        return type(self.noise) in NOISES.values() and getattr(self.noise, "shape", None) is None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledLabels:
+    r"""Labels drawn from the model's own distribution, one for each query, without noise: passed as ``noise=``.
+
+    Parameters
+    ----------
+    X_query : array or table of shape (m, columns of X)
+        As for :class:`Answers`.
+
+    Notes
+    -----
+    The draw itself is what hides: a label from Bernoulli(p) holds :math:`p (1 - p)` about its score for the logistic loss, a
+    count :math:`e^z` for the Poisson loss. Other losses tell no distribution, and are refused. There is no scale to calibrate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([0.0, 1.0, 0.0])
+    >>> fit = fl.minimise(X, y, "logistic", l2=0.1)
+    >>> fl.measure(fit, X, y, noise=fl.SampledLabels(X)).n
+    3
+    """
+
+    X_query: Any = field(compare=False)
+
+    def __repr__(self) -> str:
+        return f"SampledLabels({_count(self.X_query)} queries)"
+
+    @property
+    def scale(self) -> float:
+        """One: there is nothing to scale."""
+        return 1.0
+
+    @property
+    def normal(self) -> bool:
+        return False
+
+    def rescaled(self, scale: float) -> SampledLabels:
+        """Refused: a draw from the model has no scale."""
+        raise InvalidInputError(
+            "SampledLabels has no noise whose scale could be changed: answer fewer queries (fisherleak.queries_until), or "
+            "answer with noise (fisherleak.Answers)."
+        )
+
+    def slopes(self, z: Vector, loss: Loss) -> Vector:
+        """Roots of the information of each draw about its score, (m,)."""
+        if loss.name not in DRAWN:
+            raise InvalidInputError(
+                f"SampledLabels is for the losses {' and '.join(DRAWN)}, whose labels have a distribution; this model's loss "
+                f"is {loss.name}: use fisherleak.Answers with noise."
+            )
+        return np.asarray(np.sqrt(loss.a(z, z)))
+
+    def whitened(self, rows: Vector) -> Vector:
+        return rows
+
+    @property
+    def independent(self) -> bool:
+        return True
+
+
+Interface = Answers | SampledLabels
+
+
+def _count(X_query: Any) -> int:
+    return int(np.shape(X_query)[0]) if np.ndim(X_query) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosed:
+    """What an interface has told of one fit, as what B is whitened by.
+
+    Parameters
+    ----------
+    by : Interface, or the words of a record
+    root : array of shape (p, p)
+        W with W^T W the information about the parameters for centred rows, at scale 1.
+    scale : float
+    """
+
+    by: Any
+    root: Vector = field(repr=False)
+    scale: float = 1.0
+
+    @property
+    def normal(self) -> bool:
+        return bool(getattr(self.by, "normal", False))
+
+    def rescaled(self, scale: float) -> Disclosed:
+        """The same information in units of another scale."""
+        return replace(self, scale=scale)
+
+    def repeated(self, times: float) -> Disclosed:
+        """The same answers so many times, each with noise of its own."""
+        return replace(self, root=np.sqrt(times) * self.root)
+
+
+def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
+    """The information of answers about a fit, for queries behind its preprocessing, (m, d)."""
+    theta = np.asarray(host(fit.centred_theta))
+    centre = None if fit.centre is None else np.asarray(host(fit.centre))
+    p = theta.shape[0]
+    root: Any = np.zeros((0, p))
+    for block in _blocks(features, by.independent):
+        rows = with_constant(block, fit.intercept is not None, centre)
+        moved = by.whitened(by.slopes(rows @ theta, fit.loss)[:, None] * rows)
+        root = np.linalg.qr(np.concatenate([root, moved]), mode="r")
+    return Disclosed(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
+
+
+def added(one: Disclosed, other: Disclosed) -> Disclosed:
+    """What two lists of answers tell together."""
+    root: Any = np.linalg.qr(np.concatenate([one.root, other.root]), mode="r")
+    return replace(one, root=root)
+
+
+def _blocks(features: Vector, independent: bool) -> Iterator[Vector]:
+    m, d = features.shape
+    step = max(1, AT_ONCE // d) if independent else max(m, 1)
+    for start in range(0, m, step):
+        yield features[start : start + step]

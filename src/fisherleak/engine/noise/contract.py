@@ -1,0 +1,95 @@
+"""What is asked of a noise, and the checks that every noise and every user of one shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.calibrated import Calibration
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Noise", "calibration_in", "calibration_told", "check_noise", "check_scale"]
+
+Vector = NDArray[np.float64]
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """What is asked of a noise; any frozen record with these will do."""
+
+    @property
+    def scale(self) -> float:
+        """A positive number that multiplies the noise."""
+
+    @property
+    def normal(self) -> bool:
+        """Whether b, whitened by the root of its information, is standard normal: closed forms rest on it."""
+
+    def unit_information_root(self, size: int) -> Vector | None:
+        """W of shape (size, size) with W^T W = I_b at scale 1, or None for the identity."""
+
+    def rescaled(self, scale: float) -> Self:
+        """The same noise at another scale."""
+
+    def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
+        """One draw for ``size`` parameters."""
+
+    def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
+        """Independent draws, (count, size)."""
+
+    def log_density(self, b: Vector) -> Vector:
+        """Of noise vectors along the last axis: (..., size) -> (...)."""
+
+    def record(self) -> Json:
+        """JSON types that tell it apart from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """The noise that such a record tells of."""
+
+
+CONTRACT = sorted(name for name in vars(Noise) if not name.startswith("_"))
+"""What a noise must have."""
+
+
+def check_noise(noise: Any) -> None:
+    """A noise record, not a number or a class; what almost is one is told what it lacks."""
+    if hasattr(noise, "X_query") and not isinstance(noise, type):
+        raise InvalidInputError(
+            "noise must be noise on released parameters here, such as fisherleak.Gaussian(0.1); "
+            f"{type(noise).__name__} is what an interface has told, for fisherleak.measure."
+        )
+    if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
+        shown = noise.__name__ if isinstance(noise, type) else repr(noise)
+        raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")
+    lacking = [name for name in CONTRACT if not hasattr(noise, name)]
+    if lacking:
+        raise InvalidInputError(
+            f"noise must be a noise such as fisherleak.Gaussian(0.1); {type(noise).__name__} lacks {', '.join(lacking)}."
+        )
+
+
+def check_scale(scale: Any, name: str = "scale") -> None:
+    """A finite number greater than zero."""
+    if not isinstance(scale, (int, float, np.floating, np.integer)) or isinstance(scale, bool):
+        raise InvalidInputError(f"{name} must be a number; got {type(scale).__name__}.")
+    if not (scale > 0 and math.isfinite(scale)):
+        raise InvalidInputError(
+            f"{name} must be a finite number greater than zero; got {scale}. "
+            "A model released without noise has unbounded Fisher information."
+        )
+
+
+def calibration_told(calibrated: Calibration | None) -> Json:
+    """What a noise's record says of how its scale was found."""
+    return {} if calibrated is None else {"calibrated": calibrated.record()}
+
+
+def calibration_in(record: Mapping[str, Any]) -> Calibration | None:
+    """How the scale of a recorded noise was found."""
+    return Calibration.from_record(record["calibrated"]) if "calibrated" in record else None

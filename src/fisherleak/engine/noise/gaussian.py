@@ -1,0 +1,131 @@
+r"""Gaussian noise of any covariance: :math:`b \sim N(0, \sigma^2 \Sigma)`, of information :math:`\Sigma^{-1} / \sigma^2`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import as_array, host
+from fisherleak._support.namespaces import Json, Sums
+from fisherleak.engine.calibrated import Calibration
+from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.releasing import OneDraw
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Gaussian"]
+
+Vector = NDArray[np.float64]
+UNSYMMETRIC = 1e-8
+"""Difference of two entries of a shape, in standard deviations, that rounding may leave and that is evened out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(OneDraw):
+    r"""Gaussian noise :math:`b \sim N(0, \sigma^2 \Sigma)` on every released parameter.
+
+    Parameters
+    ----------
+    scale : float
+        sigma, greater than zero.
+    shape : array of shape (p, p), optional
+        Sigma, symmetric positive definite, over the released parameters (coefficients, then the
+        intercept if there is one). The identity if not given. What rounding left unsymmetric, as in an inverse computed
+        by NumPy, is symmetrised: differences of up to 1e-8 of the two standard deviations' product.
+    gap : float, optional
+        Set by :func:`fisherleak.calibrate` with ``shape="least-loss"``: the loss that this noise costs is at most 1 + gap
+        times the least. Says how it was found, and is no part of what it is: noises that differ in it alone are equal.
+    calibrated : Calibration, optional
+        How the scale was found: set by :func:`fisherleak.calibrate`, not compared, gone at another scale.
+
+    Notes
+    -----
+    Its Fisher information is :math:`\Sigma^{-1} / \sigma^2`, exactly.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.Gaussian(0.01)
+    Gaussian(scale=0.01)
+    """
+
+    scale: float
+    shape: Vector | None = field(default=None, repr=False)
+    gap: float | None = field(default=None, repr=False)
+    calibrated: Calibration | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        if self.shape is not None:
+            object.__setattr__(self, "shape", _checked_shape(self.shape))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Gaussian) or self.scale != other.scale:
+            return False
+        if self.shape is None or other.shape is None:
+            return self.shape is other.shape
+        return np.array_equal(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
+
+    def __reduce__(self) -> Sums:
+        # built anew, so that the shape of a copy is checked and cannot be written to either
+        return type(self), (self.scale, self.shape, self.gap, self.calibrated)
+
+    @property
+    def normal(self) -> bool:
+        return True
+
+    def unit_information_root(self, size: int) -> Vector | None:
+        if self.shape is None:
+            return None
+        if self.shape.shape[0] != size:
+            raise InvalidInputError(f"shape must cover the {size} released parameters; got {self.shape.shape[0]} rows.")
+        return np.linalg.inv(np.linalg.cholesky(self.shape))
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, scale=scale, calibrated=None)
+
+    def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
+        normal = rng.standard_normal((count, size))
+        if self.shape is not None:
+            normal = normal @ np.linalg.cholesky(self.shape).T
+        return np.asarray(self.scale * normal)
+
+    def log_density(self, b: Vector) -> Vector:
+        size = b.shape[-1]
+        W = self.unit_information_root(size)
+        white = (b if W is None else b @ W.T) / self.scale
+        volume = size * math.log(self.scale) - (0.0 if W is None else float(np.sum(np.log(np.diag(W)))))
+        return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
+
+    def record(self) -> Json:
+        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        return {"kind": "Gaussian", "scale": float(self.scale)} | shape | calibration_told(self.calibrated)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["scale"], record.get("shape"), calibrated=calibration_in(record))
+
+
+def _checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
+    matrix = np.array(host(as_array(shape, "shape")), dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise InvalidInputError(f"shape must be a finite square matrix; got an array of shape {matrix.shape}.")
+    spread = np.sqrt(np.abs(np.diag(matrix)))
+    if np.any(np.abs(matrix - matrix.T) > UNSYMMETRIC * np.outer(spread, spread)):
+        raise InvalidInputError("shape must be symmetric: it is the covariance of the noise at scale 1.")
+    matrix = 0.5 * (matrix + matrix.T)
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        raise InvalidInputError(
+            "shape must be positive definite: a direction without noise would be released exactly."
+        ) from None
+    matrix.flags.writeable = False
+    return matrix

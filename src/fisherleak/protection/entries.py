@@ -1,0 +1,362 @@
+r"""One release as a ledger keeps it: what is needed to compose it exactly with others, and no row of data.
+
+The information of a release about its rows is :math:`J_i^T J_i` with
+:math:`J_i = -B\,[\,a\, x w^T E + r E,\; c\, x\,]` (``engine.jacobian``). B, with the noise in it, w, the loss and how raw
+columns become features (E, levels, an offset) are small and kept; x and y are those of the table that is held against it later.
+A row that was not part of the release is one of weight zero. Rows are known by keyed digests of their id and of their values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host, is_lazy
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.curvature import Factor
+from fisherleak.engine.encodings import Encoding
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.folding import Folding
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
+from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.coordinates import in_label_unit
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import Table
+
+__all__ = ["Rows", "attribute_of", "digests_of", "entry_of", "jacobian_from", "numbers_of", "recordable"]
+
+Vector = NDArray[np.float64]
+REPRODUCED = 1e-9
+"""Relative difference between features and their encoding that is rounding."""
+LENGTH = 16
+"""Hexadecimal digits of a digest: rows of one table are told apart."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table at hand: its columns, labels as numbers, and the digest of every row's id."""
+
+    table: Table
+    y: Vector
+    ids: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.ids)
+
+
+def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
+    """Labels as numbers, and whether they are two classes; text is 0 and 1 in its order."""
+    values = np.asarray(host(y) if hasattr(y, "detach") else y)
+    if values.shape != (n,):
+        raise InvalidInputError(f"y must have one value for each of the {n} rows of X; got shape {values.shape}.")
+    kinds = np.unique(values.astype(str) if values.dtype == object else values)
+    if values.dtype.kind in "fiu":
+        return values.astype(np.float64), kinds.size == 2
+    if kinds.size != 2:
+        raise InvalidInputError(
+            f"y must be numbers or two classes; got {kinds.size} different values that are no numbers."
+        )
+    return (values.astype(str) == kinds[1].astype(str)).astype(np.float64), True
+
+
+def digests_of(key: bytes, values: Sequence[Any]) -> tuple[str, ...]:
+    """Keyed digests of values, each as it reads."""
+    return tuple(hmac.new(key, _text(value).encode(), hashlib.sha256).hexdigest()[:LENGTH] for value in values)
+
+
+def _text(value: Any) -> str:
+    own = value.item() if isinstance(value, np.generic) else value
+    if isinstance(own, bool | int | float):
+        return f"{float(own):.9g}"  # a table that is read again may differ in the last bits
+    return f"{type(own).__name__}:{own}"
+
+
+# From a release to its entry
+
+
+def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None) -> Json:
+    """The entry of one release; refuses what cannot be kept exactly, by name.
+
+    ``label`` is the (centre, unit) of labels that the release was measured with, where these are not the table's own.
+    """
+    jacobian = recordable(leakage)
+    fit, columns = jacobian.fit, _columns(leakage, jacobian)
+    offset = _offset(jacobian, columns, rows.table)
+    entry: Json = {
+        "what": repr(leakage.noise),
+        "loss": _loss_record(fit.loss),
+        "labels": _label_record(jacobian, label),
+        "theta": _listed(jacobian.theta),
+        "intercept": fit.intercept is not None,
+        "centre": None if fit.centre is None else _listed(fit.centre),
+        "B": _listed(jacobian.B / leakage._scale),
+        "l2": fit.l2,
+        "condition": fit.condition,
+        "distance": fit.distance if fit.left is None else fit.left,
+        "folding": _folding_record(jacobian.folding),
+        "columns": columns,
+        "offset": _listed(offset),
+        "rows": list(rows.ids),
+        "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
+    }
+    entry["values"] = list(_row_digests(key, entry, rows, np.arange(rows.n)))
+    entry["eta"] = [float(f"{eta:.6e}") for eta in host(leakage.per_example())]
+    return entry
+
+
+def _listed(x: Any) -> Any:
+    return np.asarray(host(x), dtype=np.float64).tolist()
+
+
+def recordable(leakage: Leakage) -> Jacobian:
+    """The Jacobian of a release that a ledger can keep; else a refusal by name."""
+    if not isinstance(leakage, Leakage):
+        raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    if leakage._noise is None or len(leakage._information.jacobians) != 1:
+        raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
+    jacobian = leakage._information.jacobians[0]
+    if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
+        raise InvalidInputError("A ledger takes leakages of NumPy rows in memory: measure X.compute(), or host arrays.")
+    if leakage._absent is not None:
+        raise InvalidInputError(
+            "A ledger cannot keep rows with missing values: drop or fill these rows before the model."
+        )
+    curved = [attribute.name for attribute in jacobian.attributes if attribute.local]
+    if curved:
+        raise InvalidInputError(
+            f"A ledger keeps affine preprocessing only, and that of column '{curved[0]}' is not: measure the model behind "
+            "it on its features."
+        )
+    folding = jacobian.folding
+    if folding is not None and (folding.filling is not None or np.any(folding.shares)):
+        raise InvalidInputError(
+            "A ledger keeps scalers that are standard deviations only: use StandardScaler, or public='preprocessing'."
+        )
+    return jacobian
+
+
+def _columns(leakage: Leakage, jacobian: Jacobian) -> list[Json]:
+    """How every attribute becomes features: a number times its directions, levels by a table, features as they are."""
+    table = leakage._table
+    as_they_are = leakage._queried is not None and leakage._queried.model is None
+    found: list[Json] = []
+    for attribute in jacobian.attributes:
+        record: Json = {
+            "name": attribute.name,
+            "features": list(attribute.columns),
+            "directions": None if attribute.directions is None else attribute.directions.tolist(),
+            "sources": [table.names[j] for j in attribute.columns] if as_they_are else [attribute.name],
+        }
+        if as_they_are:
+            found.append({**record, "kind": "features"})
+        elif attribute.encoding is not None:
+            levels = [_level(level, attribute.name) for level in attribute.encoding.levels]
+            found.append({**record, "kind": "levels", "levels": levels, "matrix": attribute.encoding.matrix.tolist()})
+        elif (
+            attribute.name in table.names
+            and attribute.size == 1
+            and table.is_numeric(table.names.index(attribute.name))
+        ):
+            found.append({**record, "kind": "number"})
+        elif attribute.directions is not None and not np.any(attribute.directions):
+            found.append({**record, "kind": "none"})
+        else:
+            raise InvalidInputError(
+                f"A ledger cannot keep how column '{attribute.name}' becomes features: encode it by levels or as a number."
+            )
+    return found
+
+
+def _level(level: Any, name: str) -> Any:
+    own = level.item() if isinstance(level, np.generic) else level
+    if own is None or isinstance(own, str | bool | int | float):
+        return own
+    raise InvalidInputError(f"A ledger keeps levels that are text or numbers; column '{name}' has {own!r}.")
+
+
+def _offset(jacobian: Jacobian, columns: list[Json], table: Table) -> Vector:
+    """What is left of the features once the columns' parts are taken off: the same in every row, or it is refused."""
+    X = np.asarray(jacobian.X, dtype=np.float64)
+    rest = X - _features(columns, table, np.arange(X.shape[0]), X.shape[1])
+    offset = 0.5 * (rest.max(axis=0) + rest.min(axis=0))
+    size = np.maximum(np.abs(X).max(axis=0), np.abs(rest).max(axis=0))
+    if np.any(np.abs(rest - offset) > REPRODUCED * np.maximum(size, np.finfo(float).tiny)):
+        feature = int(np.argmax(np.abs(rest - offset).max(axis=0)))
+        names = [column["name"] for column in columns if feature in column["features"]] or [str(feature)]
+        raise InvalidInputError(
+            f"A ledger cannot keep how column '{names[0]}' becomes features: that is not a sum of the columns' parts."
+        )
+    return np.asarray(offset)
+
+
+def _features(columns: list[Json], table: Table, rows: NDArray[np.int64], width: int) -> Vector:
+    """The columns' parts of the features of some rows, (len(rows), width)."""
+    found = np.zeros((rows.size, width))
+    for column in columns:
+        features = column["features"]
+        if column["kind"] == "features":
+            for feature, source in zip(features, column["sources"], strict=True):
+                found[:, feature] = table.numbers(table.names.index(source))[rows]
+        elif column["kind"] == "number":
+            x = table.numbers(table.names.index(column["name"]))[rows]
+            found[:, features] += x[:, None] * _directions(column)[:, 0][None, :]
+        elif column["kind"] == "levels":
+            parts = (_directions(column) @ np.asarray(column["matrix"])).T
+            place = {level: k for k, level in enumerate(column["levels"])}
+            values = [_plain_value(value) for value in table.named(column["name"])[rows].tolist()]
+            unknown = next((value for value in values if value not in place), None)
+            if unknown is not None:
+                raise InvalidInputError(
+                    f"Column '{column['name']}' has the level {unknown!r}, which a release did not know."
+                )
+            found[:, features] += parts[[place[value] for value in values]]
+    return found
+
+
+def _plain_value(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _directions(column: Json) -> Vector:
+    given = column["directions"]
+    return np.eye(len(column["features"])) if given is None else np.asarray(given)
+
+
+def _loss_record(loss: Loss) -> Json:
+    delta = getattr(loss.r, "delta", None)
+    known = pseudo_huber(delta) if delta is not None else LOSSES.get(loss.name)
+    if known != loss:
+        raise InvalidInputError(f"A ledger keeps the package's own losses; '{loss.name}' is not one of them.")
+    return {"name": loss.name, "delta": delta}
+
+
+def _label_record(jacobian: Jacobian, label: tuple[float, float] | None) -> Json:
+    centre, unit = (0.0, 1.0) if label is None else label
+    kinds = np.unique(np.asarray(jacobian.y))
+    two = kinds.size == 2 and (jacobian.fit.loss.labels.binary or kinds.tolist() == [-1.0, 1.0])
+    return {"classes": kinds.tolist() if two else None, "centre": centre, "unit": unit}
+
+
+def _folding_record(folding: Folding | None) -> Json | None:
+    if folding is None:
+        return None
+    return {"slopes": _listed(folding.slopes), "means": _listed(folding.means), "weighted": folding.weighted}
+
+
+# From an entry and a table to the release's Jacobian
+
+
+def jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
+    """The Jacobian of a recorded release over the rows of a table: rows that it did not have count nothing."""
+    there = {digest: k for k, digest in enumerate(entry["rows"])}
+    places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+    own = np.flatnonzero(places >= 0)
+    _check_same_values(entry, rows, key, own, places, number)
+    width = len(entry["offset"])
+    folding = _folding(entry, width)
+    # a row that was not there has no weight, and lies where the scales of columns do not feel it
+    X = np.zeros((rows.n, width)) + (0.0 if folding is None else folding.means)
+    X[own] = np.asarray(entry["offset"]) + _features(entry["columns"], rows.table, own, width)
+    weights = np.zeros(rows.n)
+    weights[own] = 1.0 if entry["weights"] is None else np.asarray(entry["weights"])[places[own]]
+    y = np.zeros(rows.n) + (1.0 if entry["loss"]["name"] == "gamma" else 0.0)
+    y[own] = _labels(entry, rows)[own]
+    B, theta = np.asarray(entry["B"]), np.asarray(entry["theta"])
+    attributes = tuple(attribute_of(column) for column in entry["columns"])
+    noise = Disclosed(entry["what"], np.full(B.shape, np.nan))
+    jacobian = Jacobian(_fit(entry, weights), X, y, B, theta, attributes, noise, folding)
+    return in_label_unit(jacobian, _label_slope(entry))
+
+
+def attribute_of(column: Json) -> Attribute:
+    """The attribute that an entry tells of."""
+    encoding = None
+    if column["kind"] == "levels":
+        encoding = Encoding(tuple(column["levels"]), np.asarray(column["matrix"]))
+    return Attribute(column["name"], column["features"], column["directions"], encoding)
+
+
+def _check_same_values(
+    entry: Mapping[str, Any], rows: Rows, key: bytes, own: NDArray[np.int64], places: NDArray[np.int64], number: int
+) -> None:
+    now = _row_digests(key, entry, rows, own)
+    for row, digest in zip(own.tolist(), now, strict=True):
+        if digest != entry["values"][places[row]]:
+            raise InvalidInputError(
+                f"Row {row} of X has other values than the row of that id had when release {number} was recorded: pass the "
+                "rows as they were, or give changed rows an id of their own."
+            )
+
+
+def _row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64]) -> tuple[str, ...]:
+    """Digests of what a release used of rows: their columns and their label."""
+    sources = sorted(
+        {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
+    )
+    values = [rows.table.named(source)[own].tolist() for source in sources]
+    labels = (rows.y if entry["labels"]["classes"] is None else _labels(entry, rows))[own].tolist()
+    texts = ["\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)]
+    return digests_of(key, texts)
+
+
+def _labels(entry: Mapping[str, Any], rows: Rows) -> Vector:
+    """The table's labels as the release had them."""
+    record = entry["labels"]
+    if record["classes"] is None:
+        return np.asarray((rows.y - record["centre"]) / record["unit"])
+    low, high = record["classes"]
+    kinds = np.unique(rows.y)
+    if set(kinds.tolist()) <= {low, high}:
+        return rows.y
+    if kinds.size != 2:
+        raise InvalidInputError(
+            f"y must have the two classes of the recorded releases; got {kinds.size} different values."
+        )
+    return np.asarray(np.where(rows.y == kinds[1], high, low), dtype=np.float64)
+
+
+def _label_slope(entry: Mapping[str, Any]) -> float:
+    """By how much the release's label moves where the table's moves by one, or from one class to the other."""
+    record = entry["labels"]
+    return float(1.0 / record["unit"] if record["classes"] is None else record["classes"][1] - record["classes"][0])
+
+
+def _folding(entry: Mapping[str, Any], width: int) -> Folding | None:
+    record = entry["folding"]
+    if record is None:
+        return None
+    nothing = np.empty((0, width))
+    slopes, means = np.asarray(record["slopes"]), np.asarray(record["means"])
+    return Folding(slopes, means, bool(record["weighted"]), nothing, nothing, np.eye(len(entry["theta"])))
+
+
+def _fit(entry: Mapping[str, Any], weights: Vector) -> Fit:
+    """What the norms ask of a fit; its Hessian is not kept, and whatever needs it is NaN."""
+    theta, d = np.asarray(entry["theta"]), len(entry["offset"])
+    p = theta.size
+    loss = entry["loss"]
+    return Fit(
+        coef=theta[:d],
+        intercept=float("nan") if entry["intercept"] else None,
+        loss=LOSSES[loss["name"]] if loss["delta"] is None else pseudo_huber(loss["delta"]),
+        l2=entry["l2"],
+        n=weights.size,
+        sample_weight=weights,
+        factor=Factor(np.full(p, np.nan), np.full((p, p), np.nan), entry["condition"]),
+        gradient=0.0,
+        distance=entry["distance"],
+        steps=0,
+        objective=float("nan"),
+        centre=None if entry["centre"] is None else np.asarray(entry["centre"]),
+        level=float(theta[d]) if entry["intercept"] else None,
+    )

@@ -1,0 +1,340 @@
+r"""A ledger of what has been spent: every release about a table, in one file, composed exactly when it is asked.
+
+Fisher information adds up (paper, section 3.1), so what all releases and answers so far tell about a row is
+:math:`\sum_k J_k^T J_k`. The file keeps each release's share of that sum without any row (``entries``); a table, whose rows are
+matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import check_positive
+from fisherleak._support.locked import held, read_private, replace_whole
+from fisherleak._support.namespaces import Json, TableLike, VectorLike
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.leakage.coordinates import encoded_together, in_label_unit
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import Table, as_table
+from fisherleak.protection.entries import (
+    Rows,
+    attribute_of,
+    digests_of,
+    entry_of,
+    jacobian_from,
+    numbers_of,
+    recordable,
+)
+
+__all__ = ["Ledger", "OverspentError", "in_units"]
+
+SCHEMA = "fisherleak.ledger/1"
+CONFIDENTIAL = (
+    "Confidential: this file holds parameters without noise and etas of single rows. It is for whoever holds the table, and no "
+    "one else."
+)
+MOST_NAMED = 5
+STILL = np.zeros((1, 1))
+
+
+class OverspentError(InvalidInputError):
+    """A release would take someone past the limit; nothing was recorded."""
+
+
+class Ledger:
+    """What has been released about one table, in one confidential file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; made, readable by its owner alone, when the first release is recorded.
+
+    Notes
+    -----
+    **What it holds.** Of each release: the parameters before noise, the information about them, the encoding of columns,
+    weights, and for each row keyed digests of its id and values and its eta. No row of the table, but it is confidential: mode
+    0600.
+
+    **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
+    each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
+    ``ids``.
+    A row whose values changed under its id is refused. Several processes may add at once, and what ``add`` came back from is on
+    the disk.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> leak = fl.measure(fl.minimise(X, y), X, y, noise=fl.Gaussian(10.0))
+    >>> ledger = fl.Ledger(pathlib.Path(tempfile.mkdtemp()) / "table.ledger.json")
+    >>> ledger.add(leak), ledger.add(leak)
+    (1, 2)
+    >>> (ledger.leakage(X, y).per_example() / leak.per_example()).round(4)
+    array([1.4142, 1.4142, 1.4142])
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise InvalidInputError(f"The folder '{self.path.parent}' of the ledger does not exist: make it first.")
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, confidential)"
+
+    def add(self, leakage: Leakage, ids: VectorLike = None, limit: float | None = None) -> int:
+        """Record a release, or answers that were given; give back its number.
+
+        Parameters
+        ----------
+        leakage : Leakage
+            Of one release, from :func:`fisherleak.measure`. One that is added twice counts twice: it was drawn twice.
+        ids : array of shape (n,), optional
+            The id of every row; the table's index if not given.
+        limit : float, optional
+            Refuse the release (:class:`InvalidInputError` names the rows) if it would take any row's eta past this, all earlier
+            releases counted.
+        """
+        return self._record(leakage, ids, None, limit, None)
+
+    def leakage(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> Leakage:
+        """What all recorded releases together reveal about the rows of a table.
+
+        Parameters
+        ----------
+        X : table of shape (n, columns)
+            With all columns that any release used; rows may have come and gone since.
+        y : array of shape (n,)
+        ids : array of shape (n,), optional
+            As in :meth:`add`.
+
+        Returns
+        -------
+        Leakage
+            Of the rows in X. Etas of numbers are per unit of their column; of labels per unit of y, or from one class to the
+            other.
+        """
+        content = self._content()
+        rows = self._rows(X, y, ids, content)
+        return self._composed(content["entries"], rows, bytes.fromhex(content["key"]))
+
+    def remaining(self, eta: float, X: TableLike = None, y: VectorLike = None, ids: VectorLike = None) -> float:
+        """An eta that one more release may have for every row without taking anyone past a limit; zero where none is left.
+
+        The root of what is left of the square, on the safe side: releases that look along different directions leave more.
+        With a table it counts its rows, composed exactly; without, all rows ever recorded, by the root of the sum of squares.
+        """
+        limit = check_positive(eta, "eta")
+        if X is not None:
+            spent = float(np.max(host(self.leakage(X, y, ids).per_example()), initial=0.0))
+        else:
+            spent = math.sqrt(max(self._squares().values(), default=0.0))
+        return math.sqrt(max(limit**2 - spent**2, 0.0))
+
+    def recorded(self, name: Any) -> list[float | None]:
+        """The eta that one id had in each release, also if its row has left the table; None where it was not part of it."""
+        content = self._content()
+        (digest,) = digests_of(bytes.fromhex(content["key"]), [name])
+        places = [(entry, {row: k for k, row in enumerate(entry["rows"])}.get(digest)) for entry in content["entries"]]
+        return [None if place is None else float(entry["eta"][place]) for entry, place in places]
+
+    @property
+    def entries(self) -> list[Json]:
+        """Of each release its number, time, words, what was said about it, number of rows and largest eta."""
+        return [
+            {
+                "number": number,
+                "at": entry["at"],
+                "what": entry["what"],
+                "about": entry["about"],
+                "rows": len(entry["rows"]),
+                "largest": max(entry["eta"], default=0.0),
+            }
+            for number, entry in enumerate(self._content()["entries"], start=1)
+        ]
+
+    # how entries are made and put together
+
+    def _record(
+        self,
+        leakage: Leakage,
+        ids: Any,
+        label: tuple[float, float] | None,
+        limit: float | None,
+        units: Mapping[str, float] | None,
+        about: Json | None = None,
+    ) -> int:
+        """Record a release in one go with the check of a limit, in given units."""
+        limit = None if limit is None else check_positive(limit, "limit")
+        recordable(leakage)
+        with held(self.path):
+            content = self._content(fresh=True)
+            key = bytes.fromhex(content["key"])
+            rows = _rows_of(leakage, ids, label, key)
+            entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
+            _aligned([*content["entries"], entry])
+            if limit is not None:
+                total = self._composed([*content["entries"], entry], rows, key)
+                _check_limit(in_units(total, units or {}), limit, _ids(leakage._table, ids))
+            content["entries"].append(entry)
+            replace_whole(self.path, _sealed(content))
+        return len(content["entries"])
+
+    def _rows(self, X: TableLike, y: VectorLike, ids: VectorLike, content: Json) -> Rows:
+        table = as_table(X)
+        if table.lazy:
+            raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
+        numbers, _ = numbers_of(y, table.n)
+        own = digests_of(bytes.fromhex(content["key"]), _ids(table, ids))
+        known = {digest for entry in content["entries"] for digest in entry["rows"]}
+        if content["entries"] and not known & set(own):
+            raise InvalidInputError(
+                f"'{self.path}' is the ledger of another table: no row of X has an id that any release in it had."
+            )
+        for entry in content["entries"]:
+            for column in entry["columns"]:
+                missing = [] if column["kind"] == "none" else [s for s in column["sources"] if s not in table.names]
+                if missing:
+                    raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
+        return Rows(table, numbers, own)
+
+    def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
+        if not entries:
+            raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
+        jacobians = [jacobian_from(entry, rows, key, number) for number, entry in enumerate(entries, start=1)]
+        attributes, notes = _aligned(entries)
+        aligned = [replace(J, attributes=own) for J, own in zip(jacobians, attributes, strict=True)]
+        information = information_of(*aligned)
+        return Leakage(information, None, rows.table, notes)
+
+    def _squares(self) -> dict[str, float]:
+        """Sums of squares of the etas of all rows ever recorded, by digest."""
+        found: dict[str, float] = {}
+        for entry in self._content()["entries"]:
+            for row, eta in zip(entry["rows"], entry["eta"], strict=True):
+                found[row] = found.get(row, 0.0) + float(eta) ** 2
+        return found
+
+    def _content(self, fresh: bool = False) -> Json:
+        text = read_private(self.path)
+        if text is None:
+            if not fresh:
+                raise DataError(f"'{self.path}' does not exist: record a release first, Ledger.add.")
+            return {"schema": SCHEMA, "confidential": CONFIDENTIAL, "key": secrets.token_hex(32), "entries": []}
+        try:
+            content = json.loads(text)
+        except ValueError:
+            raise DataError(f"'{self.path}' is damaged: it is not whole. Restore it from a copy.") from None
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+            raise DataError(f"'{self.path}' is no ledger of this version of fisherleak: name another file.")
+        if content.get("digest") != _digest(content):
+            raise DataError(f"'{self.path}' is damaged: its content is not what was recorded. Restore it from a copy.")
+        return content
+
+
+def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
+    """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
+    jacobians = [_rescaled(J, units) for J in leakage._information.jacobians]
+    return replace(leakage, _information=information_of(*jacobians))
+
+
+def _rescaled(J: Jacobian, units: Mapping[str, float]) -> Jacobian:
+    def one(attribute: Attribute) -> Attribute:
+        unit = units.get(attribute.name, 1.0)
+        if unit == 1.0:
+            return attribute
+        plain = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
+        return Attribute(attribute.name, attribute.columns, unit * plain, attribute.encoding)
+
+    return in_label_unit(replace(J, attributes=tuple(map(one, J.attributes))), units.get("", 1.0))
+
+
+def _ids(table: Table, ids: Any) -> list[Any]:
+    given = table.index if ids is None else ids
+    found = list(range(table.n)) if given is None else np.asarray(given).tolist()
+    if len(found) != table.n:
+        raise InvalidInputError(f"ids must have one value for each of the {table.n} rows; got {len(found)}.")
+    if len(set(map(str, found))) != len(found):
+        raise InvalidInputError("ids must differ: two rows with one id cannot be told apart in a ledger.")
+    return found
+
+
+def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
+    """The rows of a leakage, with labels in the table's own units."""
+    centre, unit = (0.0, 1.0) if label is None else label
+    y = np.asarray(host(leakage._information.rows[1]), dtype=np.float64)
+    return Rows(leakage._table, centre + unit * y, digests_of(key, _ids(leakage._table, ids)))
+
+
+def _aligned(entries: Sequence[Json]) -> tuple[list[tuple[Attribute, ...]], tuple[str, ...]]:
+    """The attributes of all releases by common coordinates, in one order; refuses what has none."""
+    sources: dict[str, list[str]] = {}
+    for entry in entries:
+        for column in entry["columns"]:
+            _check_sources(column, sources)
+            sources[column["name"]] = column["sources"]
+    own = [{column["name"]: attribute_of(column) for column in entry["columns"]} for entry in entries]
+    together: list[list[Attribute]] = []
+    notes = []
+    for name in sources:
+        records = [attributes.get(name, Attribute(name, [0], STILL)) for attributes in own]
+        sizes = {record.size for record in records if record.directions is None or np.any(record.directions)}
+        if len(sizes) > 1 and not any(record.encoding is not None for record in records):
+            raise InvalidInputError(f"Attribute '{name}' has other dimensions in one release than in another.")
+        found, other_unit = encoded_together(records, [True] * len(records))
+        together.append(found)
+        notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently"] * other_unit
+    return [tuple(attributes) for attributes in zip(*together, strict=True)], tuple(notes)
+
+
+def _check_sources(column: Json, known: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an attribute that is made of other columns in another release: their etas would not add up."""
+    name, own = column["name"], set(column["sources"])
+    for other, theirs in known.items():
+        if set(theirs) != own if other == name else set(theirs) & own:
+            raise InvalidInputError(
+                f"Attribute '{name}' is made of columns that another release has as '{other}': measure both with the same "
+                "attributes."
+            )
+
+
+def _check_limit(total: Leakage, limit: float, ids: Sequence[Any]) -> None:
+    etas = np.asarray(host(total.per_example())) * (1.0 + total._information.error)
+    above = np.flatnonzero(etas > limit)
+    if not above.size:
+        return
+    order = above[np.argsort(-etas[above], kind="stable")]
+    named = ", ".join(f"{ids[row]} (by {etas[row] - limit:.3g})" for row in order[:MOST_NAMED])
+    more = f" and {above.size - MOST_NAMED} more" if above.size > MOST_NAMED else ""
+    raise OverspentError(
+        f"This release would take {above.size} of {len(ids)} rows past the limit of {limit:g}, all releases in the ledger "
+        f"counted: {named}{more}. Use more noise."
+    )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _sealed(content: Json) -> str:
+    return json.dumps({**content, "digest": _digest(content)}, allow_nan=False)

@@ -1,0 +1,157 @@
+"""Releases on a ledger: counted together, refused past a limit by name, and read against a table that has grown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import fisherleak as fl
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    return tmp_path / "people.ledger.json"
+
+
+def release(fisherleak: Command, table: Path, book: Path, number: int, *options: object) -> Any:
+    out = table.parent / f"m{number}.skops"
+    named = ("--target", "sick", "--id", "person", "--eta", "0.4", "--out", out, "--ledger", book)
+    return fisherleak("release", table, *named, *options)
+
+
+def etas(fisherleak: Command, table: Path, *options: object) -> dict[str, float]:
+    done = fisherleak("ledger", *options, table, "--json")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    return {row["id"]: row["eta"] for row in document["most_exposed"]} | {"releases": len(document["releases"])}
+
+
+@pytest.mark.parametrize(
+    ("target", "public"), [("sick", "nothing"), ("income", "nothing"), ("income", "preprocessing")]
+)
+def test_one_release_has_the_etas_of_its_audit_and_k_the_root_of_k_times_these(
+    fisherleak: Command, people: Path, book: Path, tmp_path: Path, target: str, public: str
+) -> None:
+    out = tmp_path / "model.skops"
+    options = (
+        "--target",
+        target,
+        "--id",
+        "person",
+        "--eta",
+        "0.4",
+        "--public",
+        public,
+        "--ledger",
+        book,
+        "--overwrite",
+    )
+    for times in (1, 2, 3):
+        done = fisherleak("release", people, "--out", out, *options)
+        assert (done.status, done.err) == (0, "")
+        found = etas(fisherleak, people, book)
+        audit = fisherleak("audit", people, "--released", out, "--json", "--draws", "4", "--no-attacks")
+        measured = json.loads(audit.out)["eta"]
+        worst = measured["most_exposed"][0] if "most_exposed" in measured else None
+        assert found["releases"] == times
+        top = max(value for name, value in found.items() if name != "releases")
+        assert top == pytest.approx(np.sqrt(times) * measured["examples"]["max"], rel=1e-6)
+        assert worst is None or worst.get("id") is None or worst["id"] in found
+
+
+def test_a_release_past_the_limit_is_refused_by_id_and_nothing_is_written(
+    fisherleak: Command, people: Path, book: Path
+) -> None:
+    assert release(fisherleak, people, book, 1, "--limit", "0.5").status == 0
+    before = book.read_bytes()
+    (worst, *_) = etas(fisherleak, people, book)
+    done = release(fisherleak, people, book, 2, "--limit", "0.5")
+    assert done.status == 1
+    assert f"{worst} (by 0." in done.err
+    assert "past the limit of 0.5" in done.err
+    assert book.read_bytes() == before
+    assert not (people.parent / "m2.skops").exists()
+    assert not (people.parent / "m2.skops.json").exists()
+
+
+def test_a_table_that_has_grown_is_matched_by_id(fisherleak: Command, people: Path, book: Path, frame: Any) -> None:
+    first = people.parent / "first.csv"
+    frame.iloc[:100].to_csv(first, index=False)
+    levels = ("--levels", "city=Bonn,Genua,<b>Łódź</b>", "--levels", "vip=False,True")
+    assert release(fisherleak, first, book, 1, *levels).status == 0
+    early = etas(fisherleak, first, book)
+    grown = etas(fisherleak, people, book)
+    assert grown.keys() == early.keys()
+    assert not set(frame.iloc[100:]["person"]) & set(grown)
+    shuffled = people.parent / "shuffled.csv"
+    frame.sample(frac=1.0, random_state=0).to_csv(shuffled, index=False)
+    assert etas(fisherleak, shuffled, book) == pytest.approx(grown, rel=1e-6)
+    assert release(fisherleak, people, book, 2, *levels).status == 0
+    both = etas(fisherleak, people, book)
+    assert max(both.values()) > 0
+    assert both["releases"] == 2
+
+
+def test_python_reads_the_same_ledger(fisherleak: Command, people: Path, book: Path) -> None:
+    release(fisherleak, people, book, 1)
+    (entry,) = fl.Ledger(book).entries
+    assert entry["rows"] == 120
+    assert "Gaussian" in entry["what"]
+    assert fl.Ledger(book).recorded("p003")[0] is not None
+    assert fl.Ledger(book).recorded("nobody") == [None]
+
+
+def test_people_read_it(fisherleak: Command, people: Path, book: Path) -> None:
+    release(fisherleak, people, book, 1)
+    done = fisherleak("ledger", book, people, "--limit", "0.1")
+    assert done.status == 1
+    assert "past the limit of 0.1" in done.out
+    assert "###" in done.out
+    assert "Most exposed" in done.out
+    assert "confidential" in done.out
+    assert fisherleak("ledger", book, people, "--limit", "9", "--quiet").out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda text: text[:-9], "is damaged"),
+        (lambda text: text.replace("fisherleak.ledger/1", "other/1"), "is no ledger"),
+    ],
+)
+def test_damaged_and_foreign_ledgers_are_refused(
+    fisherleak: Command, people: Path, book: Path, change: Callable[[str], str], reason: str
+) -> None:
+    release(fisherleak, people, book, 1)
+    book.write_text(change(book.read_text(encoding="utf-8")), encoding="utf-8")
+    for done in (fisherleak("ledger", book, people), release(fisherleak, people, book, 2)):
+        assert done.status == 2
+        assert reason in done.err
+    assert not (people.parent / "m2.skops").exists()
+
+
+def test_what_does_not_fit_is_refused(fisherleak: Command, people: Path, book: Path, frame: Any) -> None:
+    named = ("--target", "sick", "--eta", "0.4", "--out", people.parent / "m.skops")
+    alone = fisherleak("release", people, *named, "--limit", "1")
+    assert alone.status == 2
+    assert "--ledger" in alone.err
+    same = fisherleak("release", people, *named, "--ledger", people.parent / "m.skops")
+    assert same.status == 2
+    assert "choose one of its own" in same.err
+    missing = fisherleak("ledger", book, people)
+    assert missing.status == 2
+    assert "does not exist" in missing.err
+    release(fisherleak, people, book, 1)
+    changed = people.parent / "changed.csv"
+    pandas.DataFrame(frame).assign(age=frame["age"] + (frame["person"] == "p004")).to_csv(changed, index=False)
+    done = fisherleak("ledger", book, changed)
+    assert done.status == 2
+    assert "other values" in done.err
