@@ -184,12 +184,20 @@ class Gaussian(_Drawn):
         return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
 
     def record(self) -> Json:
-        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        # a shape that was computed from the rows, and counted, is told by its name alone
+        named = None if self.calibrated is None else self.calibrated.shape
+        shape = {} if self.shape is None else {"shape": self.shape.tolist() if named is None else named}
         return {"kind": "Gaussian", "scale": float(self.scale)} | shape | _told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"], record.get("shape"), calibrated=_calibration(record))
+        shape = record.get("shape")
+        if isinstance(shape, str):
+            raise InvalidInputError(
+                f"noise has the shape '{shape}', which was computed from the rows and which no record holds: fit the model again "
+                "from its rows."
+            )
+        return cls(record["scale"], shape, calibrated=_calibration(record))
 
 
 @dataclass(frozen=True)
@@ -392,11 +400,14 @@ def grid_of(noise: Noise, size: int) -> float:
     r"""The step of the grid for ``size`` parameters: a power of two, at most 1/1024 of the noise's least standard deviation.
 
     With W^T W the information of b at scale 1, no direction has a standard deviation below :math:`s / \|W\|`, whatever the
-    density; a Gaussian has this one.
+    density; a Gaussian has this one. Where the shape is the rows' own, a public bound on it stands for it.
     """
     root = noise.unit_information_root(size)
     least = 1.0
-    if root is not None and size:
+    told = getattr(getattr(noise, "calibrated", None), "least", None)
+    if told is not None:
+        least = told  # of the shape itself the grid would tell
+    elif root is not None and size:
         coordinate = float(np.min(np.linalg.norm(np.linalg.pinv(root), axis=1)))
         least = max(1.0 / float(np.linalg.norm(root, 2)), THINNEST * coordinate)
     _, power = math.frexp(noise.scale * least)
