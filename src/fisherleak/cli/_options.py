@@ -18,9 +18,21 @@ OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
     **{
         name: f"--{name}"
-        for name in ("delimiter", "encoding", "overwrite", "attribute", "sign", "public", "levels", "over", "bounds")
+        for name in (
+            "delimiter",
+            "encoding",
+            "overwrite",
+            "attribute",
+            "sign",
+            "public",
+            "levels",
+            "over",
+            "bounds",
+            "shape",
+        )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
+    "shape_from": "--shape-from",
     "keep_total": "--keep-total",
     "quick": "--quick",
     "numbers": "--number",

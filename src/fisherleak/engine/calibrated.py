@@ -95,11 +95,11 @@ class Calibration:
     def record(self) -> Json:
         """JSON types, for a card."""
         found = {"over": self.over, "eta": self.eta}
-        more = {"bounds": self.bounds, "step": self.step, "offset": self.offset, "probability": self.probability}
-        more |= {"shape": self.shape, "least": self.least}
+        told = ("bounds", "step", "offset", "probability", "shape", "least")
+        more: Json = {name: getattr(self, name) for name in told}
         return found | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        told = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
+        told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
         return cls(record["over"], record["eta"], **told)

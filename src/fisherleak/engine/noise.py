@@ -194,8 +194,8 @@ class Gaussian(_Drawn):
         shape = record.get("shape")
         if isinstance(shape, str):
             raise InvalidInputError(
-                f"noise has the shape '{shape}', which was computed from the rows and which no record holds: fit the model again "
-                "from its rows."
+                f"noise has the shape '{shape}', which was computed from the rows and which no record holds: fit the model "
+                "again from its rows."
             )
         return cls(record["scale"], shape, calibrated=_calibration(record))
 

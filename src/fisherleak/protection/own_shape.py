@@ -65,8 +65,8 @@ def admissible_own_shape(
     fit = leakage.fits[0]
     if not fit.loss.quadratic:
         raise InvalidInputError(
-            f"shape='hessian' with over='admissible' is counted for the squared loss only, and the loss is {fit.loss.name}: take "
-            "the shape from public rows, or 'isotropic'."
+            f"shape='hessian' with over='admissible' is counted for the squared loss only, and the loss is {fit.loss.name}: "
+            "take the shape from public rows, or 'isotropic'."
         )
     unit = own_shape(fit)
     shaped = leakage.with_noise(unit)
@@ -78,8 +78,8 @@ def admissible_own_shape(
     check_useful(first, max(worst.lower, worst.present))
     if not second < eta:
         raise InvalidInputError(
-            f"eta of {eta:g} cannot be kept with shape='hessian': what the shape itself tells of an admissible row is bounded by "
-            f"{second:.2g} alone, whatever the scale. Use shape='isotropic', a larger l2 or more rows."
+            f"eta of {eta:g} cannot be kept with shape='hessian': what the shape itself tells of an admissible row is bounded "
+            f"by {second:.2g} alone, whatever the scale. Use shape='isotropic', a larger l2 or more rows."
         )
     grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
     told = Calibration(
