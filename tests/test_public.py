@@ -13,7 +13,7 @@ NAMES = {
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
     *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks", "nn"),
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
-    "UncountedScaleWarning",
+    *("Frontier", "Protected", "protect", "UncountedChoiceWarning", "UncountedScaleWarning"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

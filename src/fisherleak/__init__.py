@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import NotConvergedError as NotConvergedError
     from fisherleak.errors import SeparableClassesError as SeparableClassesError
     from fisherleak.errors import SingularHessianError as SingularHessianError
+    from fisherleak.errors import UncountedChoiceWarning as UncountedChoiceWarning
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.compose import compose as compose
@@ -43,9 +44,12 @@ if TYPE_CHECKING:
     from fisherleak.protection.calibration import calibrate as calibrate
     from fisherleak.protection.counted import CountedEtas as CountedEtas
     from fisherleak.protection.counted import counted as counted
+    from fisherleak.protection.frontier import Frontier as Frontier
+    from fisherleak.protection.frontier import protect as protect
     from fisherleak.protection.irfil import IRFIL as IRFIL
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
     from fisherleak.protection.private import ReleaseReport as ReleaseReport
+    from fisherleak.protection.protected import Protected as Protected
     from fisherleak.protection.release import Released as Released
     from fisherleak.protection.release import release as release
     from fisherleak.protection.trimming import Trimmed as Trimmed
@@ -57,7 +61,7 @@ __version__ = "0.1.0"
 _ERRORS = (
     *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),
     *("NotAtMinimumError", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
-    *("UncountedScaleWarning", "UnsupportedModelError"),
+    *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
@@ -70,8 +74,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "leakage.measure": ("measure",),
     "protection.calibration": ("calibrate",),
     "protection.counted": ("CountedEtas", "counted"),
+    "protection.frontier": ("Frontier", "protect"),
     "protection.irfil": ("IRFIL",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
+    "protection.protected": ("Protected",),
     "protection.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
     "tables.parquet_folder": ("read_parquet_folder",),
@@ -91,6 +97,7 @@ __all__ = [
     "DataError",
     "FisherleakError",
     "Fit",
+    "Frontier",
     "Gaussian",
     "InvalidInputError",
     "Labels",
@@ -103,11 +110,13 @@ __all__ = [
     "NotAtMinimumError",
     "NotConvergedError",
     "PrivateRelease",
+    "Protected",
     "ReleaseReport",
     "Released",
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",
+    "UncountedChoiceWarning",
     "UncountedScaleWarning",
     "UnsupportedModelError",
     "attacks",
@@ -119,6 +128,7 @@ __all__ = [
     "measure",
     "minimise",
     "nn",
+    "protect",
     "pseudo_huber",
     "read_parquet_folder",
     "release",
