@@ -19,6 +19,7 @@ TOPICS = {
     "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",
     "attacks_on_us/test_scaler.py": "means and scales of columns",
     "attacks_on_us/test_selector.py": "scores of columns",
+    "attacks_on_us/test_shape.py": "values that are read off the shape of the noise",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",

@@ -14,6 +14,7 @@ NAMES = {
     *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks", "nn"),
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
     *("UncountedScaleWarning", "Answers", "SampledLabels", "queries_until", "Ledger"),
+    *("Frontier", "Protected", "protect", "UncountedChoiceWarning"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import NotConvergedError as NotConvergedError
     from fisherleak.errors import SeparableClassesError as SeparableClassesError
     from fisherleak.errors import SingularHessianError as SingularHessianError
+    from fisherleak.errors import UncountedChoiceWarning as UncountedChoiceWarning
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.asked import queries_until as queries_until
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
     from fisherleak.protection.calibration import calibrate as calibrate
     from fisherleak.protection.counted import CountedEtas as CountedEtas
     from fisherleak.protection.counted import counted as counted
+    from fisherleak.protection.frontier import Frontier as Frontier
+    from fisherleak.protection.frontier import protect as protect
     from fisherleak.protection.irfil import IRFIL as IRFIL
     from fisherleak.protection.ledger import Ledger as Ledger
     from fisherleak.protection.private import PrivateRelease as PrivateRelease
     from fisherleak.protection.private import ReleaseReport as ReleaseReport
+    from fisherleak.protection.protected import Protected as Protected
     from fisherleak.protection.release import Released as Released
     from fisherleak.protection.release import release as release
     from fisherleak.protection.trimming import Trimmed as Trimmed
@@ -61,7 +65,7 @@ __version__ = "0.1.0"
 _ERRORS = (
     *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),
     *("NotAtMinimumError", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
-    *("UncountedScaleWarning", "UnsupportedModelError"),
+    *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
@@ -76,9 +80,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "leakage.measure": ("measure",),
     "protection.calibration": ("calibrate",),
     "protection.counted": ("CountedEtas", "counted"),
+    "protection.frontier": ("Frontier", "protect"),
     "protection.irfil": ("IRFIL",),
     "protection.ledger": ("Ledger",),
     "protection.private": ("PrivateRelease", "ReleaseReport"),
+    "protection.protected": ("Protected",),
     "protection.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
     "tables.parquet_folder": ("read_parquet_folder",),
@@ -99,6 +105,7 @@ __all__ = [
     "DataError",
     "FisherleakError",
     "Fit",
+    "Frontier",
     "Gaussian",
     "InvalidInputError",
     "Labels",
@@ -112,12 +119,14 @@ __all__ = [
     "NotAtMinimumError",
     "NotConvergedError",
     "PrivateRelease",
+    "Protected",
     "ReleaseReport",
     "Released",
     "SampledLabels",
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",
+    "UncountedChoiceWarning",
     "UncountedScaleWarning",
     "UnsupportedModelError",
     "attacks",
@@ -129,6 +138,7 @@ __all__ = [
     "measure",
     "minimise",
     "nn",
+    "protect",
     "pseudo_huber",
     "queries_until",
     "read_parquet_folder",

@@ -16,6 +16,7 @@ __all__ = [
     "NotConvergedError",
     "SeparableClassesError",
     "SingularHessianError",
+    "UncountedChoiceWarning",
     "UncountedScaleWarning",
     "UnsupportedModelError",
 ]
@@ -63,6 +64,10 @@ class NearSingularWarning(UserWarning):
 
 class LooseFitWarning(UserWarning):
     """A model stopped so far from its minimum that its etas there are not those of the minimum."""
+
+
+class UncountedChoiceWarning(UserWarning):
+    """A release follows a choice, or weights, that were learned from the rows, which eta does not count."""
 
 
 class UncountedScaleWarning(UserWarning):

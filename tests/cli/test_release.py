@@ -357,7 +357,7 @@ FIELDS = {
         "noise.scale",
         "noise.calibrated",
     ),
-    *("eta.limit", "eta.limit_on", "eta.limit_columns"),
+    *("eta.limit", "eta.limit_on", "eta.limit_columns", "shape.name", "shape.from"),
 }
 """Every field of a card; a new one wants a line in docs/promises.md that says why it may leave."""
 

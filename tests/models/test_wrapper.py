@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fisherleak as fl
 
 X, Y = load_diabetes(return_X_y=True)
+FEW: Any = {"penalties": (1.0, 10.0), "weightings": ("none",), "shapes": ("isotropic", "hessian")}
 EXACT = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 1000}
 
 
@@ -48,11 +49,14 @@ WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row
         fl.IRFIL(lm.LogisticRegression(**EXACT), n_iter=2),
         fl.PrivateRelease(lm.Ridge(), eta=100.0, over="max"),
         fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0, over="max"),
+        fl.Protected(lm.Ridge(), eta=100.0, over="max", **FEW),
+        fl.Protected(lm.LogisticRegression(**EXACT), eta=100.0, over="max", **FEW),
     ],
     expected_failed_checks=lambda estimator: WEIGHTS_ARE_NOT_COPIES,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.NearSingularWarning")
+@pytest.mark.filterwarnings("ignore::fisherleak.UncountedChoiceWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.UncountedScaleWarning")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)

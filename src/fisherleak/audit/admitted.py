@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json, Seed
@@ -31,6 +32,7 @@ from fisherleak.tables import Design, Feature
 __all__ = ["admitted_noise", "declared_on", "least_admitted"]
 
 Bounds = Mapping[str, tuple[float, float]]
+Shape = NDArray[np.float64] | str | None
 
 
 def admitted_noise(
@@ -40,12 +42,14 @@ def admitted_noise(
     columns: Sequence[str] | None = None,
     bounds: Bounds | None = None,
     random_state: Seed = None,
+    shape: Shape = None,
 ) -> Noise:
     """The least noise on a public grid with which nobody who could be in the table has an eta above a limit.
 
-    The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit.
+    The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit. ``shape`` is
+    a public matrix, or "hessian" for the rows' own, which is counted.
     """
-    found = _calibrated_all(trained, limit, columns, bounds, random_state)
+    found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
     largest = max(found, key=lambda noise: noise.scale)
     records = [getattr(noise, "calibrated", None) for noise in found]
     chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
@@ -59,12 +63,20 @@ def admitted_noise(
 
 
 def least_admitted(
-    trained: Trained, limit: float, columns: Sequence[str] | None = None, bounds: Bounds | None = None
+    trained: Trained,
+    limit: float,
+    columns: Sequence[str] | None = None,
+    bounds: Bounds | None = None,
+    shape: Shape = None,
 ) -> float:
     """The least scale that keeps such a limit, before it is put on a grid: a number of the data, which stays in the house."""
-    noises = _calibrated_all(trained, limit, columns, bounds, 0)
+    noises = _calibrated_all(trained, limit, columns, bounds, 0, shape)
     records: list[Calibration | None] = [getattr(noise, "calibrated", None) for noise in noises]
-    needed = [r.confidential.upper / r.eta for r in records if r is not None and r.confidential is not None]
+    needed = [
+        r.confidential.upper / math.sqrt(r.eta**2 - r.confidential.second**2)
+        for r in records
+        if r is not None and r.confidential is not None
+    ]
     return max(needed, default=math.nan) * trained.unit
 
 
@@ -79,20 +91,26 @@ def declared_on(card: Json) -> dict[str, tuple[float, float]]:
 
 
 def _calibrated_all(
-    trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, random_state: Seed
+    trained: Trained,
+    limit: float,
+    columns: Sequence[str] | None,
+    bounds: Bounds | None,
+    random_state: Seed,
+    shape: Shape,
 ) -> list[Noise]:
     """Noise in standard units for whole rows, or for each of some columns."""
     leak = _with_levels(trained)
     declared = _in_standard_units(trained.design, bounds or {})
     unit = {feature.name: feature.scale for feature in trained.design.features}
     return [
-        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state)
+        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state, shape=shape)
         if column is None
         else calibrate(
             *(leak, limit * unit.get(column, 1.0), ADMISSIBLE),
             attributes=[column],
             bounds=declared,
             random_state=random_state,
+            shape=shape,
         )
         for column in (columns or (None,))
     ]

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import declared_on, least_admitted
@@ -73,7 +76,7 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 
 
 def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
-    found, low, high = distance_of(saved.noise, framed(audit.design, saved.model) - own_parameters(audit.trained))
+    found, low, high = distance_of(audit.noise.noise, framed(audit.design, saved.model) - own_parameters(audit.trained))
     sentence = (
         f"The released parameters lie {found:.2f} times as far from a new fit as noise of the card's scale goes; {low:.2f} to "
         f"{high:.2f} times can be its work."
@@ -105,7 +108,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{largest:.3g}: the limit is not kept.",
             False,
         )
-    if getattr(getattr(saved.noise, "calibrated", None), "counted", False):
+    if getattr(getattr(audit.noise.noise, "calibrated", None), "counted", False):
         return _admitted(saved, audit, limit, columns, words)
     if limit > ROUNDED_UP * largest:
         return (
@@ -119,7 +122,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
     """A limit on whoever could be in the table: certified anew within the card's bounds."""
     try:
-        needed = least_admitted(audit.trained, limit, columns, declared_on(saved.card))
+        needed = least_admitted(audit.trained, limit, columns, declared_on(saved.card), _shape(saved))
     except FisherleakError as error:
         return f"The card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
@@ -132,6 +135,12 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
         True,
     )
+
+
+def _shape(saved: SavedModel) -> Any:
+    """What the card says of the noise's shape: a matrix, a name, or nothing."""
+    shape = saved.card["noise"].get("shape")
+    return shape if shape is None or isinstance(shape, str) else np.asarray(shape)
 
 
 def _largest(audit: Audit, columns: list[str] | None) -> float:

@@ -41,10 +41,11 @@ def as_noise(noise: Any, name: str = "noise") -> Noise:
     return Gaussian(check_positive(noise, name))
 
 
-def from_card(record: Json) -> Noise:
-    """The noise that a card tells of; one without a kind is Gaussian."""
+def from_card(record: Json, shape: Vector | None = None) -> Noise:
+    """The noise that a card tells of; one without a kind is Gaussian. ``shape`` is put in for one that is only named."""
     check_positive(record["scale"], "scale")
-    return noise_from_record({"kind": name_of(PLAIN), **record})
+    known = {"kind": name_of(PLAIN), **record}
+    return noise_from_record(known if shape is None else known | {"shape": shape})
 
 
 def name_of(noise: Noise) -> str:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
@@ -27,14 +28,24 @@ from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import COUNTED, Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
+from fisherleak.audit.shaping import (
+    ISOTROPIC,
+    OWN,
+    check_shape,
+    noise_of_card,
+    own_rows_shape,
+    public_rows_shape,
+    shape_words,
+)
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.spending import spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
-from fisherleak.engine.noise import Noise, grid_of
+from fisherleak.engine.noise import Gaussian, Noise, grid_of
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.protection.calibration import remembering
+from fisherleak.protection.own_shape import HESSIAN
 from fisherleak.tables import Feature, RawTable, Room
 from fisherleak.tables.features import OTHER
 
@@ -71,8 +82,15 @@ class SavedModel:
 
     @property
     def noise(self) -> Noise:
-        """On the model's own coefficients."""
+        """On the model's own coefficients, where the card holds it whole."""
         return from_card(self.card["noise"])
+
+    def noise_on(self, trained: Trained) -> Noise:
+        """The same, with a shape that the card only names computed again from the rows."""
+        claims = self.card.get("eta")
+        return noise_of_card(
+            self.card["noise"], trained, claims.get("limit_columns") if isinstance(claims, dict) else None
+        )
 
     @property
     def scale(self) -> float:
@@ -107,6 +125,8 @@ def save_model(
     over: str = ADMISSIBLE,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     balance: bool = False,
+    shape: str | None = None,
+    shape_from: RawTable | None = None,
     overwrite: bool = False,
     sign: Path | None = None,
     ledger: Path | None = None,
@@ -136,6 +156,12 @@ def save_model(
         on a coarse grid that no single row decides.
     balance : bool
         Reweight with IRFIL before.
+    shape : {"isotropic", "hessian", "least-loss"}, optional
+        Of the noise, in the frame where it acts: "isotropic" by default, "hessian" with ``shape_from``. From the table's own
+        rows "hessian" is counted with ``over="admissible"`` for linear models; elsewhere ``over="max"`` takes it, uncounted,
+        and "least-loss" too.
+    shape_from : RawTable, optional
+        Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     overwrite : bool
     sign : Path, optional
         An Ed25519 private key (PEM) to sign the card with, and with it the model.
@@ -155,6 +181,8 @@ def save_model(
     if noise is not None and limited is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
     _check_over(over, bounds, eta)
+    how = shape or (ISOTROPIC if shape_from is None else HESSIAN)
+    check_shape(how, noise is not None, shape_from is not None)
     target = None if eta is None else check_positive(eta, "eta")
     given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
@@ -168,17 +196,23 @@ def save_model(
         trained = reweighted(trained)
     if given is not None or target is None:
         chosen = as_noise(given)
-    elif over == ADMISSIBLE:
-        chosen = admitted_noise(trained, settings, target, limited, bounds, random_state)
     else:
-        chosen = _calibrated(trained, target, limited)
+        public = None if shape_from is None else public_rows_shape(trained, settings, shape_from, how, limited)
+        if over == ADMISSIBLE:
+            matrix = None if how == ISOTROPIC else how if public is None else public
+            chosen = admitted_noise(trained, settings, target, limited, bounds, random_state, matrix)
+        else:
+            chosen = _calibrated(trained, target, limited, how, public)
     if ledger is not None:
         spend(ledger, trained, settings, chosen, limit)
+    trained = trained.with_noise(chosen)
     released = released_pipeline(trained, chosen, random_state)
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
-        card = sealed(_card(trained, settings, chosen, target, limited, file_digest(folder / path.name)), key)
+        source = None if shape_from is None else shape_from.source
+        card = _card(trained, settings, chosen, target, limited, file_digest(folder / path.name), (how, source))
+        card = sealed(card, key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
@@ -202,10 +236,16 @@ def _check_over(over: str, bounds: Mapping[str, Any] | None, eta: float | None) 
         raise InvalidInputError("`bounds` say who could be in the table: they go with a limit `eta` on all of these.")
 
 
-def _calibrated(trained: Trained, limit: float, columns: tuple[str, ...] | None) -> Noise:
+def _calibrated(
+    trained: Trained, limit: float, columns: tuple[str, ...] | None, shape: str, public: Any = None
+) -> Noise:
+    own = shape in OWN and public is None
+    matrix = own_rows_shape(trained, shape, columns) if own else public
+    if matrix is not None:
+        trained = trained.with_noise(Gaussian(1.0, matrix))
     scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
     noise = trained.leak.noise.rescaled(_rounded_up(max(scales)))
-    return remembering(noise, Calibration("max", limit))
+    return remembering(noise, Calibration("max", limit, shape=shape if own else None))
 
 
 def limited_words(columns: Sequence[str] | None) -> str:
@@ -223,6 +263,7 @@ def _card(
     limit: float | None,
     columns: tuple[str, ...] | None,
     digest: str,
+    shaped: tuple[str, str | None] = (ISOTROPIC, None),
 ) -> Json:
     design, target = trained.design, trained.design.target
     what, size = limited_words(columns), int(trained.fit.coef.shape[0]) + 1
@@ -247,7 +288,8 @@ def _card(
         "noise": noise.record(),
         "grid": grid_of(noise, size),
         "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
-        "assumptions": _assumptions(trained, noise, None if limit is None else what),
+        "shape": {"name": shaped[0], "from": shaped[1]},
+        "assumptions": _assumptions(trained, noise, None if limit is None else what, shaped),
         "versions": versions(),
     }
     done: dict[str, Any] = plain(card)
@@ -291,7 +333,7 @@ def _scale_words(noise: Noise) -> str:
     )
 
 
-def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[str]:
+def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
     design = trained.design
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
     sentences = [
@@ -307,6 +349,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None) -> list[st
         "moves one of them across an edge of its grid is told by that, and eta does not count it.",
         "Every further release from the same data adds to what is revealed.",
     ]
+    if shaped[0] != ISOTROPIC:
+        told = getattr(noise, "calibrated", None)
+        sentences.insert(6, shape_words(*shaped, counted=told is not None and told.counted))
     pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
     if pooled:
         sentences.append(
@@ -379,7 +424,10 @@ def _checked_card(path: Path) -> Json:
             "and cannot be measured end to end. Release again."
         )
     try:
-        from_card(card["noise"])
+        named = isinstance(card["noise"].get("shape"), str)
+        if named and card["noise"]["shape"] not in OWN:
+            raise InvalidInputError("shape is not known.")
+        from_card(card["noise"], np.eye(1) if named else None)
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})
         check_positive(settings.held_out, "held_out", zero=True)
         check_positive(settings.l2, "l2", zero=True)
@@ -420,7 +468,7 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    found = by_its_noise(saved.noise, framed(trained.design, saved.model) - refit)
+    found = by_its_noise(saved.noise_on(trained), framed(trained.design, saved.model) - refit)
     if found == "too near":
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."

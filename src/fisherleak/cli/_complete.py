@@ -14,7 +14,7 @@ import typer
 
 from fisherleak.reproduce import NAMES
 
-__all__ = ["MODELS", "OVER", "PUBLIC", "columns", "items", "known_to_all", "models", "whose_etas"]
+__all__ = ["MODELS", "OVER", "PUBLIC", "SHAPES", "columns", "items", "known_to_all", "models", "shapes", "whose_etas"]
 
 MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
@@ -22,6 +22,8 @@ PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""
 OVER = ("admissible", "max")
 """Those of ``audit.released_files``, which loads scikit-learn."""
+SHAPES = ("isotropic", "hessian", "least-loss")
+"""Those of ``protection.shapes``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -57,6 +59,11 @@ def known_to_all() -> list[str]:
 def whose_etas() -> list[str]:
     """Whose etas a limit can be on."""
     return list(OVER)
+
+
+def shapes() -> list[str]:
+    """Shapes of noise."""
+    return list(SHAPES)
 
 
 def items(ctx: typer.Context) -> list[str]:

@@ -30,9 +30,11 @@ OPTIONS = {
             "bounds",
             "ledger",
             "limit",
+            "shape",
         )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
+    "shape_from": "--shape-from",
     "keep_total": "--keep-total",
     "quick": "--quick",
     "numbers": "--number",

@@ -194,8 +194,11 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
                 "model",
                 f"{card['model']['kind']}, {card['model']['parameters']} parameters, about {card['data']['rows']} rows",
             ),
-            ("noise", f"{_number(card['noise']['scale'])} on every coefficient"),
-            ("limit", f"{eta['limit']:g} on {eta['limit_on']}"),
+            ("noise", _noise_of(card)),
+            (
+                "limit",
+                "none: the noise was given" if eta["limit"] is None else f"{eta['limit']:g} on {eta['limit_on']}",
+            ),
             (
                 "utility",
                 f"{_number(noisy)} on average with such noise, {_number(cost.without_noise)} without, "
@@ -209,8 +212,16 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:
         emit(
-            "\nBeware: with this noise the model is no better than a constant. Allow a larger --eta, or collect more rows."
+            "\nBeware: with this noise the model is no better than a constant. Allow a larger --eta, declare --bounds, try "
+            "--shape hessian, or collect more rows."
         )
+
+
+def _noise_of(card: dict[str, Any]) -> str:
+    size, shape = _number(card["noise"]["scale"]), card["shape"]
+    if shape["name"] == "isotropic":
+        return f"{size} on every coefficient"
+    return f"of scale {size}, shaped: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:

@@ -71,8 +71,8 @@ def attack(
         if released is not None:
             common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
             saved = load_model(released)
-            against, added, noise, settings = saved.model, saved.noise, saved.scale, saved.settings
             trained = retrain(saved, common.source_table(table, **form))
+            against, added, noise, settings = saved.model, saved.noise_on(trained), saved.scale, saved.settings
         else:
             if noise is None:
                 raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")

@@ -162,6 +162,6 @@ def _again(
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, room, **form), room)
-    plan = Plan(**{**options, "noise": saved.noise, "noise_note": CARD_NOTE})
+    plan = Plan(**{**options, "noise": saved.noise_on(trained), "noise_note": CARD_NOTE})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)

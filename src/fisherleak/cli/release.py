@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli._complete import whose_etas
+from fisherleak.cli._complete import shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
@@ -18,8 +18,14 @@ __all__ = ["release"]
 
 def release(
     table: common.Table,
-    eta: Annotated[float, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")],
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
+    eta: Annotated[
+        float | None, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")
+    ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation, in place of a limit."),
+    ] = None,
     target: common.Target = None,
     attribute: Annotated[
         list[str] | None,
@@ -41,6 +47,22 @@ def release(
             "--bounds",
             metavar="COLUMN=LOW:HIGH",
             help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="SHAPE",
+            autocompletion=shapes,
+            help="Of the noise: isotropic (default), hessian (costs less; counted for linear models), or least-loss (from "
+            "public rows, or with --over max).",
+        ),
+    ] = None,
+    shape_from: Annotated[
+        str | None,
+        typer.Option(
+            "--shape-from", metavar="TABLE", help="Public rows with the same columns that the noise's shape comes from."
         ),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
@@ -104,6 +126,7 @@ def release(
     \b
     Examples:
       fisherleak release people.csv --target sick --eta 0.5 --bounds age=0:120 --out model.skops
+      fisherleak release people.csv --target income --eta 0.5 --shape hessian --bounds income=0:9000 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
       fisherleak release people.csv --target sick --id name --eta 0.3 --out m2.skops --ledger people.ledger.json --limit 1
       fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
@@ -138,15 +161,19 @@ def release(
         if sign is not None and sign.resolve() in places:
             raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
         raw = common.source_table(table, **form)
+        public_rows = None if shape_from is None else common.source_table(shape_from, **form)
         limited = attribute or None
         try:
             card, cost = save_model(
                 *(raw, settings, out),
                 eta=eta,
+                noise=noise,
                 attribute=limited,
                 over=over,
                 bounds=common.bounds_from(bounds),
                 balance=balance,
+                shape=shape,
+                shape_from=public_rows,
                 overwrite=overwrite,
                 sign=sign,
                 ledger=ledger,

@@ -31,12 +31,15 @@ class Confidential:
         The largest eta of the rows that are there.
     spread : float
         How far the logarithm of ``upper`` moves, at most, if one row is replaced by an admissible one.
+    second : float
+        What the noise's own shape tells of an admissible row, as an eta that no scale reduces; zero for a shape that is public.
     """
 
     lower: float
     upper: float
     present: float
     spread: float
+    second: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ class Calibration:
     folded : bool, optional
         Whether preprocessing was folded into the model that was measured, so that the noise acts in its frame; None where that
         is not known. A release must do the same.
+    shape : str, optional
+        "hessian" where the noise has the shape of the rows' own inverse Hessian, which eta counts and no record holds.
+    least : float, optional
+        With such a shape: a standard deviation, at scale 1, that the noise has in every direction, computed from public numbers
+        alone. The grid of a release follows it.
     """
 
     over: str
@@ -72,10 +80,12 @@ class Calibration:
     probability: float | None = None
     confidential: Confidential | None = field(default=None, compare=False, repr=False)
     folded: bool | None = field(default=None, compare=False, repr=False)
+    shape: str | None = None
+    least: float | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:
         known = (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
-        return type(self), (*known, None, self.folded)
+        return type(self), (*known, None, self.folded, self.shape, self.least)
 
     @property
     def counted(self) -> bool:
@@ -85,11 +95,11 @@ class Calibration:
     def record(self) -> Json:
         """JSON types, for a card."""
         found = {"over": self.over, "eta": self.eta}
-        more = {"bounds": self.bounds, "step": self.step, "offset": self.offset, "probability": self.probability}
+        told = ("bounds", "step", "offset", "probability", "shape", "least")
+        more: Json = {name: getattr(self, name) for name in told}
         return found | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(
-            record["over"], record["eta"], *(record.get(name) for name in ("bounds", "step", "offset", "probability"))
-        )
+        told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
+        return cls(record["over"], record["eta"], **told)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ from fisherleak.protection.certificate import Bound, bound, bound_by_penalty
 from fisherleak.protection.declared import Admissible, admissible_rows
 from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
 from fisherleak.protection.pivot import spread_of
-from fisherleak.protection.quantities import Points, points_of, quantities_of, strong_of
+from fisherleak.protection.quantities import Points, Quantities, points_of, quantities_of, strong_of
 
-__all__ = ["Certified", "WorstAdmissible", "admissible_scale", "certified", "worst_admissible"]
+__all__ = ["Certified", "WorstAdmissible", "admissible_scale", "certified", "check_useful", "worst_admissible"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 AT_MINIMUM = 1e-8
@@ -52,6 +52,8 @@ class WorstAdmissible:
     admissible : Admissible
     reached : Found
         The row that the search ended with, in place of which one; its eta is ``lower``, unless a present one is larger.
+    certified : Certified
+        The bound, and what it is made of.
     """
 
     upper: float
@@ -60,17 +62,20 @@ class WorstAdmissible:
     spread: float
     admissible: Admissible
     reached: Found
+    certified: Certified = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Certified:
-    """The bound alone, at noise of scale 1, with what a search needs."""
+    """The bound alone, at noise of scale 1, with what a search needs and what it is made of."""
 
     upper: float
     spread: float
     admissible: Admissible
     points: Points
     found: Bound
+    quantities: Quantities = field(repr=False)
+    omega: float
 
 
 def certified(
@@ -89,7 +94,7 @@ def certified(
     spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if admissible.settled else math.inf
     # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
     error = EPSILON * (64.0 + jacobian.fit.condition)
-    return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found)
+    return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found, q, omega)
 
 
 def worst_admissible(
@@ -100,12 +105,18 @@ def worst_admissible(
     chosen, counted = leakage._chosen(attributes, label)
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
-    if not above.upper <= LOOSEST * max(best.eta, largest):
+    lower = max(best.eta, largest)
+    check_useful(above.upper, lower)
+    return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above)
+
+
+def check_useful(upper: float, lower: float) -> None:
+    """Refuse a bound that is far above what was found."""
+    if not upper <= LOOSEST * lower:
         raise InvalidInputError(
             "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
             "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or `over='max'`."
         )
-    return WorstAdmissible(above.upper, max(best.eta, largest), largest, above.spread, above.admissible, best)
 
 
 def admissible_scale(

@@ -23,6 +23,7 @@ from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.admissible import admissible_scale
+from fisherleak.protection.own_shape import HESSIAN, admissible_own_shape
 from fisherleak.protection.shapes import noise_shaped
 from fisherleak.rows.summary import digest
 
@@ -71,7 +72,8 @@ def calibrate(
     shape : optional
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
-        on every parameter; "hessian" is S in proportion to the inverse Hessian, as in posterior sampling. Or a matrix
+        on every parameter; "hessian" is S in proportion to the inverse Hessian, as in posterior sampling; with
+        ``over="admissible"`` its own dependence on the rows is counted (squared loss only). Or a matrix
         of shape (p, p), or a :class:`Leakage` of public rows, whose least-loss shape is used here. A shape is over the
         released parameters: coefficients, then the intercept; where preprocessing is folded in, those in raw units.
     gap : float
@@ -91,8 +93,8 @@ def calibrate(
 
     Notes
     -----
-    Scale and shape depend on the data, so what the release reveals has a second term beside eta: :func:`fisherleak.counted`
-    computes it. A shape that comes from public rows, or a matrix that does, has none but for its scale.
+    Where scale and shape depend on the data, what the release reveals has a second term beside eta: :func:`fisherleak.counted`
+    computes it for "max". A shape that comes from public rows, or a matrix that does, has none but for its scale.
 
     A scale that the rows present decide depends on the data, and most on the row that decides it: for "max", "mean", "group"
     and "dataset" publishing it reveals something that is not counted, and :func:`fisherleak.release` warns
@@ -106,6 +108,11 @@ def calibrate(
     has the bounds, step and offset, for a card, and as ``confidential`` the bound and what a search found from below: numbers
     of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales, are
     taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
+
+    With ``shape="hessian"`` the covariance is :math:`s^2 H^{-1}`, H the Hessian of these rows, and the limit is on both terms
+    of what the release reveals, the mean's and the covariance's (``confidential.second`` is the bound on the latter). The
+    noise then holds H: it stays in the house, its record says the shape by name, and a release is rounded to a grid that
+    follows from the bounds alone. A matrix, or a leakage of public rows, must not depend on the rows: it is taken as public.
 
     Examples
     --------
@@ -137,6 +144,9 @@ def calibrate(
             "shape= and over='admissible' are for noise on parameters, and this leakage is of "
             f"{type(leakage._noise).__name__}: leave them out, or start from a leakage of a release."
         )
+    if over == ADMISSIBLE and isinstance(shape, str) and shape == HESSIAN:
+        own, counted = admissible_own_shape(leakage, target, bounds, attributes, label, random_state)
+        return remembering(own, dataclasses.replace(counted, folded=leakage._information.folded))
     if shape is not None:
         _check_shape_of_all(shape, over)
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
@@ -150,11 +160,11 @@ def calibrate(
 
 
 def _check_shape_of_all(shape: Any, over: str) -> None:
-    """A shape that the rows decide does not go with a scale that they must not decide."""
-    if over == ADMISSIBLE and isinstance(shape, str) and shape != "isotropic":
+    """A shape that the rows decide, and that is not counted, does not go with a scale that they must not decide."""
+    if over == ADMISSIBLE and isinstance(shape, str) and shape == "least-loss":
         raise InvalidInputError(
             f"shape={shape!r} is computed from the rows present, and over='admissible' promises that none of them decides: use "
-            "'isotropic', a matrix, or a leakage of public rows."
+            "'hessian', 'isotropic', a matrix, or a leakage of public rows."
         )
 
 

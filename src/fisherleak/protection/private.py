@@ -27,7 +27,7 @@ from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
 from fisherleak.protection.calibration import calibrate, publishable
 from fisherleak.protection.release import built, check_public, check_releasable
 
-__all__ = ["PrivateRelease", "ReleaseReport"]
+__all__ = ["PrivateRelease", "ReleaseReport", "move"]
 
 Vector = NDArray[np.float64]
 OVER = (ADMISSIBLE, "max", "mean", "dataset")
@@ -146,7 +146,7 @@ class PrivateRelease(Wrapper):
         counted = "preprocessing" if self.public == "preprocessing" else "nothing"
         leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
-            _move(model, np.asarray(host(leak.fits[0].theta)), counted)
+            move(model, np.asarray(host(leak.fits[0].theta)), counted)
         seed = self.random_state if self.over == ADMISSIBLE else None
         found = calibrate(leak, self.eta, self.over, attributes=self.attributes, bounds=self.bounds, random_state=seed)
         self.noise_ = publishable(found)
@@ -182,7 +182,7 @@ class PrivateRelease(Wrapper):
         return state
 
 
-def _move(model: Estimator, theta: Vector, public: str) -> None:
+def move(model: Estimator, theta: Vector, public: str) -> None:
     """Give a fitted model the parameters that were measured: in raw units where its scalers are counted."""
     _, scales = neutral(model) if public == "nothing" else (model, None)
     estimator = final_estimator(model)

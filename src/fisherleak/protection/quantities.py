@@ -32,6 +32,7 @@ __all__ = [
     "Quantities",
     "Strong",
     "curvature_of",
+    "feature_map",
     "maxima",
     "points_of",
     "quantities_of",
@@ -195,6 +196,8 @@ class Quantities:
     """(V,) what a change of a feature does to the penalty."""
     m_by_move: float = 0.0
     m_by_mean: float = 0.0
+    scale_push: float = 0.0
+    """How fast the penalty's curvature moves with a feature of a row, through its folded scale."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +307,7 @@ def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Pre
     scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
     root = np.linalg.cholesky(core).T * scale[None, :]
     H = np.linalg.inv(core) / scale[:, None] / scale[None, :]
-    E = _dense(jacobian, attributes, len(theta)) if attributes else np.zeros((len(theta), 0))
+    E = feature_map(jacobian, attributes, len(theta))
     LB = np.asarray(host(jacobian.B))
     base = _Base(LB, root, H, E, theta)
     h = np.sum((x @ root.T) ** 2, axis=1)
@@ -312,8 +315,10 @@ def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Pre
     return base, Present(omega, y, z, r, a, h, lb, eb)
 
 
-def _dense(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
-    """E, (p, m)."""
+def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
+    """E, (p, m): what the values that count do to the features, and nothing to the intercept."""
+    if not attributes:
+        return np.zeros((size, 0))
     found = jacobian.map(attributes)
     if found.matrix is not None:
         return np.asarray(host(found.matrix))
@@ -374,6 +379,7 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
         "pull_by_move": float(np.sum(fit.n * fit.l2 * change * spread**2)),
         "columns_root": _norm(base.root[:, :d][:, learned]),
         "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
         "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
     }
 

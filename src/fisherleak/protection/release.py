@@ -178,6 +178,11 @@ def _in_frame(
 
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
+    if getattr(getattr(noise, "calibrated", None), "shape", None) is not None:
+        raise InvalidInputError(
+            "noise has a shape that stays with its rows, and the record of a released Fit holds its noise: release a model of "
+            "scikit-learn, or use another shape."
+        )
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
     d = fit.coef.shape[0]

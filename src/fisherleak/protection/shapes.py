@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -56,7 +57,9 @@ def _of_public_rows(
             f"shape must come from a model with the same {_size(leakage)} released parameters; the public one has "
             f"{_size(public)}."
         )
-    noise = noise_shaped(public, "least-loss", over, attributes, label, None, gap)
+    # whoever could be there is whoever is there, for a shape: its scale is found for all of them
+    limited = "max" if over == ADMISSIBLE else over
+    noise = noise_shaped(public, "least-loss", limited, attributes, label, None, gap)
     assert isinstance(noise, Gaussian)
     return replace(noise, gap=None)
 

@@ -105,12 +105,20 @@ class Gaussian(OneDraw):
         return np.asarray(-0.5 * np.sum(white**2, axis=-1) - volume - 0.5 * size * math.log(2.0 * math.pi))
 
     def record(self) -> Json:
-        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        # a shape that was computed from the rows, and counted, is told by its name alone
+        named = None if self.calibrated is None else self.calibrated.shape
+        shape = {} if self.shape is None else {"shape": self.shape.tolist() if named is None else named}
         return {"kind": "Gaussian", "scale": float(self.scale)} | shape | calibration_told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"], record.get("shape"), calibrated=calibration_in(record))
+        shape = record.get("shape")
+        if isinstance(shape, str):
+            raise InvalidInputError(
+                f"noise has the shape '{shape}', which was computed from the rows and which no record holds: fit the model "
+                "again from its rows."
+            )
+        return cls(record["scale"], shape, calibrated=calibration_in(record))
 
 
 def _checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -86,11 +86,14 @@ def grid_of(noise: Noise, size: int) -> float:
     r"""The step of the grid for ``size`` parameters: a power of two, at most 1/1024 of the noise's least standard deviation.
 
     With W^T W the information of b at scale 1, no direction has a standard deviation below :math:`s / \|W\|`, whatever the
-    density; a Gaussian has this one.
+    density; a Gaussian has this one. Where the shape is the rows' own, a public bound on it stands for it.
     """
     root = noise.unit_information_root(size)
     least = 1.0
-    if root is not None and size:
+    told = getattr(getattr(noise, "calibrated", None), "least", None)
+    if told is not None:
+        least = told  # of the shape itself the grid would tell
+    elif root is not None and size:
         coordinate = float(np.min(np.linalg.norm(np.linalg.pinv(root), axis=1)))
         least = max(1.0 / float(np.linalg.norm(root, 2)), THINNEST * coordinate)
     _, power = math.frexp(noise.scale * least)

@@ -1,0 +1,265 @@
+"""Candidates for a protected model: fitted with a penalty and weights, calibrated with a shape, looked at on held-out rows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils import _safe_indexing as rows_of
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.noise import Noise
+from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure_own
+from fisherleak.models import as_table, final_estimator
+from fisherleak.models.levels import check_common_levels
+from fisherleak.models.rebuilt import FEW
+from fisherleak.models.wrapper import fit_weighted
+from fisherleak.protection.calibration import calibrate
+from fisherleak.protection.irfil import IRFIL
+from fisherleak.protection.private import move
+from fisherleak.protection.release import built, check_releasable
+
+__all__ = ["WEIGHTINGS", "FrontierPoint", "Scorer", "Task", "calibrated_model", "fitted_all", "looked_at", "polished"]
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.int64]
+WEIGHTINGS = {"none": 0.0, "half": 0.5, "full": 1.0}
+"""Powers of IRFIL's weights."""
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Etas that are looked at, in units of the limit."""
+REWEIGHTINGS, DRAWS = 15, 16
+"""Of IRFIL; noisy copies of each candidate."""
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One candidate at one eta.
+
+    Attributes
+    ----------
+    penalty : float
+        Factor of the estimator's own penalty.
+    weighting : str
+        "none", "half" or "full": the power of IRFIL's weights.
+    shape : str
+        Of the noise.
+    eta, scale : float
+        The limit, and the scale of the noise that keeps it.
+    loss : float
+        Mean loss of noisy copies on held-out rows.
+    score : float or None
+        Their mean accuracy, or R² for the squared loss; None for other losses.
+    """
+
+    penalty: float
+    weighting: str
+    shape: str
+    eta: float
+    scale: float
+    loss: float
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is protected, and what may be chosen: all that is public but for the rows."""
+
+    estimator: Any
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    eta: float
+    over: str
+    groups: Any = field(repr=False)
+    penalties: tuple[float, ...]
+    weightings: tuple[str, ...]
+    shapes: tuple[str, ...]
+    bounds: Mapping[str, Any] | None
+    public: str
+    random_state: Seed = None
+
+    @property
+    def count(self) -> int:
+        return len(self.penalties) * len(self.weightings) * len(self.shapes)
+
+    @property
+    def counted(self) -> str:
+        return "preprocessing" if self.public == "preprocessing" else "nothing"
+
+    @property
+    def declared(self) -> str:
+        # rows in memory have been seen to share their levels
+        return "levels" if self.public == "nothing" else self.public
+
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(0 if self.random_state is None else self.random_state)
+
+    def part(self, rows: Rows) -> Task:
+        """The same with some of the rows."""
+        groups = None if self.groups is None else np.asarray(self.groups)[rows]
+        return replace(self, X=rows_of(self.X, rows), y=np.asarray(self.y)[rows], groups=groups)
+
+
+def _with_penalty(estimator: Estimator, factor: float) -> Any:
+    """An unfitted copy with its penalty multiplied."""
+    model = clone(estimator)
+    if factor == 1.0:
+        return model
+    last = final_estimator(model)
+    own = last.get_params(deep=False)
+    if "alpha" in own:
+        last.set_params(alpha=own["alpha"] * factor)
+    elif "C" in own:
+        last.set_params(C=own["C"] / factor)
+    else:
+        raise InvalidInputError(
+            f"penalties are factors of alpha or C, and {type(last).__name__} has neither: use penalties=[1.0]."
+        )
+    return model
+
+
+def _weights(task: Task, penalty: float) -> Vector:
+    """IRFIL's weights, of mean one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said of the candidates themselves
+        found = IRFIL(_with_penalty(task.estimator, penalty), n_iter=REWEIGHTINGS).fit(task.X, task.y).weights_
+    return np.asarray(host(found))
+
+
+def _powered(weights: Vector, weighting: str) -> Vector | None:
+    power = WEIGHTINGS[weighting]
+    if power == 0:
+        return None
+    raised = weights**power
+    return np.asarray(raised / raised.mean())
+
+
+def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, Leakage]:
+    """A model at its exact minimum, and its leakage."""
+    X, y = task.X, task.y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a solver that stops early: the minimum is found from there
+        model = fit_weighted(_with_penalty(task.estimator, penalty), X, y, weights)
+    check_releasable(model)
+    if task.public == "nothing":
+        check_common_levels(model, as_table(X), FEW)
+    leak = measure_own(model, X, y, None, weights, True, task.counted)
+    move(model, np.asarray(host(leak.fits[0].theta)), task.counted)
+    return model, leak
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    task: Task
+    penalty: float
+    weighting: str
+    model: Any
+    leak: Leakage
+
+
+def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[_Candidate]:
+    """One model for each weighting that has one."""
+    found, weights = [], None
+    for weighting in task.weightings:
+        try:
+            if weights is None and WEIGHTINGS[weighting] > 0:
+                weights = _weights(task, penalty)
+            own = None if weights is None else _powered(weights, weighting)
+            model, leak = polished(task, penalty, own)
+        except FisherleakError as error:
+            if weighting == "none":
+                raise
+            refused.append(f"penalty x {penalty:g}, weights {weighting}: {error}")
+            continue
+        found.append(_Candidate(task, penalty, weighting, model, leak))
+    return found
+
+
+def _calibrated(task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed) -> Noise:
+    if task.over == ADMISSIBLE:
+        return calibrate(leak, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
+    if task.groups is not None:
+        return calibrate(leak, eta, "group", shape=shape, groups=task.groups)
+    return calibrate(leak, eta, shape=shape)
+
+
+def looked_at(candidate: _Candidate, shape: str, scorer: Scorer, refused: list[str]) -> list[FrontierPoint]:
+    """A candidate with one shape, at every eta at which it keeps the limit."""
+    task = candidate.task
+    name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
+    try:
+        noise = _calibrated(task, candidate.leak, shape, max(FACTORS) * task.eta, 0)
+        plain, moved = scorer.noisy(candidate.model, noise)
+    except FisherleakError as error:
+        refused.append(f"{name}: {error}")
+        return []
+    secret = getattr(getattr(noise, "calibrated", None), "confidential", None)
+    second = 0.0 if secret is None else secret.second
+    points = []
+    for factor in FACTORS:
+        eta = factor * task.eta
+        if eta <= second:
+            refused.append(f"{name}: the shape alone tells more than an eta of {eta:g}.")
+            continue
+        scale = noise.scale * math.sqrt(((max(FACTORS) * task.eta) ** 2 - second**2) / (eta**2 - second**2))
+        loss, score = scorer.of(plain[:, None] + scale * moved)
+        points.append(FrontierPoint(candidate.penalty, candidate.weighting, shape, eta, scale, loss, score))
+    return points
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Loss and score of linear predictors on the rows that are looked at."""
+
+    task: Task
+    rows: Rows
+    loss: Loss
+
+    def predictor(self, model: Any) -> Vector:
+        """The linear predictor, (m,)."""
+        X = rows_of(self.task.X, self.rows)
+        if is_classifier(self.task.estimator):
+            return np.asarray(model.decision_function(X), dtype=np.float64)
+        found = np.asarray(model.predict(X), dtype=np.float64)
+        if float(np.asarray(self.loss.mean(np.zeros(1)))[0]) == 0:
+            return found
+        return np.log(np.maximum(found, np.finfo(np.float64).tiny))  # all other links are logarithms
+
+    def noisy(self, model: Any, noise: Noise) -> tuple[Vector, Vector]:
+        """Predictors without noise, (m,), and their change by each draw at scale 1, (m, draws)."""
+        plain, rng = self.predictor(model), self.task.rng()
+        draws = [self.predictor(built(model, noise, rng, self.task.declared)) for _ in range(DRAWS)]
+        return plain, np.stack([(each - plain) / noise.scale for each in draws], axis=1)
+
+    def of(self, z: Vector) -> tuple[float, float | None]:
+        """Mean loss and score over copies: z of shape (m, copies)."""
+        loss, y = self.loss, np.asarray(self.task.y)[self.rows]
+        if is_classifier(self.task.estimator):
+            side = y == np.unique(np.asarray(self.task.y))[-1]
+            label = np.where(side, 1.0, -1.0 if loss.quadratic else 0.0)
+            score: float | None = float(np.mean((z > 0) == side[:, None]))
+        else:
+            label = np.asarray(y, dtype=np.float64)
+            rest = float(np.sum((label - label.mean()) ** 2))
+            quadratic = loss.quadratic and rest > 0
+            score = float(np.mean(1.0 - np.sum((z - label[:, None]) ** 2, axis=0) / rest)) if quadratic else None
+        return float(np.mean(np.asarray(loss.value(z, label[:, None] * np.ones_like(z))))), score
+
+
+def calibrated_model(task: Task, chosen: FrontierPoint, eta: float, random_state: Seed) -> tuple[Any, Noise]:
+    """A candidate fitted on all rows, and the noise that keeps a limit."""
+    weights = None
+    if WEIGHTINGS[chosen.weighting] > 0:
+        weights = _powered(_weights(task, chosen.penalty), chosen.weighting)
+    model, leak = polished(task, chosen.penalty, weights)
+    return model, _calibrated(task, leak, chosen.shape, eta, random_state)

@@ -1,0 +1,127 @@
+r"""Noise shaped like the inverse Hessian of the rows themselves, for whoever could be among them, with its shape counted.
+
+The release is :math:`t \sim N(w^*, s^2 H^{-1})`, a draw from the posterior of the squared loss at temperature :math:`s^2`. A
+value of a row moves :math:`w^*` and H, and the information about it is exactly
+
+.. math:: J^T H J / s^2 + \tfrac12 \mathrm{tr}(B\, \partial_a H\, B\, \partial_b H), \qquad B = H^{-1} .
+
+With an admissible row (x, y) in place of another, both are bounded by what ``certificate`` knows. *First*:
+:math:`H' \preceq (e^\sigma + \omega h) H`, with h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the
+penalty, so that the root of this factor multiplies the bound for noise of the fixed shape B. *Second*: for a move e of the
+features it is :math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's
+leverage, and for folded scales, whose squares move by :math:`\delta_j e_j`, at most
+:math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall with s. The label has none: it moves no Hessian of this loss.
+
+The shape never leaves: a card says its name, and the grid that parameters are rounded to follows a bound on H that the declared
+bounds, the penalty and the rounded number of rows give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Seed
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.noise import Gaussian, grid_of
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.admissible import Certified, check_useful, worst_admissible
+from fisherleak.protection.declared import Admissible
+from fisherleak.protection.grid import STEP, on_public_grid
+from fisherleak.protection.limited import raw_map
+from fisherleak.protection.quantities import Quantities, feature_map
+
+__all__ = ["HESSIAN", "admissible_own_shape", "own_shape"]
+
+HESSIAN = "hessian"
+FINEST = 2.0**-30
+"""Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""
+
+
+def own_shape(fit: Fit) -> Gaussian:
+    """Noise of covariance B: the inverse Hessian over the released parameters."""
+    U = raw_map(fit)
+    return Gaussian(1.0, U @ U.T)
+
+
+def admissible_own_shape(
+    leakage: Leakage,
+    eta: float,
+    bounds: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    label: bool | None = None,
+    random_state: Seed = None,
+) -> tuple[Gaussian, Calibration]:
+    """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit."""
+    fit = leakage.fits[0]
+    if not fit.loss.quadratic:
+        raise InvalidInputError(
+            f"shape='hessian' with over='admissible' is counted for the squared loss only, and the loss is {fit.loss.name}: "
+            "take the shape from public rows, or 'isotropic'."
+        )
+    unit = own_shape(fit)
+    shaped = leakage.with_noise(unit)
+    worst = worst_admissible(shaped, bounds, attributes, label)
+    q, omega = worst.certified.quantities, worst.certified.omega
+    chosen, _ = shaped._chosen(attributes, label)
+    first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
+    second = _second(worst.certified, shaped._information.jacobians[0], chosen)
+    check_useful(first, max(worst.lower, worst.present))
+    if not second < eta:
+        raise InvalidInputError(
+            f"eta of {eta:g} cannot be kept with shape='hessian': what the shape itself tells of an admissible row is bounded "
+            f"by {second:.2g} alone, whatever the scale. Use shape='isotropic', a larger l2 or more rows."
+        )
+    grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
+    told = Calibration(
+        *(ADMISSIBLE, eta, worst.admissible.bounds, STEP, grid.offset, 1.0),
+        Confidential(worst.present, first, worst.present, math.inf, second),
+        shape=HESSIAN,
+        least=_least(fit, worst.admissible),
+    )
+    noise = replace(unit.rescaled(grid.scale), calibrated=told)
+    _check_grid(noise)
+    return noise, told
+
+
+def _second(found: Certified, jacobian: Jacobian, attributes: Sequence[Attribute]) -> float:
+    """The second term of any admissible row, as an eta."""
+    q: Quantities = found.quantities
+    grown = math.exp(q.stretch) / (1.0 - q.leverage)
+    gain = found.omega * grown * float(q.root.max()) ** 2
+    moved = math.sqrt(2.0 * found.omega * gain / (1.0 + gain) * grown) * q.whole_e
+    E = feature_map(jacobian, attributes, len(jacobian.B))
+    size = float(np.linalg.norm(E, 2)) if E.size else 0.0
+    return moved + math.sqrt(0.5) * q.scale_push * size * grown * q.columns_root**2
+
+
+def _least(fit: Fit, admissible: Admissible) -> float:
+    """A standard deviation that noise of covariance B is never below, from public numbers: rows to a power of two."""
+    rows = 2.0 ** math.ceil(math.log2(fit.n))
+    heaviest = 1.0 if fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
+    low, high = admissible.base.copy(), admissible.base.copy()
+    for part in admissible.parts:
+        low, high = low + part.min(axis=0), high + part.max(axis=0)
+    far = float(np.sum(np.maximum(low**2, high**2))) if admissible.radius is None else admissible.radius**2
+    spread = 1.0 if fit.scales is None else max(1.0, 0.25 * float(np.max((high - low) ** 2, initial=0.0)))
+    penalty = max(fit.l2 * spread, fit.intercept_l2)
+    return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
+
+
+def _check_grid(noise: Gaussian) -> None:
+    assert noise.shape is not None
+    coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
+    if grid_of(noise, len(noise.shape)) < FINEST * coordinate:
+        raise InvalidInputError(
+            "shape='hessian' leaves some parameters so much more noise than others that rounding to a public grid would show "
+            "their last bits: bring the columns to similar units, or use shape='isotropic'."
+        )

@@ -1,0 +1,100 @@
+"""Protected: the best model under a limit, chosen, fitted and released in one ``fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from sklearn.base import clone
+
+from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.models.wrapper import Wrapper
+from fisherleak.protection.frontier import protect
+
+__all__ = ["Protected"]
+
+
+class Protected(Wrapper):
+    """The most accurate candidate that keeps everyone below a limit, released.
+
+    Parameters
+    ----------
+    estimator : scikit-learn model
+        Any that :func:`fisherleak.measure` reads.
+    eta : float
+        The limit.
+    over : {"admissible", "max"}
+        Whose etas are limited.
+    penalties, weightings, shapes, bounds, public, held_out
+        As in :func:`fisherleak.protect`, which says what eta counts and what it does not.
+    random_state : int or Generator, optional
+        For tests only: without one the noise is made of the operating system's randomness.
+
+    Attributes
+    ----------
+    estimator_ : scikit-learn model
+        The released model: the only one to pass on.
+    choice_ : FrontierPoint
+        What was chosen, with its held-out loss. Derived from the data.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = fl.Protected(Ridge(), eta=5.0, penalties=[1.0], weightings=["none"], shapes=["hessian"])
+    >>> model.fit(X, y / y.std()).choice_.shape
+    'hessian'
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        eta: float = 1.0,
+        over: str = ADMISSIBLE,
+        penalties: Sequence[float] = (1.0, 10.0, 100.0),
+        weightings: Sequence[str] = ("none", "half", "full"),
+        shapes: Sequence[str] | None = None,
+        bounds: Mapping[str, Any] | None = None,
+        public: str = "nothing",
+        held_out: float = 0.25,
+        random_state: Seed = None,
+    ) -> None:
+        self.estimator = estimator
+        self.eta = eta
+        self.over = over
+        self.penalties = penalties
+        self.weightings = weightings
+        self.shapes = shapes
+        self.bounds = bounds
+        self.public = public
+        self.held_out = held_out
+        self.random_state = random_state
+
+    def fit(self, X: TableLike, y: VectorLike) -> Self:
+        """Look at all candidates, and release the best, fitted on all rows."""
+        frontier = protect(
+            self.estimator,
+            X,
+            y,
+            self.eta,
+            over=self.over,
+            penalties=self.penalties,
+            weightings=self.weightings,
+            shapes=self.shapes,
+            bounds=self.bounds,
+            public=self.public,
+            held_out=self.held_out,
+            random_state=self.random_state,
+        )
+        self.choice_ = frontier.best()
+        self.estimator_ = frontier.release(random_state=self.random_state)
+        return self
+
+    def __getstate__(self) -> Any:
+        # an estimator that was passed in fitted would carry the model without noise along
+        state = dict(super().__getstate__())
+        state["estimator"] = clone(self.estimator)
+        return state

@@ -1,0 +1,169 @@
+"""The frontier: every candidate keeps its limit, the best is the least, and what is not counted is said."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import (
+    GammaRegressor,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    RidgeClassifier,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from cases import make
+
+CASE = make("squared", 1, n=400, intercept=True)
+X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
+BOUNDS: Any = {f"x{j}": (-3.0, 3.0) for j in range(3)} | {"label": (-4.0, 4.0)}
+ONE: Any = {"penalties": [1.0], "weightings": ["none"]}
+
+
+@pytest.fixture(scope="module")
+def frontier() -> fl.Frontier:
+    return fl.protect(Ridge(1.0), X, Y, eta=2.0, over="max", penalties=[1.0, 30.0])
+
+
+def test_every_candidate_is_looked_at_at_every_eta(frontier: fl.Frontier) -> None:
+    frame = frontier.frame()
+    assert len(frame) == 2 * 3 * 3 * 5
+    assert set(frame.eta) == {0.5, 1.0, 2.0, 4.0, 8.0}
+    assert frontier.refused == ()
+    assert frontier.held_out == 100
+    np.testing.assert_allclose(
+        frame.scale * frame.eta, frame.groupby(["penalty", "weighting", "shape"]).scale.transform("max") * 0.5
+    )
+
+
+def test_the_loss_falls_with_eta_and_ends_near_that_without_noise(frontier: fl.Frontier) -> None:
+    for (_, weighting, _), some in frontier.frame().groupby(["penalty", "weighting", "shape"]):
+        assert np.all(np.diff(some.sort_values("eta").loss) < 1e-3), weighting
+    assert frontier.best(8.0).loss < 1.1 * frontier.loss
+    assert frontier.best(8.0).loss <= frontier.best(2.0).loss <= frontier.best(0.5).loss
+
+
+def test_the_best_is_the_least_at_an_eta_that_is_not_above_the_one_asked_for(frontier: fl.Frontier) -> None:
+    frame = frontier.frame()
+    assert frontier.best().loss == frame[frame.eta == 2.0].loss.min()
+    assert frontier.best(3.9) == frontier.best(2.0)
+    with pytest.raises(fl.InvalidInputError, match=r"eta must be at least 0.5, the least that was looked at; got 0.4"):
+        frontier.best(0.4)
+
+
+@pytest.mark.parametrize("weighting", ["none", "half", "full"])
+@pytest.mark.parametrize("shape", ["isotropic", "hessian", "least-loss"])
+def test_the_scale_of_a_point_is_what_calibration_asks_for(weighting: str, shape: str) -> None:
+    found = fl.protect(
+        Ridge(1.0), X, Y, 1.0, over="max", penalties=[2.0], weightings=[weighting], shapes=[shape], held_out=0
+    )
+    power = {"none": 0.0, "half": 0.5, "full": 1.0}[weighting]
+    weights = fl.IRFIL(Ridge(2.0)).fit(X, Y).weights_ ** power
+    weights /= weights.mean()
+    model = Ridge(2.0).fit(X, Y, weights)
+    leak = fl.measure(model, X, Y, sample_weight=weights, polish=True)
+    noise = fl.calibrate(leak, 1.0, shape=shape)
+    assert found.best().scale == pytest.approx(noise.scale, rel=1e-3)
+
+
+def test_a_release_keeps_the_limit_and_says_what_is_not_counted(frontier: fl.Frontier) -> None:
+    with (
+        pytest.warns(fl.UncountedChoiceWarning, match="was learned from the rows"),
+        pytest.warns(fl.UncountedScaleWarning),
+    ):
+        model = frontier.release(random_state=0)
+    assert isinstance(model, Ridge)
+    assert model.predict(X).shape == Y.shape
+    full = next(point for point in frontier.points if point.weighting == "full")
+    with (
+        pytest.warns(fl.UncountedChoiceWarning, match="IRFIL's weights") as said,
+        pytest.warns(fl.UncountedScaleWarning),
+    ):
+        frontier.release(choice=full, random_state=0)
+    assert not any("best was learned" in str(item.message) for item in said)
+
+
+def test_a_counted_candidate_that_was_named_beforehand_needs_no_warning() -> None:
+    found = fl.protect(Ridge(40.0), X, Y, 4.0, bounds=BOUNDS, **ONE)
+    assert {point.shape for point in found.points} == {"isotropic", "hessian"}
+    plain = next(point for point in found.points if point.shape == "isotropic" and point.eta == 4.0)
+    assert found.best().loss <= plain.loss
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = found.release(choice=found.best())
+    again = found.release(choice=found.best())
+    assert np.any(model.coef_ != again.coef_)
+
+
+def test_groups_are_limited_together() -> None:
+    person = np.arange(len(Y)) // 4
+    found = fl.protect(Ridge(1.0), X, Y, 1.0, over="max", groups=person, shapes=["isotropic"], held_out=0, **ONE)
+    leak = fl.measure(Ridge(1.0).fit(X, Y), X, Y)
+    assert found.best().scale == pytest.approx(fl.calibrate(leak, 1.0, "group", groups=person).scale, rel=1e-3)
+
+
+MODELS: list[tuple[Any, str]] = [
+    (make_pipeline(StandardScaler(), Ridge(1.0)), "squared"),
+    (LogisticRegression(), "logistic"),
+    (RidgeClassifier(), "logistic"),
+    (PoissonRegressor(), "poisson"),
+    (GammaRegressor(), "gamma"),
+    (LinearRegression(), "squared"),
+]
+
+
+@pytest.mark.parametrize(("model", "loss"), MODELS, ids=lambda value: type(value).__name__)
+def test_the_loss_without_noise_is_that_of_the_model(model: Any, loss: str) -> None:
+    case = make(loss, 3, n=200)
+    found = fl.protect(model, case.X, case.y, 1e4, over="max", shapes=["isotropic"], held_out=0, **ONE)
+    fitted = model.fit(case.X, case.y)
+    if hasattr(fitted, "decision_function"):
+        z = fitted.decision_function(case.X)
+        ours = fl.LOSSES["squared" if isinstance(model, RidgeClassifier) else "logistic"]
+        label = 2 * case.y - 1 if isinstance(model, RidgeClassifier) else case.y
+        assert found.score == pytest.approx(fitted.score(case.X, case.y), abs=0.01)
+    else:
+        z = fitted.predict(case.X)
+        z, ours, label = (np.log(z) if loss != "squared" else z), fl.LOSSES[loss], case.y
+        assert found.score is None or found.score == pytest.approx(fitted.score(case.X, case.y), rel=1e-6)
+    assert found.loss == pytest.approx(float(np.mean(ours.value(z, label))), rel=1e-3)
+    assert found.best().loss == pytest.approx(found.loss, rel=0.05)
+
+
+def test_the_picture_has_a_line_for_each_weighting_and_shape(frontier: fl.Frontier) -> None:
+    pytest.importorskip("matplotlib")
+    ax = frontier.plot()
+    assert len(ax.lines) == 10
+    assert frontier.plot(ax) is ax
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"eta": 0.0}, "eta must be"),
+        ({"over": "mean"}, "over must be one of admissible, max; got 'mean'"),
+        ({"groups": Y}, "groups go with over='max'"),
+        ({"over": "max", "bounds": BOUNDS}, "bounds are for over='admissible' only"),
+        ({"shapes": ["round"]}, "shapes must be some of least-loss, isotropic, hessian; got 'round'"),
+        ({"weightings": []}, "weightings must be some of none, half, full; got 'none'"),
+        ({"penalties": [0.0]}, "penalties must be"),
+        ({"penalties": []}, "penalties must be factors"),
+        ({"held_out": 1.0}, "held_out must be between 0 and 0.9"),
+        ({"estimator": LinearRegression()}, "LinearRegression has neither: use penalties="),
+        (
+            {"estimator": Ridge(1e-9), "shapes": ["least-loss"], **ONE},
+            "No candidate keeps the limit. The first: penalty x 1",
+        ),
+    ],
+)
+def test_refusals(options: dict[str, Any], says: str) -> None:
+    given = {"estimator": Ridge(1.0), "eta": 1.0} | options
+    with pytest.raises(fl.InvalidInputError, match=says):
+        fl.protect(given.pop("estimator"), X, Y, given.pop("eta"), **given)

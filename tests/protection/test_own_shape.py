@@ -1,0 +1,156 @@
+"""Noise shaped like the rows' own inverse Hessian: both terms of whoever could be there stay below the limit, by refits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from cases import Case, make
+from copies import copies
+from fisherleak.engine.noise import grid_of, noise_from_record
+from fisherleak.protection.limited import raw_map
+
+Vector = NDArray[np.float64]
+Measure = Callable[[Vector, Vector], fl.Leakage]
+BOX, LABELS = (-2.5, 2.5), (-4.0, 5.0)
+BOUNDS: Any = {f"x{j}": BOX for j in range(3)} | {"label": LABELS}
+
+
+def problem(seed: int = 1, **options: Any) -> Case:
+    case = make("squared", seed, **({"n": 120, "l2": 0.1} | options))
+    return replace(case, X=np.clip(case.X, *BOX), y=np.clip(case.y, *LABELS))
+
+
+def plainly(case: Case) -> Measure:
+    return lambda X, y: replace(case, X=X, y=y).leak()
+
+
+def folded(X: Vector, y: Vector) -> fl.Leakage:
+    return fl.measure(make_pipeline(StandardScaler(), Ridge(10.0)).fit(X, y), X, y, public="nothing")
+
+
+def both_terms(measure: Measure, X: Vector, y: Vector, row: int, scale: float, step: float = 1e-4) -> float:
+    """Eta of a row by the mean and by the covariance, from differences of refits alone."""
+
+    def fitted(move: Vector) -> tuple[Vector, Vector]:
+        moved, labels = X.copy(), y.copy()
+        moved[row] += move[:-1]
+        labels[row] += move[-1]
+        fit = measure(moved, labels).fits[0]
+        U = raw_map(fit)
+        return np.asarray(fit.theta), np.asarray(np.linalg.inv(U @ U.T))
+
+    _, H = fitted(np.zeros(X.shape[1] + 1))
+    dw, dH = [], []
+    for unit in np.eye(X.shape[1] + 1):
+        (w1, H1), (w0, H0) = fitted(step * unit), fitted(-step * unit)
+        dw.append((w1 - w0) / (2 * step))
+        dH.append(np.linalg.solve(H, (H1 - H0) / (2 * step)))
+    W, D = np.stack(dw), np.stack(dH)
+    F = W @ H @ W.T / scale**2 + 0.5 * np.einsum("aij,bji->ab", D, D)
+    return float(np.sqrt(np.linalg.eigvalsh(F)[-1]))
+
+
+CASES: dict[str, tuple[Case, bool]] = {
+    "plain": (problem(), False),
+    "with an intercept and weights": (problem(2, intercept=True, weighted=True, n=300), False),
+    "few rows": (problem(3, n=25, l2=0.5), False),
+    "scalers folded in": (problem(4, intercept=True), True),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_both_terms_of_whoever_could_be_there_stay_below_the_limit(name: str) -> None:
+    case, folds = CASES[name]
+    measure = folded if folds else plainly(case)
+    noise: Any = fl.calibrate(measure(case.X, case.y), 2.0, "admissible", shape="hessian", bounds=BOUNDS)
+    eta = np.asarray(measure(case.X, case.y).per_example())
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for k in range(12):
+        row = [int(np.argmax(eta)), int(np.argmin(eta)), k][k % 3]
+        X, y = case.X.copy(), case.y.copy()
+        X[row], y[row] = rng.choice(BOX, 3) if k % 4 else rng.uniform(*BOX, 3), rng.choice(LABELS)
+        largest = max(largest, both_terms(measure, X, y, row, noise.scale))
+    assert 0.2 < largest <= 2.0
+
+
+def test_the_second_term_is_bounded_and_does_not_fall_with_the_limit() -> None:
+    case = problem()
+    found: list[Any] = [fl.calibrate(case.leak(), e, "admissible", shape="hessian", bounds=BOUNDS) for e in (1.0, 10.0)]
+    seconds = [noise.calibrated.confidential.second for noise in found]
+    assert seconds[0] == seconds[1]
+    rng = np.random.default_rng(1)
+    for row in range(6):
+        X, y = case.X.copy(), case.y.copy()
+        X[row], y[row] = rng.choice(BOX, 3), rng.choice(LABELS)
+        assert both_terms(plainly(case), X, y, row, 1e9) <= seconds[0]
+    with pytest.raises(fl.InvalidInputError, match="what the shape itself tells"):
+        fl.calibrate(case.leak(), 0.5 * seconds[0], "admissible", shape="hessian", bounds=BOUNDS)
+
+
+def test_the_shape_is_in_no_record() -> None:
+    case = problem()
+    noise: Any = fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=BOUNDS)
+    record = json.loads(json.dumps(noise.record()))
+    assert record["shape"] == record["calibrated"]["shape"] == "hessian"
+    assert all(other.calibrated.confidential is None for other in copies(noise))
+    with pytest.raises(fl.InvalidInputError, match="which no record holds"):
+        noise_from_record(record)
+    with pytest.raises(fl.InvalidInputError, match="shape that stays with its rows"):
+        fl.release(case.fit(), noise)
+
+
+def test_the_grid_follows_public_numbers_alone_and_is_fine_enough() -> None:
+    case = problem()
+    other = replace(case, y=np.roll(case.y, 7), X=case.X[::-1].copy())
+    noises: list[Any] = [
+        fl.calibrate(each.leak(), 1.0, "admissible", shape="hessian", bounds=BOUNDS) for each in (case, other)
+    ]
+    assert noises[0].calibrated.least == noises[1].calibrated.least
+    for noise in noises:
+        assert grid_of(noise, 3) <= grid_of(fl.Gaussian(noise.scale, noise.shape), 3)
+
+
+def test_models_of_scikit_learn_are_released_with_it() -> None:
+    case = problem(2)
+    model = Ridge(12.0).fit(case.X, case.y)
+    noise: Any = fl.calibrate(fl.measure(model, case.X, case.y), 1.0, "admissible", shape="hessian", bounds=BOUNDS)
+    released = fl.release(model, noise, random_state=0, public="preprocessing")
+    away = np.append(released.coef_, released.intercept_) - np.append(model.coef_, model.intercept_)
+    white = np.linalg.solve(np.linalg.cholesky(noise.shape), away) / noise.scale
+    assert 0.1 < np.linalg.norm(white) < 5.0
+    grid = grid_of(noise, 4)
+    assert np.all(np.append(released.coef_, released.intercept_) / grid % 1.0 == 0.0)
+
+
+def test_other_losses_are_refused_by_name() -> None:
+    case = make("logistic", 1, n=500, l2=0.1)
+    with pytest.raises(fl.InvalidInputError, match="counted for the squared loss only, and the loss is logistic"):
+        fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
+    with pytest.raises(fl.InvalidInputError, match="shape='least-loss' is computed from the rows present"):
+        fl.calibrate(problem().leak(), 1.0, "admissible", shape="least-loss", bounds=BOUNDS)
+
+
+@pytest.mark.parametrize("public", ["matrix", "leakage"])
+def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) -> None:
+    case, others = problem(5), problem(6, n=400)
+    shape: Any = others.leak() if public == "leakage" else np.linalg.inv(others.X.T @ others.X)
+    noise: Any = fl.calibrate(case.leak(), 0.5, "admissible", shape=shape, bounds=BOUNDS)
+    assert noise.calibrated.counted
+    assert noise.calibrated.shape is None
+    rng = np.random.default_rng(0)
+    for row in range(12):
+        X, y = case.X.copy(), case.y.copy()
+        X[row], y[row] = rng.choice(BOX, 3), rng.choice(LABELS)
+        assert replace(case, X=X, y=y).leak(noise).per_example()[row] <= 0.5
