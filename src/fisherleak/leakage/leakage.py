@@ -22,7 +22,7 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import refuse_several, with_other_noise
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError
@@ -90,8 +90,7 @@ class Leakage:
         if self._noise is None:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
         check_noise(noise)
-        jacobian = self._information.jacobians[0].with_noise(noise)
-        return replace(self, _information=information_of(jacobian), _noise=noise)
+        return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
 
     # one number per example, cell, attribute, group
 
@@ -218,6 +217,7 @@ class Leakage:
         add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
+        refuse_several(self._information, "membership()")
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)

@@ -10,9 +10,10 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about, refuse_several
+from fisherleak.engine.outputs.class_labels import check_labels
+from fisherleak.engine.outputs.several_fit import OutputsFit, labels_as_fitted, outputs_risk
 from fisherleak.engine.perturbation import Attribute, as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError
@@ -52,7 +53,8 @@ def measure(
         The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes. For a head on a
         frozen network ``fl.nn.on(module, inputs)``: etas are then about the inputs.
     y : array of shape (n,)
-        Their labels.
+        Their labels; of shape (n, K) for a model of K numbers. The label of a model of three or more classes is the one-hot
+        vector of its class, moved where its sum stays: changing a class is a move of length sqrt 2.
     noise : Noise, optional
         Added to every released parameter; ``fl.Gaussian(1.0)`` if not given.
     sample_weight : array of shape (n,), optional
@@ -114,14 +116,18 @@ def measure(
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     if isinstance(X, Behind):
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
+        refuse_several(seen._information, "fl.nn.on")
         return X.about_inputs(seen, attributes)
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None
-        X, y, _ = training_rows(X, y, None, names)
+        if isinstance(model, OutputsFit):
+            X, y = labels_as_fitted(model, X, y, names)
+        else:
+            X, y, _ = training_rows(X, y, None, names)
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
-        return Leakage(information_of(jacobian_of(model, X, y, noise, records)), noise, table)
+        return Leakage(information_about(model, X, y, noise, records), noise, table)
     reader = read_folded if public == "nothing" else read
     return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
@@ -156,10 +162,8 @@ def _measured(
     loose = looseness_of(reading, noise, records)
     if loose is not None and not quiet:
         loose.warn(stacklevel=3)
-    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, records, reading.folding)
-    return Leakage(
-        information_of(jacobian), noise, table, () if loose is None else (loose.note(),), _absent(reading, records)
-    )
+    information = information_about(reading.fit, reading.features, reading.y, noise, records, reading.folding)
+    return Leakage(information, noise, table, () if loose is None else (loose.note(),), _absent(reading, records))
 
 
 def _absent(reading: Reading, attributes: tuple[Attribute, ...]) -> Any:
@@ -176,16 +180,21 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
             f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
             f"({device(X)}). Pass arrays of one library, on one device."
         )
-    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
+    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[-1]:
         raise InvalidInputError(
-            f"The model was fitted on {fit.n} rows and {fit.coef.shape[0]} columns; got {X.shape[0]} rows and "
+            f"The model was fitted on {fit.n} rows and {fit.coef.shape[-1]} columns; got {X.shape[0]} rows and "
             f"{X.shape[1]} columns. Pass the training data."
         )
     weights = check_weights(sample_weight, X)
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
-    away = distance(fit, X, y)
+    if isinstance(fit, OutputsFit):
+        classes = None if fit.classes is None else fit.classes.tolist()
+        check_labels(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None, classes)
+        away = outputs_risk(fit, X, y).at(fit.centred_theta, curvature=False).distance(fit.factor)
+    else:
+        check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
+        away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
             f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "

@@ -17,6 +17,7 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, released
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
@@ -36,12 +37,14 @@ class Released:
     Attributes
     ----------
     coef : array of shape (d,)
+        (K, d) for a model of K classes or numbers.
     intercept : float or None
+        (K,) likewise.
     noise : Noise
     """
 
     coef: Array
-    intercept: float | None
+    intercept: Any
     noise: Noise
 
 
@@ -180,5 +183,8 @@ def _in_frame(
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
+    if isinstance(fit, OutputsFit):
+        K, d = fit.coef.shape
+        return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
     d = fit.coef.shape[0]
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)

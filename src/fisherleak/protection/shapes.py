@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.least_loss import least_loss
@@ -24,6 +25,9 @@ def noise_shaped(
     """The noise whose scale remains to be found: the leakage's own for None."""
     if shape is None:
         return leakage.noise
+    if isinstance(shape, Leakage) or shape in ("hessian", "least-loss"):
+        for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
+            refuse_several(each._information, "calibrate with a shape that rows decide")
     if isinstance(shape, Leakage):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):

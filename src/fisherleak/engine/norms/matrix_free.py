@@ -20,13 +20,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.information import Product, rounding_of, set_norm
+from fisherleak.engine.information import Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products, top_by_steps
@@ -145,11 +144,7 @@ class MatrixFree:
         """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
         B = self.jacobians[0].B
         J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
-        G = J.T @ J if J.shape[1] <= J.shape[0] else J @ J.T
-        margin: float = max(self.error, G.shape[0] ** 2 * float(np.finfo(float).eps))
-        if _is_definite((norm * (1.0 + margin)) ** 2 * np.eye(G.shape[0]) - G):
-            return norm * (1.0 + margin)
-        return float(np.linalg.norm(J, 2)) * (1.0 + self.error)
+        return certain_norm(J, norm, self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         arrays, releases = _Releases.of(self.jacobians, attributes, label)
@@ -204,14 +199,6 @@ def _uneven_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         return xp.stack(found, axis=1)
 
     return map_rows(block, *J.arrays_for(attributes), width=len(attributes))
-
-
-def _is_definite(matrix: NDArray[np.float64]) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)
