@@ -129,6 +129,22 @@ class Risk:
         level = theta[-1:] + xp.sum(self.centre * theta[:-1])
         return xp.concat([theta[:-1], level])
 
+    def as_released(self, gradient: Array) -> Array:
+        """The gradient by the parameters for rows as they are, from that for rows less the centre."""
+        if self.centre is None:
+            return gradient
+        return namespace(gradient).concat([gradient[:-1] + self.centre * gradient[-1], gradient[-1:]])
+
+    def residuals(self, theta: Array) -> Callable[..., Array]:
+        """A function from a block of rows to its weighted first derivatives at centred parameters."""
+        loss, intercept, centre = self.loss, self.intercept, self.centre
+
+        def block(X: Array, y: Array, weights: Array | None) -> Array:
+            r = loss.r(with_constant(X, intercept, centre) @ theta, y)
+            return r if weights is None else weights * r
+
+        return block
+
     def largest_moves(self, *steps: Array) -> list[float]:
         """Largest change of a linear predictor by each of some steps, over the rows that count."""
         xp = namespace(self.X)

@@ -18,12 +18,13 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
 from fisherleak.models.imputers import noisy_fill
 from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, learned_fills, neutral, raw_parameters
+from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.transformers import check_steps
 from fisherleak.protection.calibration import publishable
 
@@ -131,7 +132,13 @@ def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> An
     """The new model, of one that is checked."""
     plain, scales = (model, None) if public == "preprocessing" else neutral(model)
     _check_same_space(noise, scales is not None)
-    theta = parameters(final_estimator(model))
+    several = outputs_of(final_estimator(model)) > 1
+    if several and scales is not None:
+        raise UnsupportedModelError(
+            f"Folding preprocessing into a model of {outputs_of(final_estimator(model))} outputs is not supported: release"
+            " with public='preprocessing', or scale the columns by public numbers before."
+        )
+    theta = (all_parameters if several else parameters)(final_estimator(model))
     if scales is None:
         return rebuilt(plain, released(theta, noise, random_state), public)
     noisy, filled = _in_frame(final_estimator(model), theta, scales, noise, random_state)

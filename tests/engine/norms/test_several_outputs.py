@@ -67,7 +67,7 @@ def test_all_etas_are_those_of_the_dense_jacobian(K: int, intercept: bool, weigh
     fit = fl.minimise(X, y, loss="softmax", **options(50, intercept, weighted))
     leak = fl.measure(fit, X, y, fl.Gaussian(0.5))
     J = 2.0 * tangent(dense(fit, X, np.eye(K)[y]), 3, K)
-    close = {"rtol": 1e-10, "atol": 0.0}
+    close: Any = {"rtol": 1e-10, "atol": 0.0}
     np.testing.assert_allclose(leak.per_example(), singular(J), **close)
     np.testing.assert_allclose(leak.per_example([0, 2]), singular(J[:, :, [0, 2]]), **close)
     np.testing.assert_allclose(leak.per_label(), singular(J[:, :, 3:]), **close)
@@ -140,8 +140,8 @@ def test_columns_of_the_jacobian_are_moves_of_scikit_learns_refits() -> None:
 def test_a_label_moves_as_refits_with_shared_labels_do() -> None:
     """A row that is a little of another class is two rows of the same features with these weights."""
     X, y = people(40, 2, 3)
-    given = {"loss": "softmax", "intercept": True}
-    leak = fl.measure(fl.minimise(X, y, l2=1e-2, **given), X, y)
+    given: Any = {"loss": "softmax", "intercept": True}
+    leak: Any = fl.measure(fl.minimise(X, y, l2=1e-2, **given), X, y)
     h, other = 1e-5, (int(y[9]) + 1) % 3
     doubled, labels = np.vstack([X, X[9:10]]), np.append(y, other)
     weights = np.append(np.ones(40), h)
@@ -189,7 +189,7 @@ def test_blocks_of_columns_and_maps_that_differ_by_row() -> None:
     assert leak.per_attribute()[0] == pytest.approx(
         np.linalg.norm(np.concatenate(list(moved[:, :, :2]), 1), 2), rel=1e-10
     )
-    own = fl.Attribute("x", [0], rng.normal(size=(60, 1, 1)))
+    own: Any = fl.Attribute("x", [0], rng.normal(size=(60, 1, 1)))
     uneven = fl.measure(fit, X, y, attributes=[own])
     by_row = np.abs(own.directions[:, 0, 0])
     np.testing.assert_allclose(uneven.per_cell()[:, 0], by_row * np.linalg.norm(J[:, :, 0], axis=1), rtol=1e-10)

@@ -27,7 +27,7 @@ def people(n: int, d: int, K: int, seed: int = 0) -> tuple[Any, Any]:
 def test_the_softmax_minimiser_is_scikit_learns_in_no_null_direction(K: int, intercept: bool) -> None:
     X, y = people(300, 4, K)
     weights = np.random.default_rng(1).random(300) + 0.1
-    fit = fl.minimise(X, y, loss="softmax", l2=1e-2, sample_weight=weights, intercept=intercept)
+    fit: Any = fl.minimise(X, y, loss="softmax", l2=1e-2, sample_weight=weights, intercept=intercept)
     theirs = LogisticRegression(C=1 / 3.0, fit_intercept=intercept, tol=1e-12, max_iter=10_000).fit(X, y, weights)
     assert fit.gradient <= 1e-10
     assert np.abs(fit.coef - theirs.coef_).max() <= 1e-5

@@ -110,6 +110,23 @@ class OutputsRisk(Risk):
             parts.append(level[:, None])
         return xp.reshape(self.frame.T @ xp.concat(parts, axis=1), (-1,))
 
+    def as_released(self, gradient: Array) -> Array:
+        """By the parameters of every output, (K, p)."""
+        xp = namespace(gradient)
+        whole = self.frame @ xp.reshape(gradient, (-1, self.width))
+        if self.centre is None:
+            return whole
+        return xp.concat([whole[:, :-1] + whole[:, -1:] * self.centre[None, :], whole[:, -1:]], axis=1)
+
+    def residuals(self, theta: Array) -> Callable[..., Array]:
+        """Those of every output: (b, K)."""
+        make, Q = score_maker(self.loss, theta, self.outputs, self.intercept, self.centre, False), self.frame
+
+        def block(X: Array, y: Array, weights: Array | None) -> Array:
+            return make(X, y, weights).r @ Q.T
+
+        return block
+
     def largest_moves(self, *steps: Array) -> list[float]:
         xp = namespace(self.X)
         intercept, centre, count = self.intercept, self.centre, len(steps)
