@@ -58,6 +58,10 @@ def labels(kind: str, table: pd.DataFrame, changed: int | None = None) -> Any:
         real[changed] += 0.7
     if kind == "classes":
         return np.where(real > 0.2, "ill", "well")
+    if kind == "three":
+        return np.array(["ill", "so-so", "well"])[np.digitize(real, [-0.2, 0.7])]
+    if kind == "numbers":
+        return np.column_stack([real, score - real**2])
     return np.exp(0.3 * real) if kind == "positive" else real
 
 
@@ -75,6 +79,14 @@ ESTIMATORS: dict[type, tuple[Callable[[], Any], str]] = {
     ),
 }
 """Every model that can be released, with the kind of its labels."""
+
+SEVERAL: dict[str, tuple[Callable[[], Any], str]] = {
+    "LogisticRegression": (lambda: lm.LogisticRegression(solver="newton-cg", **EXACT), "three"),
+    "RidgeClassifier": (lm.RidgeClassifier, "three"),
+    "Ridge": (lm.Ridge, "numbers"),
+    "LinearRegression": (lm.LinearRegression, "numbers"),
+}
+"""Models of several classes or numbers, by name."""
 
 POOLED = {"min_frequency": 5, "handle_unknown": "infrequent_if_exist", "sparse_output": False}
 KNOTS = np.array([[0.0, 0.0, 1930.0], [60.0, 30.0, 1980.0], [120.0, 90.0, 2020.0]])
@@ -152,7 +164,7 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
 
 def pipelines() -> list[Any]:
     """Factory, columns, kind of labels and what is public, of every step with every model: most of them in long tests only."""
-    return [case for last in ESTIMATORS for case in _with_every_step(last)]
+    return [case for last in ESTIMATORS for case in _with_every_step(last)] + list(_of_several())
 
 
 def brief() -> list[Any]:
@@ -170,6 +182,19 @@ def _with_every_step(last: type) -> Iterator[Any]:
                 *(_together(make, estimator), columns, kind, public),
                 id=f"{step.__name__}-{k}-{last.__name__}",
                 marks=() if quick else (pytest.mark.long,),
+            )
+
+
+def _of_several() -> Iterator[Any]:
+    """Models of several outputs alone, and behind steps that are public or declared."""
+    for name, (estimator, kind) in SEVERAL.items():
+        yield pytest.param(estimator, NUMBERS, kind, "nothing", id=f"{name}-{kind}")
+        for step, k in ((StandardScaler, 0), (OneHotEncoder, 0), (ColumnTransformer, 0)):
+            make, columns, least = STEPS[step][k]
+            public = "nothing" if step is OneHotEncoder else "preprocessing"
+            assert least == "nothing"
+            yield pytest.param(
+                *(_together(make, estimator), columns, kind, public), id=f"{step.__name__}-{name}-{kind}"
             )
 
 

@@ -50,8 +50,8 @@ def both(make: Callable[[], Any], columns: list[str], kind: str) -> list[Any]:
     fitted = []
     for changed in (None, ROW):
         table = people(changed=changed)
-        y = labels(kind, table, None if kind == "classes" else changed)
-        if kind == "classes" and changed is not None:
+        y = labels(kind, table, None if kind in ("classes", "three") else changed)
+        if kind in ("classes", "three") and changed is not None:
             y[changed] = "ill" if y[changed] == "well" else "well"
         fitted.append(make().fit(table[columns], y))
     return fitted

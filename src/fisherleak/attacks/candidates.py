@@ -14,6 +14,7 @@ from fisherleak._support.arrays import Array, as_real, device, host, like, names
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
@@ -168,7 +169,9 @@ def candidates_of(
             "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
         )
     # neighbours are exact minimisers, so the model they are compared with must be one too
-    part = measure(model, X, y, sample_weight=sample_weight, polish=True)._information.jacobians[0]
+    information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
+    refuse_several(information, "attacks on attributes")
+    part = information.jacobians[0]
     xp = namespace(part.X)
     position = _position(attribute, table)
     attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)

@@ -32,6 +32,7 @@ from fisherleak.attacks.scores import log_density
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.removal import check_normal, removal_moves, removal_norms
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
@@ -121,7 +122,9 @@ class Membership:
                 "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
             )
         # moves start from exact minimisers, so the model must be one too
-        self._jacobian = measure(model, X, y, sample_weight=sample_weight, polish=True)._information.jacobians[0]
+        information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
+        refuse_several(information, "attacks on membership")
+        self._jacobian = information.jacobians[0]
         features = self._jacobian.X
         everyone = namespace(features).arange(table.n, device=device(features))
         self.rows = everyone if rows is None else check_rows(rows, table.n, features)

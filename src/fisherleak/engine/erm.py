@@ -10,13 +10,16 @@ refinement) for the squared loss.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
-from fisherleak.engine.losses import Loss, get_loss
+from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.risk import Point, Risk
 from fisherleak.engine.separation import growing, refuse_separated_group, refuse_separated_rows
@@ -24,7 +27,18 @@ from fisherleak.engine.training_rows import check_training
 from fisherleak.errors import NotAtMinimumError, NotConvergedError, SingularHessianError
 from fisherleak.rows import sum_rows
 
-__all__ = ["SMALL_STEP", "Fit", "check_rank_possible", "distance", "fit_at", "minimise", "minimise_scaled"]
+__all__ = [
+    "SMALL_STEP",
+    "Fit",
+    "check_rank_possible",
+    "counted_rows",
+    "distance",
+    "fit_at",
+    "minimise",
+    "minimise_scaled",
+    "newton",
+    "started",
+]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -34,6 +48,10 @@ MOST_STEPS = 200
 ARMIJO = 1e-4
 STARTING = 1e-2
 """Penalty of a start where the Hessian is singular, as a part of its diagonal."""
+
+
+Maker = Callable[[Any, Array, Point, Factor, int], Any]
+"""(risk, parameters, the risk there, the factor there, steps) -> fit."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +156,9 @@ def minimise(
     ----------
     X : array of shape (n, d)
     y : array of shape (n,)
+        For "softmax" the class of each row, whole numbers or text. For "squared" also of shape (n, K): K numbers at once.
     loss : str or Loss
-        A name in ``fl.LOSSES`` or a record.
+        A name in ``fl.LOSSES`` or a record; or "softmax", for any number of classes.
     l2 : float
         lambda, zero or more. The penalty is n l2 / 2 times the squared norm of the coefficients.
     sample_weight : array of shape (n,), optional
@@ -150,7 +169,8 @@ def minimise(
     Returns
     -------
     Fit
-        With a relative gradient of at most 1e-10.
+        With a relative gradient of at most 1e-10. For several outputs ``coef`` is (K, d) and ``intercept`` (K,), rows in the
+        order of ``fit.classes``; those of classes sum to zero, as adding the same to all of them changes nothing.
 
     Raises
     ------
@@ -169,7 +189,24 @@ def minimise(
     >>> float(fit.coef[0])
     2.0
     """
+    if (isinstance(loss, str) and loss == "softmax") or (_is_squared(loss) and _has_columns(y)):
+        # these build on this module
+        from fisherleak.engine.outputs.several_fit import minimise_several
+
+        return minimise_several(X, y, loss if isinstance(loss, str) else loss.name, l2, sample_weight, intercept)
     return minimise_scaled(X, y, loss, l2, sample_weight, intercept, None)
+
+
+def _is_squared(loss: str | Loss) -> bool:
+    return loss == "squared" if isinstance(loss, str) else loss is LOSSES["squared"]
+
+
+def _has_columns(y: Any) -> bool:
+    """Whether y has several columns."""
+    if isinstance(y, (list, tuple)):
+        return len(y) > 0 and isinstance(y[0], (list, tuple, np.ndarray)) and len(y[0]) > 1
+    shape: Any = getattr(y, "shape", ())
+    return len(shape) == 2 and shape[1] != 1
 
 
 def minimise_scaled(
@@ -185,10 +222,10 @@ def minimise_scaled(
     own = None if scales is None else like(scales, X, namespace(X))
     risk = Risk(X, y, weights, loss, l2, bool(intercept), names=tuple(names), scales=own)
     check_rank_possible(risk)
-    return _fit(risk, *_newton(risk, *_start(risk)))
+    return _fit(risk, *newton(risk, *started(risk)))
 
 
-def _start(risk: Risk) -> tuple[Array, Point, Factor]:
+def started(risk: Risk) -> tuple[Array, Point, Factor]:
     """Where Newton's method starts.
 
     Where one label is so large that no other row counts there, a start with a penalty leads to one where they do.
@@ -206,24 +243,25 @@ def _start(risk: Risk) -> tuple[Array, Point, Factor]:
     n = risk.X.shape[0]
     softer = replace(risk, l2=risk.l2 + STARTING / n, scales=xp.sqrt(diagonal))
     there = softer.at(start, curvature=True)
-    start, *_ = _newton(softer, start, there, _factor(softer, there))
+    start, *_ = newton(softer, start, there, _factor(softer, there))
     at = risk.at(start, curvature=True)
     return start, at, _factor(risk, at)
 
 
-def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
+def fit_at(risk: Risk, theta: Array, polish: bool, maker: Maker | None = None) -> Fit:
     """A fit with given parameters and its distance from the minimum; moved there if ``polish``.
 
-    A polished fit keeps the distance that was bridged, and has what is left beside it.
+    A polished fit keeps the distance that was bridged, and has what is left beside it. ``maker`` makes fits of another kind.
     """
+    made = _fit if maker is None else maker
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     refuse_separated_rows(risk, at)
     factor = _factor_or_reason(risk, at)
-    given = _fit(risk, theta, at, factor, 0)
+    given = made(risk, theta, at, factor, 0)
     if not polish:
         return given
-    exact = _fit(risk, *_newton(risk, theta, at, factor))
+    exact = made(risk, *newton(risk, theta, at, factor))
     return replace(exact, distance=given.distance, left=exact.distance)
 
 
@@ -236,7 +274,7 @@ def _factor_or_reason(risk: Risk, at: Point) -> Factor:
             raise
     start = risk.start()
     there = risk.at(start, curvature=True)
-    _newton(risk, start, there, _factor(risk, there))
+    newton(risk, start, there, _factor(risk, there))
     raise NotAtMinimumError(
         "The Hessian is singular at the model's parameters though not at the minimum on this X, y and sample_weight. Pass "
         "the rows, labels and weights it was fitted with."
@@ -290,15 +328,20 @@ def check_rank_possible(risk: Risk) -> None:
     """Refuse more parameters than rows without a penalty."""
     if risk.l2 > 0:
         return
-    counted, p = risk.X.shape[0], risk.size
-    if risk.weights is not None:
-        (total,) = sum_rows(_above_zero, risk.weights)
-        counted = int(total)
+    counted, p = counted_rows(risk), risk.size
     if p > counted:
         raise SingularHessianError(
             f"There are more parameters ({p}) than rows with a weight above zero ({counted}), so the minimiser is not "
             "unique. Add an l2 penalty, or use fewer columns."
         )
+
+
+def counted_rows(risk: Risk) -> int:
+    """Rows with a weight above zero."""
+    if risk.weights is None:
+        return int(risk.X.shape[0])
+    (total,) = sum_rows(_above_zero, risk.weights)
+    return int(total)
 
 
 def _above_zero(weights: Array) -> tuple[Any]:
@@ -308,10 +351,10 @@ def _above_zero(weights: Array) -> tuple[Any]:
 
 def _factor(risk: Risk, at: Point) -> Factor:
     assert at.hessian is not None
-    return factorise(at.hessian, risk.names)
+    return factorise(at.hessian, risk.parameter_names)
 
 
-def _newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array, Point, Factor, int]:
+def newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array, Point, Factor, int]:
     """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum."""
     for count in range(MOST_STEPS):
         step = -factor.solve(at.gradient)

@@ -1,9 +1,10 @@
 r"""What a release tells about the data, as a value: the Fisher information :math:`J^T J`, never formed.
 
 J is the Jacobian of what is released with respect to the data, whitened by the noise at scale 1, so that
-:math:`\eta(S) = \|J_S\|_2 / \sigma` (paper, definition 1). There are two kinds: where the examples of one release share an
-eigenbasis (``norms.shared_basis``), and where they do not, known by products alone (``norms.matrix_free``: several releases,
-preprocessing that is not affine). ``Leakage`` holds one value with this protocol, and asks nothing else.
+:math:`\eta(S) = \|J_S\|_2 / \sigma` (paper, definition 1). There are three kinds: where the examples of one release share an
+eigenbasis (``norms.shared_basis``), where they do not, known by products alone (``norms.matrix_free``: several releases,
+preprocessing that is not affine), and models of several outputs (``norms.several_outputs``).
+``Leakage`` holds one value with this protocol, and asks nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, namespace
 from fisherleak.engine.erm import Fit
@@ -20,7 +22,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import sum_groups, sum_rows
 
-__all__ = ["Information", "Product", "group_norms", "rounding_of", "set_norm"]
+__all__ = ["Information", "Product", "certain_norm", "group_norms", "rounding_of", "set_norm"]
 
 GROUP_VALUES = 2**24
 """Values of the matrices of all groups that are summed in one pass over lazy rows."""
@@ -104,6 +106,17 @@ def group_norms(
         sums = sum_groups(product.block, *product.arrays, labels=labels, groups=some, missing=missing)
         norms += [_root(product.finish(total)) for total in sums]
     return norms
+
+
+def certain_norm(J: NDArray[np.float64], norm: float, error: float) -> float:
+    """A norm that ||J|| is certainly not above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
+    G = J.T @ J if J.shape[1] <= J.shape[0] else J @ J.T
+    margin: float = max(error, G.shape[0] ** 2 * float(np.finfo(float).eps))
+    try:
+        np.linalg.cholesky((norm * (1.0 + margin)) ** 2 * np.eye(G.shape[0]) - G)
+    except np.linalg.LinAlgError:
+        return float(np.linalg.norm(J, 2)) * (1.0 + error)
+    return norm * (1.0 + margin)
 
 
 def rounding_of(fit: Fit) -> float:

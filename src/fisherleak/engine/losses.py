@@ -362,7 +362,9 @@ def get_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
-        raise InvalidInputError(f"loss must be one of {', '.join(LOSSES)} or a fisherleak.Loss record; got {loss!r}.")
+        raise InvalidInputError(
+            f"loss must be one of {', '.join(LOSSES)}, softmax or a fisherleak.Loss record; got {loss!r}."
+        )
     return LOSSES[loss]
 
 

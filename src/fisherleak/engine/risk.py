@@ -15,12 +15,13 @@ from functools import cached_property
 from typing import Any
 
 from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
+from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import Factor, gram
 from fisherleak.engine.losses import Loss
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["Point", "Risk", "with_constant"]
+__all__ = ["Point", "Risk", "largest_of", "with_constant", "within_reach"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
@@ -28,7 +29,8 @@ FAR = 1e60
 """Linear predictors are cut here: a trial step that is too long by far must not overflow, and no minimum lies there."""
 
 
-def _within_reach(z: Array) -> Array:
+def within_reach(z: Array) -> Array:
+    """Linear predictors, cut where nothing is left to tell."""
     return namespace(z).clip(z, -FAR, FAR)
 
 
@@ -41,6 +43,11 @@ def with_constant(block: Array, intercept: bool, centre: Array | None) -> Array:
     if not intercept:
         return block
     return xp.concat([block, xp.ones((block.shape[0], 1), dtype=block.dtype, device=device(block))], axis=1)
+
+
+def largest_of(a: Sums, b: Sums) -> Sums:
+    """Joins the maxima of two blocks."""
+    return (namespace(a[0]).maximum(a[0], b[0]),)
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,17 @@ class Risk:
         return total / count
 
     @property
+    def separable(self) -> bool:
+        """Whether labels are classes, which may be separable."""
+        return self.loss.labels.binary
+
+    @property
     def size(self) -> int:
         return int(self.X.shape[1]) + int(self.intercept)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return self.names
 
     @property
     def penalty(self) -> Array:
@@ -113,6 +129,22 @@ class Risk:
         level = theta[-1:] + xp.sum(self.centre * theta[:-1])
         return xp.concat([theta[:-1], level])
 
+    def as_released(self, gradient: Array) -> Array:
+        """The gradient by the parameters for rows as they are, from that for rows less the centre."""
+        if self.centre is None:
+            return gradient
+        return namespace(gradient).concat([gradient[:-1] + self.centre * gradient[-1], gradient[-1:]])
+
+    def residuals(self, theta: Array) -> Callable[..., Array]:
+        """A function from a block of rows to its weighted first derivatives at centred parameters."""
+        loss, intercept, centre = self.loss, self.intercept, self.centre
+
+        def block(X: Array, y: Array, weights: Array | None) -> Array:
+            r = loss.r(with_constant(X, intercept, centre) @ theta, y)
+            return r if weights is None else weights * r
+
+        return block
+
     def largest_moves(self, *steps: Array) -> list[float]:
         """Largest change of a linear predictor by each of some steps, over the rows that count."""
         xp = namespace(self.X)
@@ -123,8 +155,22 @@ class Risk:
             moves = xp.abs(with_constant(X, intercept, centre) @ together)
             return (xp.max(moves if weights is None else xp.where(weights[:, None] > 0, moves, 0.0), axis=0),)
 
-        (moves,) = sum_rows(block, self.X, self.weights, join=lambda a, b: (xp.maximum(a[0], b[0]),))
+        (moves,) = sum_rows(block, self.X, self.weights, join=largest_of)
         return [float(x) for x in host(moves)]
+
+    def reach(self, step: Array) -> tuple[float, float]:
+        """The most that a step adds to the margin of a row of two classes, and the most that it takes from one."""
+        intercept, centre = self.intercept, self.centre
+
+        def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
+            xp = namespace(X)
+            margins = (2.0 * y - 1.0) * (with_constant(X, intercept, centre) @ step)
+            margins = margins if weights is None else xp.where(weights > 0, margins, 0.0)
+            return (xp.stack([xp.max(margins), xp.max(-margins)]),)
+
+        (found,) = sum_rows(block, self.X, self.y, self.weights, join=largest_of)
+        helped, harmed = (float(x) for x in host(found))
+        return helped, harmed
 
     def start(self) -> Array:
         """Zero, with the intercept that has the mean label where the loss knows one."""
@@ -147,7 +193,7 @@ class Risk:
 
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
             xp = namespace(X)
-            losses = loss.value(_within_reach(with_constant(X, intercept, centre) @ theta), y)
+            losses = loss.value(within_reach(with_constant(X, intercept, centre) @ theta), y)
             return (xp.sum(losses if weights is None else weights * losses),)
 
         (total,) = sum_rows(block, self.X, self.y, self.weights)
@@ -193,7 +239,7 @@ class Risk:
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
             xp = namespace(X)
             rows = with_constant(X, intercept, centre)
-            z = _within_reach(rows @ theta)
+            z = within_reach(rows @ theta)
             omega = xp.ones_like(z) if weights is None else weights
             plain = loss.r(z, y)
             r = omega * plain

@@ -1,21 +1,20 @@
-r"""Losses of two classes without a finite minimiser: a direction that helps some rows and harms none.
+r"""Losses of classes without a finite minimiser: a direction that helps some rows and harms none.
 
 Without a penalty the risk has no minimiser exactly if there is a direction d with :math:`(2y_i - 1)\, x_i \cdot d \ge 0` for
-every row that counts, and not zero for all: then the loss falls for ever along d. The rows with a positive product are a
-whole class, or a group whose labels are all equal (one level of a category). Newton's steps turn into such a direction as
-the parameters run away along it, so every step is held against the rows.
+every row that counts, and not zero for all: then the loss falls for ever along d (with more classes, the same of the row's own
+class against each other one). The rows with a positive product are a whole class, or a group whose labels are all equal (one
+level of a category). Newton's steps turn into such a direction as the parameters run away along it, so every step is held
+against the rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, host, namespace
-from fisherleak._support.namespaces import Sums
+from fisherleak._support.arrays import Array, host
 from fisherleak.engine.curvature import Factor
-from fisherleak.engine.risk import Point, Risk, with_constant
+from fisherleak.engine.risk import Point, Risk
 from fisherleak.errors import SeparableClassesError
-from fisherleak.rows import sum_rows
 
 __all__ = ["growing", "refuse_separated_group", "refuse_separated_rows"]
 
@@ -26,7 +25,7 @@ MOST_NAMED = 3
 
 def refuse_separated_rows(risk: Risk, at: Point) -> None:
     """Refuse parameters that classify every row correctly."""
-    if risk.loss.labels.binary and risk.l2 == 0 and at.misclassified == 0:
+    if risk.separable and risk.l2 == 0 and at.misclassified == 0:
         raise _separable(risk)
 
 
@@ -38,9 +37,9 @@ def _separable(risk: Risk) -> SeparableClassesError:
 
 def refuse_separated_group(risk: Risk, step: Array, factor: Factor) -> None:
     """Refuse a step along which the loss falls for ever."""
-    if not risk.loss.labels.binary or risk.l2 > 0:
+    if not risk.separable or risk.l2 > 0:
         return
-    helped, harmed = _reach(risk, step)
+    helped, harmed = risk.reach(step)
     if harmed < 0:
         raise _separable(risk)
     if helped > 0 and harmed <= OPPOSED * helped:
@@ -53,7 +52,9 @@ def refuse_separated_group(risk: Risk, step: Array, factor: Factor) -> None:
 
 def growing(risk: Risk, step: Array, factor: Factor) -> str:
     """The columns that a step moves most, each counted in its own unit, for a message."""
-    sizes = np.abs(host(step / factor.scale))[: risk.X.shape[1]]
+    d = risk.X.shape[1]
+    # several outputs have a row of parameters each
+    sizes = np.max(np.abs(host(step / factor.scale)).reshape(-1, d + int(risk.intercept))[:, :d], axis=0)
     names = risk.names or tuple(f"x{j}" for j in range(sizes.shape[0]))
     moved = [j for j in np.argsort(-sizes, kind="stable").tolist() if sizes[j] > 0.1 * sizes.max()]
     if not moved:
@@ -61,18 +62,3 @@ def growing(risk: Risk, step: Array, factor: Factor) -> str:
     listed = ", ".join(f"'{names[j]}'" for j in moved[:MOST_NAMED])
     more = f" and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else ""
     return f"{'column' if len(moved) == 1 else 'columns'} {listed}{more}"
-
-
-def _reach(risk: Risk, step: Array) -> tuple[float, float]:
-    """The most that a step adds to the margin of a row, and the most that it takes from one."""
-    intercept, centre = risk.intercept, risk.centre
-
-    def block(X: Array, y: Array, weights: Array | None) -> Sums:
-        xp = namespace(X)
-        margins = (2.0 * y - 1.0) * (with_constant(X, intercept, centre) @ step)
-        margins = margins if weights is None else xp.where(weights > 0, margins, 0.0)
-        return (xp.stack([xp.max(margins), xp.max(-margins)]),)
-
-    (reach,) = sum_rows(block, risk.X, risk.y, risk.weights, join=lambda a, b: (namespace(a[0]).maximum(a[0], b[0]),))
-    helped, harmed = (float(x) for x in host(reach))
-    return helped, harmed

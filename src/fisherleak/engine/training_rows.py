@@ -108,7 +108,7 @@ def check_weights(weights: VectorLike, X: Array) -> Array | None:
 def training_rows(
     X: TableLike, y: VectorLike, weights: VectorLike, names: Sequence[str] | None
 ) -> tuple[Array, Array, Array | None]:
-    """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks."""
+    """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks; y may be None where labels are no numbers yet."""
     given = {"X": X, "y": y, "sample_weight": weights}
     arrays: dict[str, Any] = {
         name: None if x is None else as_array(x, name, names if name == "X" else None) for name, x in given.items()
@@ -121,7 +121,7 @@ def training_rows(
     n, d = X.shape
     if n == 0 or d == 0:
         raise InvalidInputError(f"X must have at least one row and one column; got {n} rows and {d} columns.")
-    y = _vector(y, "y", n, X)
+    y = None if y is None else _vector(y, "y", n, X)
     weights = None if weights is None else _vector(weights, "sample_weight", n, X)
     X, y, weights = aligned((X, y, weights))
     return X, y, weights

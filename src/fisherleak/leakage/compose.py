@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_of, refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.leakage import Leakage
@@ -46,6 +46,9 @@ def compose(*leakages: Leakage) -> Leakage:
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
+    if len(leakages) > 1:
+        for leakage in leakages:
+            refuse_several(leakage._information, "compose()")
     first = leakages[0]
     factors = [_checked(first, other) for other in leakages]
     if len(leakages) == 1:

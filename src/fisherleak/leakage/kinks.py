@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.models import Reading
 
@@ -30,8 +29,8 @@ def larger_side(reading: Reading, noise: Noise | Disclosed) -> tuple[Attribute, 
 
 
 def _cells(reading: Reading, noise: Noise | Disclosed, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
-    jacobian = jacobian_of(reading.fit, reading.features, reading.y, noise, side, reading.folding)
-    return np.asarray(host(information_of(jacobian).cell_norms(side)))
+    information = information_about(reading.fit, reading.features, reading.y, noise, side, reading.folding)
+    return np.asarray(host(information.cell_norms(side)))
 
 
 def _joined(first: Attribute, second: Attribute, use_second: NDArray[np.bool_]) -> Attribute:

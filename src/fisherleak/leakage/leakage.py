@@ -23,7 +23,7 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError
@@ -95,8 +95,7 @@ class Leakage:
         if isinstance(noise, Answers | SampledLabels):
             return self._served(noise)
         check_noise(noise)
-        jacobian = self._information.jacobians[0].with_noise(noise)
-        return replace(self, _information=information_of(jacobian), _noise=noise)
+        return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
 
     def _served(self, by: Interface) -> Leakage:
         """The same model behind an interface."""
@@ -105,6 +104,7 @@ class Leakage:
                 f"{type(by).__name__} needs a leakage that knows how queries become features: one of fisherleak.measure on "
                 "rows, not behind a network."
             )
+        refuse_several(self._information, f"noise={type(by).__name__}(…)")
         fit = self._information.jacobians[0].fit
         return self._told(by, told_by(by, self._queried.features(by.X_query), fit))
 
@@ -238,6 +238,7 @@ class Leakage:
         add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
+        refuse_several(self._information, "membership()")
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)

@@ -12,10 +12,9 @@ from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import LooseFitWarning
 from fisherleak.models import Reading
@@ -92,9 +91,8 @@ def looseness_of(
 
 
 def _etas(fit: Fit, reading: Reading, noise: Noise | Disclosed, attributes: tuple[Attribute, ...]) -> Array:
-    return information_of(
-        jacobian_of(fit, reading.features, reading.y, noise, attributes, reading.folding)
-    ).example_norms(attributes, True)
+    information = information_about(fit, reading.features, reading.y, noise, attributes, reading.folding)
+    return information.example_norms(attributes, True)
 
 
 def _join_max(function: Any, *arrays: Array) -> Array:

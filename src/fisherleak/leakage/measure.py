@@ -10,10 +10,11 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about, refuse_several
+from fisherleak.engine.outputs.class_labels import check_labels
+from fisherleak.engine.outputs.several_fit import OutputsFit, labels_as_fitted, outputs_risk
 from fisherleak.engine.perturbation import Attribute, as_attributes
 from fisherleak.engine.training_rows import check_values, check_weights, training_rows
 from fisherleak.errors import InvalidInputError
@@ -53,7 +54,8 @@ def measure(
         The rows the model was fitted on: for a pipeline the raw table, whose columns are the attributes. For a head on a
         frozen network ``fl.nn.on(module, inputs)``: etas are then about the inputs.
     y : array of shape (n,)
-        Their labels.
+        Their labels; of shape (n, K) for a model of K numbers. The label of a model of three or more classes is the one-hot
+        vector of its class, moved where its sum stays: changing a class is a move of length sqrt 2.
     noise : Noise, optional
         Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has told instead of the
         parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`.
@@ -118,16 +120,20 @@ def measure(
     if isinstance(X, Behind):
         check_noise(noise)
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
+        refuse_several(seen._information, "fl.nn.on")
         return X.about_inputs(seen, attributes)
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None
-        X, y, _ = training_rows(X, y, None, names)
+        if isinstance(model, OutputsFit):
+            X, y = labels_as_fitted(model, X, y, names)
+        else:
+            X, y, _ = training_rows(X, y, None, names)
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
         queried = Queried(None, names, X.shape[1])
-        whitening = _bound(noise, queried, model)
-        return Leakage(information_of(jacobian_of(model, X, y, whitening, records)), noise, table, _queried=queried)
+        information = information_about(model, X, y, _bound(noise, queried, model), records)
+        return Leakage(information, noise, table, _queried=queried)
     reader = read_folded if public == "nothing" else read
     return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
 
@@ -164,14 +170,19 @@ def _measured(
     loose = looseness_of(reading, whitening, noise.scale, records)
     if loose is not None and not quiet:
         loose.warn(stacklevel=3)
-    jacobian = jacobian_of(reading.fit, reading.features, reading.y, whitening, records, reading.folding)
+    information = information_about(reading.fit, reading.features, reading.y, whitening, records, reading.folding)
     notes = () if loose is None else (loose.note(),)
-    return Leakage(information_of(jacobian), noise, table, notes, _absent(reading, records), queried)
+    return Leakage(information, noise, table, notes, _absent(reading, records), queried)
 
 
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
     if isinstance(noise, Answers | SampledLabels):
+        if isinstance(fit, OutputsFit):
+            raise InvalidInputError(
+                f"noise={type(noise).__name__}(…) is known for models of one output, and this one has several: measure what "
+                "its parameters tell."
+            )
         return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 
@@ -190,16 +201,21 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
             f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
             f"({device(X)}). Pass arrays of one library, on one device."
         )
-    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[0]:
+    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[-1]:
         raise InvalidInputError(
-            f"The model was fitted on {fit.n} rows and {fit.coef.shape[0]} columns; got {X.shape[0]} rows and "
+            f"The model was fitted on {fit.n} rows and {fit.coef.shape[-1]} columns; got {X.shape[0]} rows and "
             f"{X.shape[1]} columns. Pass the training data."
         )
     weights = check_weights(sample_weight, X)
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
-    away = distance(fit, X, y)
+    if isinstance(fit, OutputsFit):
+        classes = None if fit.classes is None else fit.classes.tolist()
+        check_labels(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None, classes)
+        away = outputs_risk(fit, X, y).at(fit.centred_theta, curvature=False).distance(fit.factor)
+    else:
+        check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
+        away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
             f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "

@@ -28,9 +28,18 @@ from numpy.typing import NDArray
 from sklearn import linear_model
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
-from fisherleak._support.arrays import as_array, device, host, like, namespace
+from fisherleak._support.arrays import device, like, namespace
 from fisherleak._support.namespaces import Estimator, Json, VectorLike
+from fisherleak.engine.outputs.vector_losses import CLASS_TARGETS, SEVERAL_NUMBERS, SOFTMAX, VectorLoss
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.several import (
+    all_parameters,
+    class_numbers,
+    known_classes,
+    outputs_of,
+    refuse_one_against_rest,
+    several_numbers,
+)
 from fisherleak.rows import map_rows, sum_rows
 
 __all__ = [
@@ -52,12 +61,16 @@ Vector = NDArray[np.float64]
 class Recipe:
     """What a model minimises, in the terms of ``erm``."""
 
-    loss: str
+    loss: str | VectorLoss
     l2: float
     y: Vector
     weights: Vector | None
     intercept: bool
     intercept_l2: float = 0.0
+    outputs: int = 1
+    """Classes or numbers that are fitted at once."""
+    classes: NDArray[Any] | None = None
+    """Of a model of three classes or more, whose y are codes."""
 
 
 def recipe_of(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
@@ -73,16 +86,12 @@ def check_supported(estimator: Estimator) -> None:
 
 
 def parameters(estimator: Estimator) -> Vector:
-    """Coefficients, then the intercept if the model has one: (p,)."""
-    coef = host(as_array(estimator.coef_, "coef_")).astype(np.float64)
-    if coef.ndim == 2 and coef.shape[0] > 1:
+    """Coefficients, then the intercept if the model has one: (p,). For a model of one output."""
+    if outputs_of(estimator) > 1:
         raise UnsupportedModelError(
-            f"{type(estimator).__name__} with {coef.shape[0]} outputs is not supported: fit one model per output."
+            f"{type(estimator).__name__} with {outputs_of(estimator)} outputs is not supported here: fit one model per output."
         )
-    coef = coef.reshape(-1)
-    if not estimator.fit_intercept:
-        return coef
-    return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
+    return all_parameters(estimator)
 
 
 def set_parameters(estimator: Estimator, theta: Vector, shaped_as: Estimator = None) -> None:
@@ -91,20 +100,21 @@ def set_parameters(estimator: Estimator, theta: Vector, shaped_as: Estimator = N
     ``shaped_as`` is that one; the model itself if not given.
     """
     fitted = estimator if shaped_as is None else shaped_as
-    coef, level = fitted.coef_, theta[-1] if fitted.fit_intercept else None
-    values = (theta if level is None else theta[:-1]).reshape(tuple(coef.shape))
+    coef = fitted.coef_
+    count = math.prod(coef.shape)
+    levels = theta[count:] if fitted.fit_intercept else np.zeros(1)
+    values = theta[:count].reshape(tuple(coef.shape))
     if not isinstance(coef, np.ndarray):
         # fitted with array_api_dispatch: the parameters stay arrays of the library of its data
         xp = namespace(coef)
         estimator.coef_ = xp.astype(like(values, coef, xp), coef.dtype)
         shape = tuple(getattr(fitted.intercept_, "shape", ()))
-        number = 0.0 if level is None else float(level)
-        estimator.intercept_ = xp.full(shape, number, dtype=coef.dtype, device=device(coef))
+        estimator.intercept_ = xp.astype(like(np.broadcast_to(levels, shape or (1,)).copy(), coef, xp), coef.dtype)
+        estimator.intercept_ = xp.reshape(estimator.intercept_, shape)
         return
     estimator.coef_ = np.array(values)
     shape = np.shape(fitted.intercept_)
-    number = 0.0 if level is None else float(level)
-    estimator.intercept_ = np.full(shape, number) if shape else number
+    estimator.intercept_ = np.broadcast_to(levels, shape).copy() if shape else float(levels[0])
 
 
 def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
@@ -124,15 +134,7 @@ def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
 
 def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
     """1 for the second of the model's two classes, 0 for the first."""
-    classes = host(as_array(estimator.classes_, "classes_")) if _elsewhere(estimator.classes_) else estimator.classes_
-    classes = np.asarray(classes)
-    name = type(estimator).__name__
-    if classes.shape == (1,):
-        raise InvalidInputError(f"y has one class only ({classes[0]}); {name} needs rows of both classes.")
-    if classes.ndim != 1 or classes.shape[0] != 2:
-        raise UnsupportedModelError(
-            f"{name} with {classes.shape[0]} classes is not supported: two classes only. Fit one class against the rest."
-        )
+    classes = known_classes(estimator)
     if y.ndim != 1:
         raise InvalidInputError(f"y must have one dimension; got shape {y.shape}. Use y.ravel().")
     if not isinstance(y, np.ndarray):
@@ -144,11 +146,6 @@ def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
             f"y is {y.tolist()[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
         )
     return np.asarray(y == classes[1], dtype=np.float64)
-
-
-def _elsewhere(x: Any) -> bool:
-    """Whether an array is not NumPy's."""
-    return not isinstance(x, (np.ndarray, list, tuple)) and hasattr(x, "shape")
 
 
 def _class_one_in_place(y: VectorLike, first: Any, second: Any) -> Any:
@@ -192,37 +189,50 @@ def _positive(estimator: Estimator) -> None:
 
 def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     _positive(estimator)
-    return Recipe("squared", 0.0, _number(y, estimator), weights, bool(estimator.fit_intercept))
+    return _squared(estimator, 0.0, y, weights)
 
 
 def _ridge(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     _positive(estimator)
-    return _ridge_like(estimator, estimator.alpha, _number(y, estimator), weights)
+    return _squared(estimator, _one_alpha(estimator, estimator.alpha) / y.shape[0], y, weights)
 
 
 def _ridge_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    return _ridge_like(estimator, estimator.alpha_, _number(y, estimator), weights)
+    return _squared(estimator, _one_alpha(estimator, estimator.alpha_) / y.shape[0], y, weights)
 
 
-def _ridge_like(estimator: Estimator, alpha: Any, y: Vector, weights: Vector | None) -> Recipe:
+def _squared(estimator: Estimator, l2: float, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    """The squared loss of one number, or of several at once."""
+    intercept = bool(estimator.fit_intercept)
+    if y.ndim == 2 and y.shape[1] > 1:
+        numbers = several_numbers(y, estimator)
+        return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept, outputs=int(y.shape[1]))
+    return Recipe("squared", l2, _number(y, estimator), weights, intercept)
+
+
+def _one_alpha(estimator: Estimator, alpha: Any) -> float:
     if np.size(alpha) != 1:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
         )
-    return Recipe("squared", float(np.ravel(alpha)[0]) / y.shape[0], y, weights, bool(estimator.fit_intercept))
+    return float(np.ravel(alpha)[0])
 
 
 def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
     alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
     if getattr(estimator, "positive", False):
         _positive(estimator)
-    signs = 2.0 * _class_one(y, estimator) - 1.0
+    l2, intercept = _one_alpha(estimator, alpha) / y.shape[0], bool(estimator.fit_intercept)
+    classes = known_classes(estimator)
+    labels = class_numbers(estimator, y) if classes.shape[0] > 2 else 2.0 * _class_one(y, estimator) - 1.0
     if estimator.class_weight:
         factor = (
             compute_sample_weight(estimator.class_weight, y) if isinstance(y, np.ndarray) else _by_class(estimator, y)
         )
         weights = factor if weights is None else weights * factor
-    return _ridge_like(estimator, alpha, signs, weights)
+    if classes.shape[0] > 2:
+        return Recipe(CLASS_TARGETS, l2, labels, weights, intercept, outputs=int(classes.shape[0]), classes=classes)
+    return Recipe("squared", l2, labels, weights, intercept)
 
 
 def _logistic(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
@@ -248,20 +258,29 @@ def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None
             f"{name} with an l1 penalty is not supported: its minimiser has no derivative where a coefficient is zero. "
             "Use an l2 penalty."
         )
-    if getattr(estimator, "multi_class", None) == "multinomial":
-        raise UnsupportedModelError(f"{name}(multi_class='multinomial') is not supported: leave multi_class out.")
-    ones = _class_one(y, estimator)
+    classes = known_classes(estimator)
+    if classes.shape[0] > 2:
+        refuse_one_against_rest(estimator, int(classes.shape[0]))
+        labels = class_numbers(estimator, y)
+    else:
+        if getattr(estimator, "multi_class", None) == "multinomial":
+            raise UnsupportedModelError(
+                f"{name}(multi_class='multinomial') with two classes is not supported: leave multi_class out."
+            )
+        labels = _class_one(y, estimator)
     if estimator.class_weight is not None:
-        factor = _class_factor(estimator, y, weights)
+        factor = _class_factor(estimator, y, weights, labels)
         weights = factor if weights is None else weights * factor
     strength = 0.0 if penalty is None or math.isinf(C) else 1.0 / C
     l2 = strength / y.shape[0]
     intercept = bool(estimator.fit_intercept)
     on_intercept = l2 / estimator.intercept_scaling**2 if intercept and estimator.solver == "liblinear" else 0.0
-    return Recipe("logistic", l2, ones, weights, intercept, on_intercept)
+    if classes.shape[0] > 2:
+        return Recipe(SOFTMAX, l2, labels, weights, intercept, outputs=int(classes.shape[0]), classes=classes)
+    return Recipe("logistic", l2, labels, weights, intercept, on_intercept)
 
 
-def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Vector:
+def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None, codes: Vector) -> Vector:
     """The class weight of each row; scikit-learn 1.7 began to count sample weights in "balanced"."""
     if not isinstance(y, np.ndarray):
         return _by_class(estimator, y)
@@ -270,7 +289,7 @@ def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None)
         options["sample_weight"] = weights
     classes = np.asarray(estimator.classes_)
     by_class = compute_class_weight(estimator.class_weight, classes=classes, y=y, **options)
-    return np.where(y == classes[1], float(by_class[1]), float(by_class[0]))
+    return np.asarray(by_class, dtype=np.float64)[codes.astype(np.int64)]
 
 
 def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]:

@@ -24,7 +24,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_real, host, namespace
 from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.risk import Risk, with_constant
+from fisherleak.engine.risk import Risk
 from fisherleak.errors import NotAtMinimumError
 from fisherleak.models.estimators import promised_gradient, solves_directly
 from fisherleak.rows import sum_rows
@@ -69,9 +69,7 @@ def check_at_minimum(estimator: Estimator, risk: Risk, fit: Fit, as_given: bool)
 def _mean_gradient(risk: Risk, fit: Fit) -> float:
     """Largest component of the mean gradient by the parameters that the solver knows: those for rows as they are."""
     xp = namespace(risk.X)
-    gradient = risk.at(fit.centred_theta, curvature=False).gradient
-    if risk.centre is not None:
-        gradient = xp.concat([gradient[:-1] + risk.centre * gradient[-1], gradient[-1:]])
+    gradient = risk.as_released(risk.at(fit.centred_theta, curvature=False).gradient)
     return float(xp.max(xp.abs(gradient))) / _total_weight(risk)
 
 
@@ -84,13 +82,10 @@ def _total_weight(risk: Risk) -> float:
 
 def _is_telling(risk: Risk, fit: Fit, promise: float) -> bool:
     """Whether other rows of the same kind would break the promise: their gradient is as large as chance makes it."""
-    theta, loss, intercept, centre = fit.centred_theta, fit.loss, risk.intercept, risk.centre
+    residuals = risk.residuals(fit.centred_theta)
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
-        xp = namespace(X)
-        r = loss.r(with_constant(X, intercept, centre) @ theta, y)
-        r = r if weights is None else weights * r
-        return ((as_real(X, xp) ** 2).T @ r**2,)
+        return ((as_real(X, namespace(X)) ** 2).T @ residuals(X, y, weights) ** 2,)
 
     (squares,) = sum_rows(block, risk.X, risk.y, risk.weights)
     by_chance = float(namespace(squares).max(squares)) ** 0.5

@@ -14,20 +14,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import SMALL_STEP, Fit, check_rank_possible, fit_at
+from fisherleak.engine.erm import SMALL_STEP, Fit, fit_at
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.magnitudes import check_directions, check_penalty
+from fisherleak.engine.outputs.class_labels import check_labels, number_rows
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_risk import OutputsRisk
+from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
-from fisherleak.engine.training_rows import check_training, check_weights
+from fisherleak.engine.training_rows import check_training, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.estimators import parameters, recipe_of, solves_directly
+from fisherleak.models.estimators import Recipe, parameters, recipe_of, solves_directly
 from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum
 from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral
+from fisherleak.models.several import all_parameters, check_determined, fit_here
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
@@ -187,17 +192,18 @@ def read(
     """
     prepared = prepare(model, table)
     risk, theta = risk_of(prepared, y, sample_weight)
-    check_rank_possible(risk)
-    given = fit_at(risk, theta, polish=False)
+    check_determined(risk)
+    classes = getattr(prepared.estimator, "classes_", None)
+    given = fit_here(risk, theta, False, classes)
     # where there may be no minimum at all, that is the better reason to give for being far from it
-    exact = fit_at(risk, theta, polish=True) if risk.l2 == 0 and risk.loss.labels.binary else None
+    exact = fit_here(risk, theta, True, classes) if risk.l2 == 0 and risk.separable else None
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
         return Reading(
             given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent
         )
-    exact = fit_at(risk, theta, polish=True) if exact is None else exact
+    exact = fit_here(risk, theta, True, classes) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return Reading(
         fit,
@@ -226,6 +232,11 @@ def read_folded(
     own = read(model, table, y, sample_weight, polish, own_data)  # refuses what is not at its minimum, in its own terms
     if scales is None:
         return own
+    if isinstance(own.fit, OutputsFit):
+        raise UnsupportedModelError(
+            f"Folding preprocessing into a model of {own.fit.coef.shape[0]} outputs (public='nothing') is not supported: use "
+            "public='preprocessing', or scale the columns by public numbers before."
+        )
     prepared = prepare(plain, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     known = complete(scales, risk.X.shape[1])
@@ -263,12 +274,30 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     weights = check_weights(sample_weight, features)
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
-    loss = get_loss(recipe.loss)
-    X, numbers, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
+    risk = _several_risk(recipe, features, names) if recipe.outputs > 1 else _one_risk(recipe, features, names)
     check_penalty(recipe.l2)
     check_directions(prepared.attributes)
-    risk = Risk(X, numbers, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
-    return risk, like(parameters(prepared.estimator), X, namespace(X))
+    theta = (all_parameters if recipe.outputs > 1 else parameters)(prepared.estimator)
+    return risk, like(theta, risk.X, namespace(risk.X))
+
+
+def _one_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Risk:
+    assert isinstance(recipe.loss, str)
+    loss = get_loss(recipe.loss)
+    X, y, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
+    return Risk(X, y, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
+
+
+def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> OutputsRisk:
+    assert isinstance(recipe.loss, VectorLoss)
+    if recipe.classes is None:
+        X, y, weights = number_rows(features, recipe.y, recipe.weights, names)
+    else:
+        X, y, weights = training_rows(features, recipe.y, recipe.weights, names)
+    classes = None if recipe.classes is None else recipe.classes.tolist()
+    check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
+    named = (*names, "intercept")
+    return OutputsRisk(X, y, weights, recipe.loss, recipe.l2, recipe.intercept, names=named, outputs=recipe.outputs)
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

@@ -19,6 +19,7 @@ from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.ascent import Found, ascend
@@ -146,6 +147,7 @@ def admissible_scale(
 
 def _one_release(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
+    refuse_several(leakage._information, "calibrate(over='admissible')")
     jacobians = leakage._information.jacobians
     if leakage._noise is None or len(jacobians) != 1:
         raise InvalidInputError(

@@ -24,7 +24,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_of, refuse_several
 from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
@@ -149,6 +149,7 @@ def _plain(leakage: Leakage) -> Jacobian:
         raise InvalidInputError(
             "counted takes the leakage of one release; count each release of a composition by itself."
         )
+    refuse_several(leakage._information, "counted()")
     jacobian = leakage._information.jacobians[0]
     if is_lazy(jacobian.X):
         raise InvalidInputError("counted needs rows in memory; X is a Dask array. Measure a sample that fits.")

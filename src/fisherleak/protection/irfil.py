@@ -15,15 +15,14 @@ from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
 from fisherleak._support.progress import track
-from fisherleak.engine.erm import fit_at
-from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
+from fisherleak.models.several import fit_here
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.release import set_parameters
 from fisherleak.protection.reweight import Balance, balance, example_targets, group_targets
@@ -157,9 +156,9 @@ class IRFIL(Wrapper):
 
         def etas(weights: Array, theta: Any) -> tuple[Array, Any]:
             risk, initial = risk_of(prepared, y, weights)
-            fit = fit_at(risk, initial if theta is None else theta, polish=True)
-            jacobian = jacobian_of(fit, risk.X, risk.y, noise, prepared.attributes)
-            return Leakage(information_of(jacobian), noise, table).per_example(self.attributes), fit.theta
+            fit = fit_here(risk, initial if theta is None else theta, True)
+            information = information_about(fit, risk.X, risk.y, noise, prepared.attributes)
+            return Leakage(information, noise, table).per_example(self.attributes), fit.theta
 
         return etas
 
@@ -230,7 +229,7 @@ class IRFIL(Wrapper):
 
     def _warn_if_loose(self, table: Table, y: VectorLike) -> None:
         risk, theta = risk_of(prepare(self.estimator_, table), y, self.weights_)
-        distance = fit_at(risk, theta, polish=False).distance
+        distance = fit_here(risk, theta, False).distance
         if distance > LOOSE:
             warnings.warn(
                 f"estimator_ stopped at a distance of {distance:.1e} from its minimum, where history_ is measured: how much "

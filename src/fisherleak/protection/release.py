@@ -17,12 +17,14 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, released
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
 from fisherleak.models.imputers import noisy_fill
 from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, learned_fills, neutral, raw_parameters
+from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.transformers import check_steps
 from fisherleak.protection.calibration import publishable
 
@@ -36,12 +38,14 @@ class Released:
     Attributes
     ----------
     coef : array of shape (d,)
+        (K, d) for a model of K classes or numbers.
     intercept : float or None
+        (K,) likewise.
     noise : Noise
     """
 
     coef: Array
-    intercept: float | None
+    intercept: Any
     noise: Noise
 
 
@@ -128,7 +132,13 @@ def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> An
     """The new model, of one that is checked."""
     plain, scales = (model, None) if public == "preprocessing" else neutral(model)
     _check_same_space(noise, scales is not None)
-    theta = parameters(final_estimator(model))
+    several = outputs_of(final_estimator(model)) > 1
+    if several and scales is not None:
+        raise UnsupportedModelError(
+            f"Folding preprocessing into a model of {outputs_of(final_estimator(model))} outputs is not supported: release"
+            " with public='preprocessing', or scale the columns by public numbers before."
+        )
+    theta = (all_parameters if several else parameters)(final_estimator(model))
     if scales is None:
         return rebuilt(plain, released(theta, noise, random_state), public)
     noisy, filled = _in_frame(final_estimator(model), theta, scales, noise, random_state)
@@ -185,5 +195,8 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
         )
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
+    if isinstance(fit, OutputsFit):
+        K, d = fit.coef.shape
+        return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
     d = fit.coef.shape[0]
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)

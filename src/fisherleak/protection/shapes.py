@@ -9,6 +9,7 @@ import numpy as np
 
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.least_loss import least_loss
@@ -26,6 +27,9 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
+    if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in ("hessian", "least-loss")):
+        for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
+            refuse_several(each._information, "calibrate with a shape that rows decide")
     if isinstance(shape, Leakage):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):

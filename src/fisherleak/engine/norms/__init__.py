@@ -1,14 +1,23 @@
 """Largest singular values of parts of a Jacobian: may import what ``engine`` may, and no other room.
 
-There are two kinds: where rows share an eigenbasis, and where they do not.
+There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs.
 """
 
+from fisherleak._support.arrays import Array
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.information import Information
-from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.matrix_free import MatrixFree
+from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_jacobian import outputs_jacobian
+from fisherleak.engine.perturbation import Attribute
 
-__all__ = ["information_of"]
+__all__ = ["information_about", "information_of", "refuse_several", "with_other_noise"]
 
 
 def information_of(*jacobians: Jacobian) -> Information:
@@ -17,3 +26,26 @@ def information_of(*jacobians: Jacobian) -> Information:
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
         return MatrixFree(jacobians)
     return SharedBasis(first)
+
+
+def information_about(
+    fit: Fit,
+    X: Array,
+    y: Array,
+    noise: Noise | Disclosed,
+    attributes: tuple[Attribute, ...],
+    folding: Folding | None = None,
+) -> Information:
+    """The information that a fit, released with noise, holds about its rows."""
+    if isinstance(fit, OutputsFit):
+        assert folding is None
+        assert not isinstance(noise, Disclosed)
+        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes))
+    return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
+
+
+def with_other_noise(information: Information, noise: Noise) -> Information:
+    """That of the same single release with other noise."""
+    if isinstance(information, SeveralOutputs):
+        return information.with_noise(noise)
+    return information_of(information.jacobians[0].with_noise(noise))

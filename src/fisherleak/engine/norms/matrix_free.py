@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.information import Product, rounding_of, set_norm
+from fisherleak.engine.information import Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.folded import folded_attribute_norms
 from fisherleak.engine.norms.lanczos import WANTED
@@ -136,11 +133,7 @@ class MatrixFree:
         """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
         B = self.jacobians[0].B
         J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
-        G = J.T @ J if J.shape[1] <= J.shape[0] else J @ J.T
-        margin: float = max(self.error, G.shape[0] ** 2 * float(np.finfo(float).eps))
-        if _is_definite((norm * (1.0 + margin)) ** 2 * np.eye(G.shape[0]) - G):
-            return norm * (1.0 + margin)
-        return float(np.linalg.norm(J, 2)) * (1.0 + self.error)
+        return certain_norm(J, norm, self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         arrays, releases = StackedReleases.of(self.jacobians, attributes, label)
@@ -195,11 +188,3 @@ def _uneven_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         return xp.stack(found, axis=1)
 
     return map_rows(block, *J.arrays_for(attributes), width=len(attributes))
-
-
-def _is_definite(matrix: NDArray[np.float64]) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True

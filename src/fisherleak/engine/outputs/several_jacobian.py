@@ -1,0 +1,133 @@
+r"""The Jacobian of a minimiser of several outputs with respect to the data, kept in factors.
+
+For example i, with E the perturbation map and :math:`F_i = A_i V E`, (L, m),
+
+.. math:: J_i = -B\,[\,r_i \otimes E + F_i \otimes x_i,\; -\omega_i C \otimes x_i\,], \qquad B = W_b (Q \otimes I) H^{-1},
+
+with :math:`W_b` the square root of the noise's Fisher information at scale 1. B has a row for each released parameter
+(all coefficients, then all intercepts) and L p columns; what is between the brackets is :math:`Z_i`, (L p, m + q).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak.engine.block_maps import BlockMap, places_of
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_risk import Scores, score_maker
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
+
+__all__ = ["OutputsJacobian", "outputs_jacobian"]
+
+
+@dataclass(frozen=True)
+class OutputsJacobian:
+    """d theta / d data for one release of several outputs, never materialised."""
+
+    fit: OutputsFit
+    X: Array
+    y: Array
+    """Codes of classes (n,), or numbers (n, K)."""
+    B: Array
+    attributes: tuple[Attribute, ...]
+    noise: Noise
+    """What B is whitened by."""
+
+    @property
+    def arrays(self) -> tuple[Array | None, ...]:
+        """The row arrays that the passes walk over."""
+        return self.X, self.y, self.fit.sample_weight
+
+    @property
+    def outputs(self) -> int:
+        """L."""
+        return int(self.fit.frame.shape[1])
+
+    @property
+    def width(self) -> int:
+        """P."""
+        return int(self.fit.reduced.shape[0]) // self.outputs
+
+    @property
+    def slopes(self) -> Array:
+        """Parameters in the frame, for rows less the centre: (L, p)."""
+        return namespace(self.B).reshape(self.fit.reduced, (self.outputs, self.width))
+
+    @property
+    def by_label(self) -> Array:
+        """-C, (L, q)."""
+        return like(self.fit.loss.by_label(int(self.fit.coef.shape[0])), self.B, namespace(self.B))
+
+    def scores(self) -> Callable[..., Scores]:
+        """A function from a block of ``arrays`` to its derivatives."""
+        fit = self.fit
+        return score_maker(fit.loss, fit.reduced, int(fit.coef.shape[0]), fit.intercept is not None, fit.centre, True)
+
+    def map(self, attributes: Sequence[Attribute]) -> PerturbationMap:
+        """E of attributes that move all rows alike."""
+        return map_of(attributes, self.width, self.B)
+
+    def named(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """Its own records of attributes of these names."""
+        own = {attribute.name: attribute for attribute in self.attributes}
+        return tuple(own[attribute.name] for attribute in attributes)
+
+    def arrays_for(self, attributes: Sequence[Attribute]) -> tuple[Array | None, ...]:
+        """The row arrays, and the directions of the attributes whose map differs from row to row."""
+        xp = namespace(self.B)
+        local = (like(attribute.directions, self.B, xp) for attribute in attributes if attribute.local)
+        return (*self.arrays, *local)
+
+    def with_noise(self, noise: Noise) -> OutputsJacobian:
+        """The same fit released with other noise."""
+        return outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes)
+
+    def scaled(self, factor: float) -> OutputsJacobian:
+        return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
+
+    def inner(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
+        """A function from a block of ``arrays_for(attributes)`` to its Z_i, (b, L p, m + q): J_i = -B Z_i."""
+        xp = namespace(self.B)
+        make, V, p, places = self.scores(), self.slopes, self.width, places_of(attributes)
+        by_label, reference = self.by_label, self.B
+        identity = xp.eye(p, dtype=self.B.dtype, device=device(self.B))
+
+        def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
+            part = make(X, y, weights)
+            b, L = part.r.shape
+            parts = []
+            if places:
+                E = BlockMap(places, p, local, reference)
+                moved = xp.matrix_transpose(E.after(identity))  # (b or 1, p, m)
+                F = part.A @ (V[None, :, :] @ moved)
+                Z = part.r[:, :, None, None] * moved[:, None, :, :] + F[:, :, None, :] * part.x[:, None, :, None]
+                parts.append(xp.reshape(Z, (b, L * p, -1)))
+            if label:
+                lowered = -part.omega[:, None, None, None] * by_label[None, :, None, :] * part.x[:, None, :, None]
+                parts.append(xp.reshape(lowered, (b, L * p, -1)))
+            return parts[0] if len(parts) == 1 else xp.concat(parts, axis=2)
+
+        return block
+
+    def dense(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
+        """A function from a block of ``arrays_for(attributes)`` to its J_i, (b, released parameters, m + q)."""
+        inner, B = self.inner(attributes, label), self.B
+
+        def block(*rows: Array | None) -> Array:
+            return -B @ inner(*rows)
+
+        return block
+
+
+def outputs_jacobian(
+    fit: OutputsFit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]
+) -> OutputsJacobian:
+    """The Jacobian of a fit, whitened by the noise at scale 1; y as the loss takes it."""
+    B = fit.uncentred(fit.factor.inverse())
+    W = noise.unit_information_root(B.shape[0])
+    if W is not None:
+        B = like(W, B, namespace(B)) @ B
+    return OutputsJacobian(fit, X, y, B, attributes, noise.rescaled(1.0))

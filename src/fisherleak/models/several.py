@@ -1,0 +1,110 @@
+"""What fitted scikit-learn models of several outputs hold: classes as codes, a row of parameters for each output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, as_array, host, namespace
+from fisherleak._support.namespaces import Estimator
+from fisherleak.engine.curvature import Factor
+from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
+from fisherleak.engine.outputs.class_labels import codes_of
+from fisherleak.engine.outputs.several_fit import OutputsFit, check_rank, outputs_fit
+from fisherleak.engine.outputs.several_risk import OutputsRisk
+from fisherleak.engine.risk import Point, Risk
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.rows import map_rows
+
+__all__ = [
+    "all_parameters",
+    "check_determined",
+    "class_numbers",
+    "fit_here",
+    "known_classes",
+    "outputs_of",
+    "refuse_one_against_rest",
+    "several_numbers",
+]
+
+Vector = NDArray[np.float64]
+
+
+def known_classes(estimator: Estimator) -> NDArray[Any]:
+    """The model's classes, on the host; more than one."""
+    given = estimator.classes_
+    elsewhere = not isinstance(given, (np.ndarray, list, tuple)) and hasattr(given, "shape")
+    classes = np.asarray(host(as_array(given, "classes_")) if elsewhere else given)
+    if classes.shape == (1,):
+        raise InvalidInputError(
+            f"y has one class only ({classes[0]}); {type(estimator).__name__} needs rows of both classes."
+        )
+    if classes.ndim != 1:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__} with several labels for each row is not supported: fit one model for each."
+        )
+    return classes
+
+
+def class_numbers(estimator: Estimator, y: Any) -> Any:
+    """Codes 0 to K - 1 of labels, (n,), where they are."""
+    if y.ndim != 1:
+        raise InvalidInputError(f"y must have one dimension; got shape {tuple(y.shape)}. Use y.ravel().")
+    return codes_of(y, known_classes(estimator), y)
+
+
+def several_numbers(y: Any, estimator: Estimator) -> Any:
+    """Numbers of shape (n, K), in float64."""
+    if isinstance(y, np.ndarray):
+        try:
+            return y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}. Encode it, or fit a classifier."
+            ) from None
+    return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y, width=int(y.shape[1]))
+
+
+def refuse_one_against_rest(estimator: Estimator, count: int) -> None:
+    """Refuse a model that is one model for each class."""
+    name = type(estimator).__name__
+    if estimator.solver == "liblinear" or getattr(estimator, "multi_class", None) == "ovr":
+        raise UnsupportedModelError(
+            f"{name} with {count} classes, each fitted against the rest (solver='liblinear' or multi_class='ovr'), is not "
+            "supported: use another solver, which fits all classes at once, or fit one class against the rest."
+        )
+
+
+def outputs_of(estimator: Estimator) -> int:
+    """How many rows of parameters a fitted model has."""
+    shape = tuple(estimator.coef_.shape)
+    return int(shape[0]) if len(shape) == 2 else 1
+
+
+def all_parameters(estimator: Estimator) -> Vector:
+    """Coefficients, output by output, then the intercepts if the model has them: (K d + K,)."""
+    coef = host(as_array(estimator.coef_, "coef_")).astype(np.float64).reshape(-1)
+    if not estimator.fit_intercept:
+        return coef
+    return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
+
+
+def check_determined(risk: Risk) -> None:
+    """Refuse parameters that rows cannot determine without a penalty."""
+    if isinstance(risk, OutputsRisk):
+        check_rank(risk)
+    else:
+        check_rank_possible(risk)
+
+
+def fit_here(risk: Risk, theta: Array, polish: bool, classes: NDArray[Any] | None = None) -> Fit:
+    """A fit at parameters as they are released, of the kind of its risk; moved to the minimum if ``polish``."""
+    if not isinstance(risk, OutputsRisk):
+        return fit_at(risk, theta, polish)
+
+    def made(risk: OutputsRisk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
+        return outputs_fit(risk, theta, at, factor, steps, classes)
+
+    return fit_at(risk, theta, polish, made)

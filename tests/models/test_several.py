@@ -1,0 +1,181 @@
+"""Scikit-learn's models of several classes and numbers are read as the minimisers that they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import linear_model as lm
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_iris, load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import fisherleak as fl
+from fisherleak.audit.model import Settings
+from fisherleak.audit.run import audit
+from fisherleak.tables import from_frame
+from releasable import NUMBERS, SEVERAL, labels, people
+
+EXACT: Any = {"tol": 1e-12, "max_iter": 100_000, "solver": "newton-cg"}
+IRIS = load_iris(return_X_y=True)
+WEIGHTS = np.random.default_rng(0).random(150) + 0.2
+
+
+def etas(leak: fl.Leakage) -> list[Any]:
+    return [leak.per_example(), leak.per_cell(), leak.per_label(), leak.per_attribute(), leak.dataset()]
+
+
+def assert_same(one: fl.Leakage, other: fl.Leakage, rtol: float = 1e-9) -> None:
+    for a, b in zip(etas(one), etas(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_logistic_regression_of_three_classes_is_the_softmax_minimiser(intercept: bool, weights: Any) -> None:
+    X, y = IRIS
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = lm.LogisticRegression(C=2.0, fit_intercept=intercept, **EXACT).fit(X, names, weights)
+    leak = fl.measure(model, X, names, sample_weight=weights)
+    fit = fl.minimise(X, names, loss="softmax", l2=0.5 / 150, sample_weight=weights, intercept=intercept)
+    assert leak.fits[0].loss.name == "softmax"
+    assert_same(leak, fl.measure(fit, X, names))
+
+
+def test_class_weights_multiply_those_of_rows() -> None:
+    X, y = IRIS
+    kept = np.arange(150) % 50 < np.array([10, 30, 50])[y]
+    X, y, weights = X[kept], y[kept], WEIGHTS[kept]
+    given = {0: 2.0, 1: 1.0, 2: 0.5}
+    by_hand = np.array([2.0, 1.0, 0.5])[y] * weights
+    model = lm.LogisticRegression(class_weight=given, **EXACT).fit(X, y, weights)
+    fit = fl.minimise(X, y, loss="softmax", l2=1.0 / len(y), sample_weight=by_hand, intercept=True)
+    assert_same(fl.measure(model, X, y, sample_weight=weights), fl.measure(fit, X, y))
+    balanced = lm.RidgeClassifier(class_weight="balanced").fit(X, y)
+    assert fl.measure(balanced, X, y).fits[0].distance <= 1e-12
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_model_that_tuned_itself_is_measured_at_its_choice() -> None:
+    X, y = IRIS
+    model = lm.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, **EXACT).fit(X, y)
+    plain = lm.LogisticRegression(C=float(np.ravel(model.C_)[0]), **EXACT).fit(X, y)
+    assert_same(fl.measure(model, X, y), fl.measure(plain, X, y), rtol=1e-7)
+    with pytest.raises(fl.UnsupportedModelError, match="chose its penalty"):
+        fl.release(model, fl.Gaussian(1.0))
+
+
+def test_several_targets_of_ridge_and_linear_regression() -> None:
+    X, y = IRIS
+    Y = np.column_stack([y, X[:, 0] + WEIGHTS]).astype(float)
+    for model, l2 in ((lm.Ridge(alpha=3.0), 0.02), (lm.LinearRegression(), 0.0), (lm.RidgeCV(alphas=[3.0]), 0.02)):
+        model.fit(X, Y, WEIGHTS)
+        fit = fl.minimise(X, Y, l2=l2, sample_weight=WEIGHTS, intercept=True)
+        assert_same(fl.measure(model, X, Y, sample_weight=WEIGHTS), fl.measure(fit, X, Y))
+    with pytest.raises(fl.UnsupportedModelError, match="alpha for each output"):
+        fl.measure(lm.Ridge(alpha=[1.0, 2.0]).fit(X, Y), X, Y)
+    with pytest.raises(fl.NotAtMinimumError):
+        fl.measure(lm.Ridge().fit(X, Y), X, Y[:, ::-1])
+
+
+def test_a_ridge_classifier_is_ridge_on_signs_whose_sum_stays() -> None:
+    X, y = IRIS
+    signs = 2.0 * np.eye(3)[y] - 1.0
+    classifier = fl.measure(lm.RidgeClassifier(alpha=2.0).fit(X, y), X, y)
+    numbers = fl.measure(lm.Ridge(alpha=2.0).fit(X, signs), X, signs)
+    np.testing.assert_allclose(classifier.per_cell(), numbers.per_cell(), rtol=1e-10)
+    np.testing.assert_allclose(classifier.per_label(), numbers.per_label(), rtol=1e-10)
+    assert classifier.fim([0]).shape == (6, 6)
+    assert numbers.fim([0]).shape == (7, 7)
+
+
+def test_scalers_and_encoders_are_public_and_etas_are_in_raw_units() -> None:
+    X, y = load_wine(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), lm.LogisticRegression(C=0.5, **EXACT)).fit(X, y)
+    leak = fl.measure(pipeline, X, y)
+    Z = pipeline[0].transform(X)
+    inner = fl.measure(fl.minimise(Z, y, loss="softmax", l2=2.0 / len(y), intercept=True), Z, y)
+    np.testing.assert_allclose(leak.per_cell() * pipeline[0].scale_, inner.per_cell(), rtol=1e-7)
+    np.testing.assert_allclose(leak.per_label(), inner.per_label(), rtol=1e-7)
+
+
+def test_one_hot_columns_are_one_attribute() -> None:
+    table = people()
+    columns = ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", OneHotEncoder(), ["gene"])])
+    y = labels("three", table)
+    model = make_pipeline(columns, lm.LogisticRegression(**EXACT)).fit(table, y)
+    leak = fl.measure(model, table, y)
+    assert leak.sizes[leak.attributes.index("gene")] == 2
+    assert leak.per_cell().shape == (90, 5)
+    assert np.all(leak.per_example() >= leak.per_cell().max(axis=1))
+
+
+def test_finite_differences_of_a_pipelines_last_step() -> None:
+    X, y = load_wine(return_X_y=True)
+    X = X[:, :4]
+    scaler = StandardScaler().fit(X)
+    model = lm.LogisticRegression(**EXACT)
+    pipeline = make_pipeline(scaler, model).fit(X, y)
+    leak = fl.measure(pipeline, X, y)
+    moved = []
+    for step in (1e-3, -1e-3):
+        near = X.copy()
+        near[5, 2] += step
+        model.fit(scaler.transform(near), y)
+        moved.append(np.append(model.coef_.reshape(-1), model.intercept_))
+    rate = np.linalg.norm(moved[0] - moved[1]) / 2e-3
+    assert leak.per_cell()[5, 2] == pytest.approx(rate, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_release_keeps_shapes_and_its_noise(name: str) -> None:
+    make, kind = SEVERAL[name]
+    table = people()[NUMBERS]
+    model = make().fit(table, labels(kind, table.assign(gene="CC")))
+    released = fl.release(model, fl.Gaussian(0.5), random_state=0)
+    assert released.coef_.shape == model.coef_.shape
+    assert released.intercept_.shape == model.intercept_.shape
+    draws = [fl.release(model, fl.Gaussian(0.5), random_state=seed) for seed in range(300)]
+    away = np.array([np.append(each.coef_ - model.coef_, each.intercept_ - model.intercept_) for each in draws])
+    np.testing.assert_allclose(away.std(axis=0), 0.5, rtol=0.25)
+    assert np.abs(np.corrcoef(away.T) - np.eye(away.shape[1])).max() <= 0.3
+
+
+def test_trimming_drops_rows_of_any_class() -> None:
+    X, y = IRIS
+    model = lm.LogisticRegression(**EXACT)
+    limit = float(np.quantile(fl.measure(model.fit(X, y), X, y).per_example(), 0.9))
+    trimmed = fl.trim(model, X, y, limit)
+    assert int((~trimmed.kept).sum()) == 15
+
+
+def test_one_class_against_the_rest_is_refused_by_name() -> None:
+    X, y = IRIS
+    model = lm.LogisticRegression(**EXACT).fit(X, y)
+    model.solver = "liblinear"  # which older versions of scikit-learn fit to any number of classes
+    with pytest.raises(fl.UnsupportedModelError, match="against the rest"):
+        fl.measure(model, X, y)
+
+
+def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
+    X, y = IRIS
+    pipeline = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
+    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
+        fl.measure(pipeline, X, y, public="nothing")
+    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
+        fl.release(pipeline, fl.Gaussian(1.0))
+    with pytest.raises(fl.UnsupportedModelError, match="attacks on attributes"):
+        fl.attacks.WhiteBox(pipeline, X, y, 0, values=[5.0, 6.0])
+    one = lm.LogisticRegression(**EXACT).fit(X, y > 0)
+    with pytest.raises(fl.InvalidInputError):
+        fl.attacks.Membership(one, X, y > 0).infer(lm.LogisticRegression(**EXACT).fit(X, y))
+
+
+def test_an_audit_of_three_classes_is_refused_by_name() -> None:
+    X, y = IRIS
+    table = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[y])
+    with pytest.raises(fl.InvalidInputError, match="kind"):
+        audit(from_frame(table), Settings("kind"))
