@@ -20,6 +20,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 
 import fisherleak as fl
 from cases import make
+from fisherleak.engine.calibrated import Calibration
 
 NOISE = fl.Gaussian(0.5)
 
@@ -208,10 +209,13 @@ def test_what_cannot_be_kept_exactly_is_refused_by_name(ledger: fl.Ledger) -> No
     curved = make_pipeline(PolynomialFeatures(2, include_bias=False), Ridge()).fit(numbers, y)
     ranged = make_pipeline(MinMaxScaler(), Ridge()).fit(numbers, y)
     plain = fl.measure(fl.minimise(numbers, y, l2=1.0), numbers, y, noise=NOISE)
+    own = fl.Gaussian(0.1, np.eye(2), calibrated=Calibration("admissible", 1.0, shape="hessian"))
+    assert "rows decided it" in plain.with_noise(own).summary()
     attempts: list[tuple[Any, str]] = [
         (fl.measure(curved, numbers, y, noise=NOISE), "affine"),
         (fl.measure(ranged, numbers, y, noise=NOISE, public="nothing"), "standard deviations"),
         (fl.compose(plain, plain), "one by one"),
+        (plain.with_noise(own), "shaped by the rows themselves"),
         ("leak", "takes a leakage"),
     ]
     for leak, reason in attempts:

@@ -22,6 +22,7 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
+from fisherleak.protection.entries import recordable
 from fisherleak.protection.ledger import Ledger, in_units
 from fisherleak.tables import RawTable
 from fisherleak.tables.design import Design, design_of
@@ -50,6 +51,7 @@ class Spent:
 
 def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
     """Record the release of a model with noise on its own coefficients, unless it takes anyone past a limit."""
+    recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
     label = (trained.design.target.centre, trained.design.target.scale)
     about = {"settings": plain(asdict(settings))}

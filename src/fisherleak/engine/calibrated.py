@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "Calibration", "Confidential"]
+__all__ = ["ADMISSIBLE", "Calibration", "Confidential", "has_own_shape"]
 
 ADMISSIBLE = "admissible"
 
@@ -103,3 +103,9 @@ class Calibration:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
         return cls(record["over"], record["eta"], **told)
+
+
+def has_own_shape(noise: Any) -> bool:
+    """Whether a noise has a shape that the rows decided: it tells something by itself, which no eta at a fixed noise counts."""
+    calibrated = getattr(noise, "calibrated", None)
+    return calibrated is not None and calibrated.shape is not None

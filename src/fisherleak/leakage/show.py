@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
@@ -89,6 +90,13 @@ def _missing(leakage: Any) -> str:
 
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
+    if has_own_shape(leakage._noise):
+        return f"the noise's shape fixed though rows decided it (what it tells by itself is not in these etas), {_fixed(leakage)}"
+    return _fixed(leakage)
+
+
+def _fixed(leakage: Any) -> str:
+    """What of the preprocessing was."""
     if _has_several(leakage):
         return "preprocessing public and fixed; labels are vectors, one number for each output"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]

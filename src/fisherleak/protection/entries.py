@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Json
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.curvature import Factor
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.erm import Fit
@@ -124,6 +125,11 @@ def recordable(leakage: Leakage) -> Jacobian:
         raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
     if leakage._noise is None or len(leakage._information.jacobians) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
+    if has_own_shape(leakage._noise):
+        raise InvalidInputError(
+            "A ledger adds up noise whose shape is public, and this one was shaped by the rows themselves: release with "
+            "shape='isotropic', or with a shape from public rows."
+        )
     jacobian = leakage._information.jacobians[0]
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError("A ledger takes leakages of NumPy rows in memory: measure X.compute(), or host arrays.")
