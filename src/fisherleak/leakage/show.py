@@ -91,7 +91,8 @@ def _missing(leakage: Any) -> str:
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
     if has_own_shape(leakage._noise):
-        return f"the noise's shape fixed though rows decided it (what it tells by itself is not in these etas), {_fixed(leakage)}"
+        own = "the noise's shape fixed though rows decided it (what it tells by itself is not in these etas)"
+        return f"{own}, {_fixed(leakage)}"
     return _fixed(leakage)
 
 
