@@ -9,10 +9,11 @@ from sklearn import compose, pipeline
 
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
+from fisherleak.models.category_steps import plain_levels
 from fisherleak.models.flow import Flow, kept, start
 from fisherleak.models.frames import Table
 from fisherleak.models.scalers import LEVELS
-from fisherleak.models.transformers import chosen_columns, plain_levels, through
+from fisherleak.models.transformers import chosen_columns, through
 
 __all__ = ["check_common_levels"]
 
