@@ -19,8 +19,9 @@ import fisherleak as fl
 from fisherleak.audit.admitted import admitted_noise
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, calibrated_scale, train
+from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
-from fisherleak.audit.run import Plan, audit_trained
+from fisherleak.audit.run import audit_trained
 from fisherleak.tables import from_frame
 
 SETTINGS = Settings("income", l2=0.1, held_out=0.0, rare=5)

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import fisherleak as fl
-from fisherleak.audit import Settings, attackers, audit, model, run
+from fisherleak.audit import Audit, Settings, attackers, audit, model, run
 from fisherleak.audit.model import train
 from fisherleak.audit.spotcheck import spot_check
 from fisherleak.errors import InvalidInputError
@@ -23,7 +23,7 @@ from fisherleak.tables import Room, from_frame, read_table
 from fisherleak.tables import parts as table_parts
 
 
-def figures(result: run.Audit) -> dict[str, Any]:
+def figures(result: Audit) -> dict[str, Any]:
     summary = summarise(result, show_values=True)
     del summary["created"], summary["diagnostics"]["seconds"]
     return summary

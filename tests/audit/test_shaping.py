@@ -17,8 +17,9 @@ import pandas
 import fisherleak as fl
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, train
+from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
-from fisherleak.audit.run import Plan, audit_trained
+from fisherleak.audit.run import audit_trained
 from fisherleak.audit.shaping import own_rows_shape, public_rows_shape
 from fisherleak.protection.limited import raw_map
 from fisherleak.tables import from_frame

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 import fisherleak as fl
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings
-from fisherleak.audit.run import Plan
+from fisherleak.audit.records import Plan
 from fisherleak.cli._options import OPTIONS, in_options, told
 
 Command = Callable[..., Any]

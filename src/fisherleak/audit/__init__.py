@@ -14,12 +14,17 @@ from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
     from fisherleak.audit.model import Settings as Settings
-    from fisherleak.audit.run import Audit as Audit
+    from fisherleak.audit.records import Audit as Audit
     from fisherleak.audit.run import audit as audit
 
 __all__ = ["Audit", "Settings", "audit"]
 
 # the defaults are shown by the command line before anything is run
 __getattr__, __dir__ = lazily(
-    __name__, {"fisherleak.audit.model": ("Settings",), "fisherleak.audit.run": ("Audit", "audit")}
+    __name__,
+    {
+        "fisherleak.audit.model": ("Settings",),
+        "fisherleak.audit.records": ("Audit",),
+        "fisherleak.audit.run": ("audit",),
+    },
 )

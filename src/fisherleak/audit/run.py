@@ -10,8 +10,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Never
+from dataclasses import fields, replace
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +22,18 @@ from fisherleak._support.progress import doing
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
-    ColumnFigures,
-    Gate,
-    GroupFigures,
-    LeakageRows,
     RowFigures,
-    Spread,
-    Worst,
     edges_of,
     exposure_of,
     gate_of,
-    leakage_rows,
     names_of,
     row_figures,
     spreads_of,
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
-from fisherleak.audit.presence import PresenceFigures, presence_of
+from fisherleak.audit.presence import presence_of
+from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -47,10 +41,6 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 
 __all__ = [
-    "Audit",
-    "Balanced",
-    "NoiseChoice",
-    "Plan",
     "Settings",
     "as_raw",
     "attacked_columns",
@@ -78,116 +68,6 @@ DOING = {
     "attacks": "Attacking",
 }
 """What each step is called while it runs."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an audit is to do with a model.
-
-    Parameters
-    ----------
-    noise : float or Noise, optional
-        On every coefficient and the intercept; a number is the scale of Gaussian noise.
-    eta : float, optional
-        Choose the least Gaussian noise with which no row's eta is above this.
-    max_eta : float, optional
-        The gate: rows above it are listed. Without ``noise`` and ``eta`` it chooses the noise too.
-    attributes : names, optional
-        Columns to attack; at most two with few values by default.
-    attacks : bool
-        Whether to run the attackers.
-    balance : bool
-        Also reweight with IRFIL and compare.
-    draws : int
-        Noisy copies behind each point of utility.
-    noise_note : str
-        Where a given noise comes from, in a sentence.
-    quick : bool
-        Fewer rows and simulated releases in attacks, no attacker who learns, and a refit around one row only.
-    """
-
-    noise: float | Noise | None = None
-    eta: float | None = None
-    max_eta: float | None = None
-    attributes: Sequence[str] | None = None
-    attacks: bool = True
-    balance: bool = False
-    draws: int = DRAWS
-    noise_note: str = "The scale was given."
-    quick: bool = False
-
-
-@dataclass(frozen=True)
-class NoiseChoice:
-    """The noise on the model's own coefficients, and how it came about."""
-
-    noise: Noise
-    chosen: Literal["given", "calibrated", "default"]
-    note: str
-
-    @property
-    def scale(self) -> float:
-        return float(self.noise.scale)
-
-
-@dataclass(frozen=True)
-class Balanced:
-    """The same model reweighted by IRFIL: etas before and after at noise of scale 1, their bins, and utility."""
-
-    iterations: int
-    before: Spread
-    after: Spread
-    edges: Vector = field(repr=False)
-    utility_before: float
-    utility_after: float
-
-
-@dataclass(frozen=True)
-class Audit:
-    """All figures of an audit, at noise of scale 1 in standard units; ``report.summarise`` brings them to its noise."""
-
-    settings: Settings
-    trained: Trained
-    noise: NoiseChoice
-    rows: RowFigures = field(repr=False)
-    spread: Spread | None = field(repr=False)
-    """Of all rows, where there are no groups."""
-    edges: Vector = field(repr=False)
-    dataset: float
-    columns: tuple[ColumnFigures, ...] = field(repr=False)
-    groups: tuple[GroupFigures, ...] = field(repr=False)
-    worst: Worst = field(repr=False)
-    names: dict[int, tuple[int, str | None]] = field(repr=False)
-    """Number in the table, and identifier, of every training row that is named."""
-    tradeoff: Tradeoff = field(repr=False)
-    attributes: tuple[str, ...]
-    attributes_asked: bool
-    attacked: Attacked = field(repr=False)
-    spot: SpotCheck | None
-    balance: Balanced | None
-    gate: Gate | None
-    presence: PresenceFigures = field(repr=False)
-    draws: int
-    warnings: tuple[str, ...]
-    seconds: dict[str, float]
-
-    @property
-    def design(self) -> Design:
-        return self.trained.design
-
-    @property
-    def unit_scale(self) -> float:
-        """The noise in standard units."""
-        return self.noise.scale / self.trained.unit
-
-    @property
-    def eta(self) -> Any:
-        """Eta of every training row at the audit's noise, (n,); lazy where the rows are."""
-        return self.rows.eta / self.unit_scale
-
-    def leakage_rows(self) -> Iterator[LeakageRows]:
-        """Every training row with its etas at the audit's noise, some rows at a time."""
-        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.presence.mu)
 
 
 def as_raw(table: TableLike) -> RawTable:

@@ -155,8 +155,9 @@ def _again(
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
     from fisherleak.audit.confirmations import confirm
+    from fisherleak.audit.records import Plan
     from fisherleak.audit.released_files import load_model, retrain
-    from fisherleak.audit.run import Plan, audit_trained
+    from fisherleak.audit.run import audit_trained
 
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")

@@ -23,7 +23,6 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, as_array, host
 from fisherleak._support.checks import check_positive, nearest
-from fisherleak.engine.norms.lanczos import top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.clipping import CLIPS, LONGEST
@@ -31,6 +30,7 @@ from fisherleak.nn.example_gradients import ExampleGradients, example_gradients
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given
 from fisherleak.nn.saved_state import fingerprint, read_state, write_state
+from fisherleak.nn.step_information import StepInformation
 from fisherleak.nn.subsampling import Subsampling, subsampling_table
 
 __all__ = ["SGDAccountant"]
@@ -313,7 +313,7 @@ class SGDAccountant:
             across, along = self._weights(g, table, scale)
             length = torch.linalg.vector_norm(g, dim=1)
             unit = g / torch.where(length > 0, length, torch.ones_like(length))[:, None]
-            part = _Part(watched.gradients, parameters, x, y, unit, across, along)
+            part = StepInformation(watched.gradients, parameters, x, y, unit, across, along)
             if self.keep == "matrix":
                 self._state["matrix"][span] += self.every * part.matrices()
             else:
@@ -331,55 +331,12 @@ class SGDAccountant:
         across, along = (torch.as_tensor(values, dtype=torch.float64, device=g.device) for values in weights)
         return across, along
 
-    def _trace(self, part: _Part) -> Tensor:
+    def _trace(self, part: StepInformation) -> Tensor:
         total: Any = 0.0
         for _ in range(self.directions):
             signs = self._random.integers(0, 2, size=tuple(part.x.shape)) * 2.0 - 1.0
             total = total + part.along_directions(torch.as_tensor(signs, dtype=part.x.dtype, device=part.x.device))
         return total / self.directions
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A batch of watched examples in one step."""
-
-    gradients: ExampleGradients
-    parameters: Any
-    x: Tensor
-    y: Tensor
-    unit: Tensor
-    """(b, p): the direction of each gradient."""
-    across: Tensor
-    along: Tensor
-
-    def matrices(self) -> Tensor:
-        """F of every example, (b, P, P)."""
-        J = self.gradients.written_out(self.gradients.function(self.y, self.parameters), self.x).to(torch.float64)
-        on = torch.einsum("bp,bpm->bm", self.unit.to(torch.float64), J)
-        F = self.across[:, None, None] * (J.transpose(1, 2) @ J)
-        return F + (self.along - self.across)[:, None, None] * on[:, :, None] * on[:, None, :]
-
-    def along_directions(self, v: Tensor) -> Tensor:
-        """v^T F v of every example, (b,)."""
-        moved = self.gradients.forward(self.gradients.function(self.y, self.parameters), self.x, v)
-        on = torch.sum(moved * self.unit, dim=1).to(torch.float64)
-        whole = torch.sum(moved.to(torch.float64) ** 2, dim=1)
-        return self.across * (whole - on**2) + self.along * on**2
-
-    def largest(self, tolerance: float) -> Tensor:
-        """The largest eigenvalue of F of every example, plus the error that Lanczos' method leaves: (b,)."""
-        state = (self.x, self.y, self.unit, self.across.to(self.x.dtype), self.along.to(self.x.dtype))
-
-        def product(state: tuple[Tensor, ...], V: Tensor) -> Tensor:
-            x, y, unit, across, along = state
-            function = self.gradients.function(y, self.parameters)
-            moved = self.gradients.forward(function, x, V.to(x.dtype))
-            on = torch.sum(moved * unit, dim=1)
-            weighed = across[:, None] * moved + ((along - across) * on)[:, None] * unit
-            return self.gradients.backward(function, x, weighed).to(torch.float64)
-
-        values, errors = top_by_products(product, state, self.x.shape[1], tolerance)
-        return values * (1.0 + errors)
 
 
 @lru_cache(maxsize=32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.run import Audit
+from fisherleak.audit.records import Audit
 from fisherleak.report.render import render
 from fisherleak.tables.opening import arrow
 

@@ -14,7 +14,7 @@ from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
 from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
-from fisherleak.audit.run import Audit
+from fisherleak.audit.records import Audit
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
