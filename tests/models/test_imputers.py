@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 import fisherleak as fl
 from cases import flat, norms
 from fisherleak.models.imputers import noisy_fill
+from refits import numeric_jacobian
 
 RNG = np.random.default_rng(3)
 N = 41
@@ -83,29 +84,6 @@ def centres_of(leak: fl.Leakage, model: Pipeline) -> Any:
     )
 
 
-def numeric_jacobian(refit: Any, frame: pd.DataFrame, y: Any, row: int, label: bool) -> Any:
-    """Columns for the values of a row that are there, then for its label."""
-    columns = []
-    for name in NAMES:
-        if frame[name].isna()[row]:
-            continue
-        step = 1e-5 * frame[name].std()
-        ends = []
-        for sign in (1, -1):
-            moved: Any = frame.copy()
-            moved.loc[row, name] += sign * step
-            ends.append(refit(moved, y))
-        columns.append((ends[0] - ends[1]) / (2 * step))
-    if label:
-        ends = []
-        for sign in (1, -1):
-            other = y.astype(float).copy()
-            other[row] += sign * 1e-4
-            ends.append(refit(frame, other))
-        columns.append((ends[0] - ends[1]) / 2e-4)
-    return np.column_stack(columns)
-
-
 def check(pipe: Pipeline, frame: pd.DataFrame, y: Any, given: dict[str, Any], rows: Any, label: bool) -> fl.Leakage:
     """Etas of some rows are those of refits, end to end and in raw units."""
     weights = given.get("model__sample_weight")
@@ -119,7 +97,7 @@ def check(pipe: Pipeline, frame: pd.DataFrame, y: Any, given: dict[str, Any], ro
     centres = centres_of(leak, model)
     cells, whole = leak.per_cell(), leak.per_example(NAMES, label=label)
     for row in rows:
-        J = numeric_jacobian(lambda f, y: released(fitted(f, y), centres), frame, y, row, label) / 0.5
+        J = numeric_jacobian(lambda f, y: released(fitted(f, y), centres), frame, y, row, NAMES, label, 1e-5) / 0.5
         there = ~np.isnan(frame.loc[row].to_numpy())
         np.testing.assert_array_equal(np.isnan(cells[row]), ~there)
         np.testing.assert_allclose(cells[row][there], np.linalg.norm(J, axis=0)[: there.sum()], rtol=1e-5)
@@ -193,7 +171,7 @@ def test_beside_categories_in_a_column_transformer() -> None:
         return np.concatenate([coef, [intercept], coef[2:] * (filled - centres)])
 
     for row in (3, 11):
-        J = numeric_jacobian(refit, frame, Y, row, label=True)
+        J = numeric_jacobian(refit, frame, Y, row, NAMES, True, 1e-5)
         assert leak.per_example(NAMES, label=True)[row] == pytest.approx(np.linalg.norm(J, 2), rel=1e-5)
 
 
@@ -264,7 +242,7 @@ def test_indicators_end_to_end_are_constants() -> None:
         return np.concatenate([coef, [model[-1].intercept_ - coef @ model[1].mean_], filled])
 
     for row in (3, 11):
-        J = numeric_jacobian(refit, GAPS, Y, row, label=True)
+        J = numeric_jacobian(refit, GAPS, Y, row, NAMES, True, 1e-5)
         assert leak.per_example()[row] == pytest.approx(np.linalg.norm(J, 2), rel=1e-5)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import fisherleak as fl
 from cases import flat, norms
+from refits import numeric_jacobian
 
 RNG = np.random.default_rng(3)
 N = 40
@@ -78,26 +78,6 @@ def raw_parameters(model: Pipeline, frame: pd.DataFrame) -> Any:
     return np.array([*slopes, *levels, base])
 
 
-def numeric_jacobian(refit: Callable[[Any, Any], Any], y: Any, row: int, label: bool) -> Any:
-    columns = []
-    for name in NUMBERS:
-        step = 1e-4 * FRAME[name].std()
-        ends = []
-        for sign in (1, -1):
-            moved: Any = FRAME.copy()
-            moved.loc[row, name] += sign * step
-            ends.append(refit(moved, y))
-        columns.append((ends[0] - ends[1]) / (2 * step))
-    if label:
-        ends = []
-        for sign in (1, -1):
-            other = y.astype(float).copy()
-            other[row] += sign * 1e-4
-            ends.append(refit(FRAME, other))
-        columns.append((ends[0] - ends[1]) / 2e-4)
-    return np.column_stack(columns)
-
-
 CASES = [*((kind, "standard", weighted) for kind in MODELS for weighted in (False, True))]
 CASES += [("ridge", scaler, True) for scaler in SCALERS if scaler != "standard"]
 CASES += [("logistic", "min-max", False), ("poisson", "robust", False)]
@@ -113,7 +93,9 @@ def test_etas_are_those_of_refits_of_the_whole_pipeline(kind: str, scaler: str, 
     ordinary = FRAME["income"].rank().between(3, N - 2) & FRAME["age"].rank().between(3, N - 2)
     rows = [int(FRAME["income"].argmax()), int(FRAME["age"].argmin()), int(np.flatnonzero(ordinary)[0])]
     for row in rows:
-        J = numeric_jacobian(lambda f, y: raw_parameters(fitted(pipe, f, y, weights), f), y, row, kind == "ridge")
+        J = numeric_jacobian(
+            lambda f, y: raw_parameters(fitted(pipe, f, y, weights), f), FRAME, y, row, NUMBERS, kind == "ridge"
+        )
         numbers = leak.per_example(NUMBERS, label=kind == "ridge")[row]
         assert numbers == pytest.approx(np.linalg.norm(J, 2) / 0.5, rel=1e-5)
         for k, name in enumerate(NUMBERS):
@@ -134,7 +116,7 @@ def test_a_weighted_scaler_is_known_by_its_scale() -> None:
             coef = made[-1].coef_ / made[0].scale_
             return np.append(coef, made[-1].intercept_ - made[0].mean_ @ coef)
 
-        J = numeric_jacobian(refit, Y, 5, True)
+        J = numeric_jacobian(refit, FRAME, Y, 5, NUMBERS, True)
         assert leak.per_example()[5] == pytest.approx(np.linalg.norm(J, 2), rel=1e-5)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn import compose, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import like, namespace
+from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
@@ -49,8 +50,6 @@ LEVELS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
 """Their levels are taken as public."""
 ANOTHER = 1e-8
 """Relative difference past which a scaler's scale is not that of the rows."""
-GRID = 4
-"""Public scales are powers of two to one over this."""
 IMPUTED = "SimpleImputer"
 """Name of a scale of one behind an imputer."""
 
@@ -71,8 +70,8 @@ class Scale:
     @property
     def public(self) -> tuple[float, float]:
         """Scale and centre on a public grid."""
-        scale = 2.0 ** (round(GRID * math.log2(self.scale)) / GRID)
-        return scale, scale * round(self.centre / scale)
+        centre, scale = public_units(self.centre, self.scale)
+        return scale, centre
 
 
 Scales = list[Scale | None]
