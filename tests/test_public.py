@@ -13,7 +13,15 @@ NAMES = {
     *("bounds", "calibrate", "compose", "measure", "minimise", "pseudo_huber", "release", "trim"),
     *("IRFIL", "PrivateRelease", "ReleaseReport", "Released", "Trimmed", "DataError", "datasets", "attacks", "nn"),
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
-    *("UncountedScaleWarning", "Answers", "SampledLabels", "queries_until", "Ledger"),
+    *(
+        "UncountedScaleWarning",
+        "Answers",
+        "SampledLabels",
+        "queries_until",
+        "Ledger",
+        "Posterior",
+        "ObjectivePerturbation",
+    ),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

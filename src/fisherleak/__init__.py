@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation as ObjectivePerturbation
+    from fisherleak.engine.mechanisms.self_shaped import Posterior as Posterior
     from fisherleak.engine.mechanisms.served import Answers as Answers
     from fisherleak.engine.mechanisms.served import SampledLabels as SampledLabels
     from fisherleak.engine.noise import NOISES as NOISES
@@ -66,6 +68,7 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
+    "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
     "engine.mechanisms.served": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
@@ -111,6 +114,8 @@ __all__ = [
     "Noise",
     "NotAtMinimumError",
     "NotConvergedError",
+    "ObjectivePerturbation",
+    "Posterior",
     "PrivateRelease",
     "ReleaseReport",
     "Released",

@@ -84,7 +84,7 @@ def queries_until(
     if not features.shape[0]:
         raise InvalidInputError("X_query has no rows: pass the queries that are asked.")
 
-    fit = leakage._information.jacobians[0].fit
+    fit = leakage._jacobian.fit
     whole = told_by(by, features, fit)
 
     def within(rounds: int, more: int) -> bool:

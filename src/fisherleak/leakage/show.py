@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.rows import lazy_frame, map_rows
@@ -36,7 +37,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    if all(is_known(jacobian) for jacobian in leakage._information.jacobians):
+    if not _shaped(leakage) and all(is_known(jacobian) for jacobian in leakage._information.jacobians):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
@@ -81,6 +82,10 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
+def _shaped(leakage: Any) -> bool:
+    return isinstance(leakage._information, DataShaped)
+
+
 def _missing(leakage: Any) -> str:
     count = 0 if leakage._absent is None else int(leakage._absent.sum())
     return f"; {count} cell{'s' * (count > 1)} missing, without an eta" if count else ""
@@ -88,6 +93,8 @@ def _missing(leakage: Any) -> str:
 
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
+    if _shaped(leakage):
+        return "preprocessing public and fixed, the noise's dependence on the data counted"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
         return "end to end: scalers and imputers counted, levels of encoders public"
@@ -98,6 +105,8 @@ def _assumed(leakage: Any) -> str:
 
 def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
+    if _shaped(leakage):
+        return "not measured: the noise's shape depends on the data"
     jacobians = leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
