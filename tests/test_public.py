@@ -19,6 +19,7 @@ NAMES = {
         "SampledLabels",
         "queries_until",
         "Ledger",
+        "gradients",
         "Posterior",
         "ObjectivePerturbation",
     ),

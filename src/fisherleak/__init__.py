@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.asked import queries_until as queries_until
+    from fisherleak.leakage.client import gradients as gradients
     from fisherleak.leakage.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
@@ -74,6 +75,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.asked": ("queries_until",),
+    "leakage.client": ("gradients",),
     "leakage.compose": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
@@ -131,6 +133,7 @@ __all__ = [
     "compose",
     "counted",
     "datasets",
+    "gradients",
     "measure",
     "minimise",
     "nn",

@@ -146,6 +146,8 @@ def _reach(eta: float) -> str:
 
 def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
+    if count == 1 and not _shaped(leakage) and leakage._information.jacobians[0].gradient:
+        return f"a gradient with noise {leakage.noise!r}"
     if leakage._noise is None:
         return f"{count} independent release{'s' * (count > 1)}"
     if hasattr(leakage._noise, "X_query"):

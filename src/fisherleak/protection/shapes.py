@@ -25,6 +25,10 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
+    if leakage._information.jacobians[0].gradient and isinstance(shape, str | Leakage) and shape != "isotropic":
+        raise InvalidInputError(
+            "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
+        )
     if isinstance(shape, Leakage):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):

@@ -52,6 +52,10 @@ def data_shaped(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
         raise InvalidInputError(
             f"{name} is measured with public='preprocessing' only: what scalers learn would move its shape too."
         )
+    if jacobian.gradient:
+        raise InvalidInputError(
+            f"{name} releases parameters, and this leakage is of a gradient: use fisherleak.Gaussian."
+        )
     curved = [attribute.name for attribute in jacobian.attributes if attribute.local]
     if curved:
         raise InvalidInputError(
