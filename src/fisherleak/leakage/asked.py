@@ -78,7 +78,7 @@ def queries_until(
         )
     if not by.independent:
         raise InvalidInputError(
-            "noise of answers must be independent here: a shape over a list says nothing beyond it."
+            "noise of answers must be known to be independent here: Gaussian without a shape, Laplace or Bounded."
         )
     features = leakage._queried.features(X_query)
     if not features.shape[0]:

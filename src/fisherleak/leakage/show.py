@@ -70,7 +70,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
         f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
-        for fit in leakage.fits
+        for fit in ([] if _is_gradient(leakage) else leakage.fits)
     ]
     lines += [f"  note          {note}" for note in notes]
     lines += [
@@ -84,6 +84,10 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
 
 def _shaped(leakage: Any) -> bool:
     return isinstance(leakage._information, DataShaped)
+
+
+def _is_gradient(leakage: Any) -> bool:
+    return not _shaped(leakage) and any(jacobian.gradient for jacobian in leakage._information.jacobians)
 
 
 def _missing(leakage: Any) -> str:
@@ -146,7 +150,7 @@ def _reach(eta: float) -> str:
 
 def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
-    if count == 1 and not _shaped(leakage) and leakage._information.jacobians[0].gradient:
+    if count == 1 and _is_gradient(leakage):
         return f"a gradient with noise {leakage.noise!r}"
     if leakage._noise is None:
         return f"{count} independent release{'s' * (count > 1)}"

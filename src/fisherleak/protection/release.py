@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import generator, grid_below, rounded
 from fisherleak.errors import InvalidInputError
@@ -49,7 +49,7 @@ class Released:
 
 def release(
     model: Estimator,
-    noise: Noise,
+    noise: Noise | SelfShaped,
     random_state: int | np.random.Generator | None = None,
     public: str = "nothing",
 ) -> Any:
@@ -104,7 +104,8 @@ def release(
     True
     """
     if isinstance(noise, Posterior | ObjectivePerturbation):
-        return _released_by(model, publishable(noise), random_state)
+        mechanism: Any = noise
+        return _released_by(model, publishable(mechanism), random_state)
     check_noise(noise)
     check_public(public)
     noise = publishable(noise)

@@ -187,6 +187,8 @@ def test_the_least_scale_keeps_a_limit_and_a_little_less_does_not(mechanism: Any
     assert of[over](leak.with_noise(found)) <= limit
     assert of[over](leak.with_noise(found.rescaled(0.999 * found.scale))) > limit
     assert found.calibrated.over == over
+    with pytest.warns(fl.UncountedScaleWarning):
+        fl.release(leak.fits[0], found)
 
 
 @every_mechanism
@@ -216,6 +218,9 @@ def test_what_is_not_exact_is_refused_by_name(mechanism: Any, tmp_path: Path) ->
         lambda: fl.PrivateRelease(Ridge(), eta=1.0, noise=mechanism).fit(case.X, case.y),
         lambda: fl.IRFIL(Ridge(), noise=mechanism).fit(case.X, case.y),
         lambda: fl.counted(leak, 1.0),
+        lambda: fl.attacks.WhiteBox(case.fit(), case.X, case.y, 0, values=[-1.0, 1.0]).infer(
+            fl.release(case.fit(), mechanism)
+        ),
         lambda: fl.Ledger(tmp_path / "a.json").add(leak),
     ]
     for k, attempt in enumerate(attempts):
@@ -245,3 +250,19 @@ def test_scales_that_are_none_are_refused(bad: Any) -> None:
     for kind in MECHANISMS.values():
         with pytest.raises(fl.InvalidInputError, match="must be a"):
             kind(bad)
+
+
+@pytest.mark.long
+def test_on_iwpc_posterior_sampling_costs_a_sixtieth_of_isotropic_noise(data_folder: Any) -> None:
+    """At a largest eta of 1, everything counted; excess loss is tr(H S) / 2."""
+    data = fl.datasets.load_iwpc(data_home=data_folder)
+    X, y = np.asarray(data.preprocessing.fit_transform(data.X), dtype=float), np.asarray(data.y, dtype=float)
+    fit = fl.minimise(X, y, l2=1e-3)
+    leak = fl.measure(fit, X, y)
+    H = np.linalg.inv(fit.factor.inverse())
+    isotropic = fl.calibrate(leak, 1.0).scale ** 2 * np.trace(H)
+    drawn: Any = fl.calibrate(leak.with_noise(fl.Posterior(1.0)), 1.0)
+    assert leak.with_noise(drawn).per_example().max() <= 1.0
+    assert isotropic >= 60.0 * drawn.temperature * len(H)
+    perturbed: Any = fl.calibrate(leak.with_noise(fl.ObjectivePerturbation(1.0)), 1.0)
+    assert isotropic >= 50.0 * perturbed.scale**2 * np.trace(np.linalg.inv(H))

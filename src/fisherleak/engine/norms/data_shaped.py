@@ -38,6 +38,8 @@ __all__ = ["DataShaped", "data_shaped"]
 Vector = NDArray[np.float64]
 SETTLED = 1e-9
 """Relative error of the eta of a set."""
+LARGEST = 2**27
+"""Values that are written out at most."""
 SMALL = 256
 """Values of a set up to which its matrix is written out."""
 
@@ -155,7 +157,7 @@ class DataShaped:
             return _root(np.stack([together(v) for v in np.eye(size)]))
         operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=together, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)
-        top, vector = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=SETTLED**2, maxiter=10_000)
+        top, vector = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=SETTLED, maxiter=10_000)
         left = np.linalg.norm(together(vector[:, 0]) - top[0] * vector[:, 0])
         return float(np.sqrt(max(top[0] + left, 0.0)))
 
@@ -253,6 +255,11 @@ class _Parts:
     def root(self, state: tuple[Vector, ...], label: bool) -> Vector:
         r, a, c, omega, xi, _ = state
         E, p = self.turned, xi.shape[1]
+        if r.size * p * p * E.shape[1] > LARGEST:
+            raise InvalidInputError(
+                f"The information of {r.size} rows about {E.shape[1]} values each, with a shape of {p} x {p}, is too large to "
+                "be written out: ask for fewer rows (eta of any set is cheap: use of())."
+            )
         first = (a[:, None] * xi)[:, :, None] * self.w + r[:, None, None] * E
         cross = xi[:, :, None, None] * E[None, None, :, :] + E[None, :, None, :] * xi[:, None, :, None]
         second = omega[:, None, None, None] * np.sqrt(0.5 * self.spectrum.shape)[:, :, None] * cross
