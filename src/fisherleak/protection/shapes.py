@@ -25,7 +25,8 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
-    if leakage._information.jacobians[0].gradient and isinstance(shape, str | Leakage) and shape != "isotropic":
+    of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != "isotropic")
+    if of_parameters and any(jacobian.gradient for jacobian in leakage._information.jacobians):
         raise InvalidInputError(
             "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
         )

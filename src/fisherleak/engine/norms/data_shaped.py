@@ -26,7 +26,7 @@ from fisherleak._support.arrays import Array, host, is_lazy
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared
+from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum, check_squared
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import with_constant
@@ -114,10 +114,13 @@ class DataShaped:
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = self._parts(attributes)
         width = parts.turned.shape[1] + int(label)
+        # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
+        lighter = _InItsBasis.of(parts) if isinstance(self.mechanism, Posterior) and attributes else parts
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
             state = parts.state(X, y, weights)
-            values, errors = top_by_products(lambda s, V: parts.product(s, V, label), state, width)
+            own = lighter.of_rows(state)
+            values, errors = top_by_products(lambda s, V: lighter.product(s, V, label), own, width)
             left = np.flatnonzero(errors > WANTED)
             for row in left.tolist():
                 one = tuple(x[row : row + 1] for x in state)
@@ -213,6 +216,9 @@ class _Parts:
         top = (r[:, None] * moved + shape) @ self.turned + (a * t)[:, None] * self.w[None, :]
         return np.concatenate([top, (c * t)[:, None]], axis=1) if label else top
 
+    def of_rows(self, state: tuple[Vector, ...]) -> tuple[Vector, ...]:
+        return state
+
     def matrix(self, state: tuple[Vector, ...], label: bool) -> Vector:
         """F_i of one row."""
         width = self.turned.shape[1] + int(label)
@@ -268,3 +274,55 @@ class _Parts:
             first = np.concatenate([first, (c[:, None] * xi)[:, :, None]], axis=2)
             second = np.concatenate([second, np.zeros((r.size, p * p, 1))], axis=2)
         return np.concatenate([-np.sqrt(self.spectrum.middle)[:, None] * first, second], axis=1)
+
+
+@dataclass(frozen=True)
+class _InItsBasis:
+    r"""Products for posterior sampling in the eigenbasis of :math:`S = E^T H^{-1} E`, elementwise.
+
+    With :math:`g = E^T u` there, an example's matrix is
+
+    .. math:: F_i = (r^2 / T + \omega^2 h)\, S + \omega^2 g g^T + \frac{r a}{T} (g w^T + w g^T) + \frac{a^2 h}{T} w w^T,
+
+    with a border of :math:`\frac{c}{T} (r g + a h w)` and :math:`c^2 h / T` for the label.
+    """
+
+    diagonal: Vector
+    into: Vector
+    w: Vector
+    middle: Vector
+    root: Vector
+    """Of the diagonal of the shape: the eigenvalues of H^-1."""
+
+    @classmethod
+    def of(cls, parts: _Parts) -> _InItsBasis:
+        beta = np.sqrt(np.diag(parts.spectrum.shape))
+        scaled = np.sqrt(beta)[:, None] * parts.turned
+        values, basis = np.linalg.eigh(scaled.T @ scaled)
+        into = beta[:, None] * (parts.turned @ basis)
+        return cls(np.clip(values, 0.0, None), into, basis.T @ parts.w, parts.spectrum.middle, beta)
+
+    def of_rows(self, state: tuple[Vector, ...]) -> tuple[Vector, ...]:
+        """The coefficients of each row's matrix, and g."""
+        r, a, c, omega, xi, _ = state
+        h, cold = xi**2 @ self.root, xi**2 @ self.middle  # h and h / T
+        per_t = float(self.middle[-1] / self.root[-1])
+        return (
+            *(r**2 * per_t + omega**2 * h, omega**2, r * a * per_t, a**2 * cold),
+            *(c * r * per_t, c * a * cold, c**2 * cold, xi @ self.into),
+        )
+
+    def product(self, state: tuple[Vector, ...], V: Vector, label: bool) -> Vector:
+        """F_i v_i of every row, (b, m + label)."""
+        alpha, gg, gw, ww, by_g, by_w, end, g = state
+        v = V[:, :-1] if label else V
+        along, over = np.einsum("ij,ij->i", g, v), v @ self.w
+        to_g, to_w = gg * along + gw * over, gw * along + ww * over
+        if label:
+            to_g, to_w = to_g + by_g * V[:, -1], to_w + by_w * V[:, -1]
+        top = (alpha[:, None] * self.diagonal) * v
+        top += to_g[:, None] * g
+        top += to_w[:, None] * self.w
+        if not label:
+            return top
+        return np.concatenate([top, (by_g * along + by_w * over + end * V[:, -1])[:, None]], axis=1)
