@@ -1,7 +1,7 @@
 """Ten classes on a GPU: the fit and all per-example etas in float64, warm, beside a floor measured in the same run.
 
-Floor: the Hessian of all pairs of classes, its eigendecomposition, and one n x Kd x Kd product. ``--device cpu --size 2000x20x3`` is
-a smoke test without a GPU.
+Floor: the Hessian of all pairs of classes, its eigendecomposition, and one n x Kd x Kd product.
+``--device cpu --size 2000x20x3`` is a smoke test without a GPU.
 """
 
 from __future__ import annotations

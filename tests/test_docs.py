@@ -42,3 +42,16 @@ def test_how_to_add_a_kind_of_model() -> None:
     finally:
         KINDS[:] = before
     assert names["result"].trained.kind.words == "pseudo-Huber regression"
+
+
+@pytest.mark.parametrize("page", ["interfaces", "mechanisms", "clients"])
+def test_ways_in_which_a_model_leaves(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code in snippets(f"docs/{page}.md"):
+        exec(code, names)  # noqa: S102 - our own pages
+    if page == "interfaces":
+        assert names["scores"].with_noise(names["quiet"]).per_example().max() <= 0.5
+    elif page == "mechanisms":
+        assert names["leak"].with_noise(names["drawn"]).per_example().max() <= 0.5
+    else:
+        assert names["rounds"].per_example().max() == pytest.approx(1.0)

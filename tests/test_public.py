@@ -15,6 +15,7 @@ NAMES = {
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
     *("UncountedScaleWarning", "Answers", "SampledLabels", "queries_until", "Ledger"),
     *("Frontier", "Protected", "protect", "UncountedChoiceWarning"),
+    *("gradients", "Posterior", "ObjectivePerturbation"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

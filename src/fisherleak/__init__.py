@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation as ObjectivePerturbation
+    from fisherleak.engine.mechanisms.self_shaped import Posterior as Posterior
     from fisherleak.engine.mechanisms.served import Answers as Answers
     from fisherleak.engine.mechanisms.served import SampledLabels as SampledLabels
     from fisherleak.engine.noise import NOISES as NOISES
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.asked import queries_until as queries_until
+    from fisherleak.leakage.client import gradients as gradients
     from fisherleak.leakage.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
@@ -70,11 +73,13 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, ...]] = {
     "engine.erm": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
+    "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
     "engine.mechanisms.served": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.asked": ("queries_until",),
+    "leakage.client": ("gradients",),
     "leakage.compose": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
@@ -118,6 +123,8 @@ __all__ = [
     "Noise",
     "NotAtMinimumError",
     "NotConvergedError",
+    "ObjectivePerturbation",
+    "Posterior",
     "PrivateRelease",
     "Protected",
     "ReleaseReport",
@@ -135,6 +142,7 @@ __all__ = [
     "compose",
     "counted",
     "datasets",
+    "gradients",
     "measure",
     "minimise",
     "nn",

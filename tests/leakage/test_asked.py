@@ -73,3 +73,22 @@ def test_answers_that_tell_nothing_never_reach_it() -> None:
 def test_what_does_not_fit_is_refused(attempt: Any, reason: str) -> None:
     with pytest.raises(fl.InvalidInputError, match=reason):
         attempt(make("squared").leak())
+
+
+@pytest.mark.long
+def test_random_queries_on_adult_follow_repeated_releases(data_folder: Any) -> None:
+    """Queries of second moment C hold as much as releases with noise of covariance C^-1, one for each."""
+    data = fl.datasets.load_adult(data_home=data_folder)
+    X, y = np.asarray(data.preprocessing.fit_transform(data.X), dtype=float), np.asarray(data.y, dtype=float)
+    leak = fl.measure(fl.minimise(X, y, "logistic", 1e-3, intercept=True), X, y)
+    rows = np.column_stack([X, np.ones(len(X))])
+    p = 1 / (1 + np.exp(-rows @ np.asarray(leak.fits[0].theta)))
+    values, vectors = np.linalg.eigh((rows * (p * (1 - p))[:, None]).T @ rows / len(X))
+    covariance = (vectors / np.maximum(values, 1e-9 * values[-1])) @ vectors.T
+    once = leak.with_noise(fl.Gaussian(1.0, 0.5 * (covariance + covariance.T))).per_example()
+    rng = np.random.default_rng(0)
+    for power, error in [(3, 0.2), (4, 0.05), (5, 0.015)]:
+        Q = X[rng.integers(0, len(X), 10**power)]
+        eta = leak.with_noise(fl.SampledLabels(Q)).per_example()
+        assert np.mean(eta) == pytest.approx(10 ** (power / 2) * np.mean(once), rel=error)
+        assert eta.max() == pytest.approx(10 ** (power / 2) * once.max(), rel=2 * error)

@@ -94,6 +94,8 @@ class Jacobian:
     noise: Noise | Disclosed
     """What B is whitened by."""
     folding: Folding | None = None
+    gradient: bool = False
+    """Whether what is released is a gradient, with the identity in place of H^-1, and no minimiser."""
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
@@ -110,7 +112,8 @@ class Jacobian:
 
     def with_noise(self, noise: Noise | Disclosed) -> Jacobian:
         """The same fit released with other noise, or told of by an interface."""
-        return jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
+        found = jacobian_of(self.fit, self.X, self.y, noise, self.attributes, self.folding)
+        return replace(found, gradient=self.gradient)
 
     def scaled(self, factor: float) -> Jacobian:
         return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))

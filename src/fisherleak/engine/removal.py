@@ -116,6 +116,8 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | No
     rounding. Lazy rows are lazy here too, for the squared loss alone.
     """
     X, loss = jacobian.X, jacobian.fit.loss
+    if jacobian.gradient:
+        return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays)
     if is_lazy(X):
         if not loss.quadratic:
             raise InvalidInputError(
@@ -130,6 +132,18 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | No
 def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
     """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
     return _walked(_task(jacobian, tolerance), rows, _Task.released)
+
+
+def _left_out_of_the_sum(jacobian: Jacobian) -> Callable[..., Array]:
+    """A function of blocks: |B x r|, what a sum of gradients moves by without a row."""
+    model, B = jacobian.model, jacobian.B
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        rows = model.rows(X, y, weights)
+        xp = namespace(rows.x)
+        return xp.abs(rows.r) * xp.linalg.vector_norm(rows.x @ B.T, axis=1)
+
+    return block
 
 
 def check_normal(noise: Noise | Disclosed) -> None:

@@ -78,13 +78,13 @@ def queries_until(
         )
     if not by.independent:
         raise InvalidInputError(
-            "noise of answers must be independent here: a shape over a list says nothing beyond it."
+            "noise of answers must be known to be independent here: Gaussian without a shape, Laplace or Bounded."
         )
     features = leakage._queried.features(X_query)
     if not features.shape[0]:
         raise InvalidInputError("X_query has no rows: pass the queries that are asked.")
 
-    fit = leakage._information.jacobians[0].fit
+    fit = leakage._jacobian.fit
     whole = told_by(by, features, fit)
 
     def within(rounds: int, more: int) -> bool:

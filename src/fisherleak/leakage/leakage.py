@@ -21,9 +21,12 @@ from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
+from fisherleak.engine.norms.data_shaped import DataShaped, data_shaped
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError
@@ -51,7 +54,7 @@ class Leakage:
     """
 
     _information: Information = field(repr=False)
-    _noise: Noise | Interface | None
+    _noise: Noise | Interface | SelfShaped | None
     _table: Table = field(repr=False)
     _notes: tuple[str, ...] = field(default=(), repr=False)
     _absent: Any = field(default=None, repr=False)
@@ -94,8 +97,20 @@ class Leakage:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
         if isinstance(noise, Answers | SampledLabels):
             return self._served(noise)
+        if isinstance(noise, Posterior | ObjectivePerturbation):
+            refuse_several(self._information, f"noise={type(noise).__name__}(…)")
+            return replace(self, _information=data_shaped(self._jacobian, noise), _noise=noise)
         check_noise(noise)
+        if isinstance(self._information, DataShaped):
+            return replace(self, _information=information_of(self._jacobian.with_noise(noise)), _noise=noise)
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
+
+    @property
+    def _jacobian(self) -> Jacobian:
+        """Of the one model, whatever it is released by."""
+        if isinstance(self._information, DataShaped):
+            return self._information.jacobian
+        return self._information.jacobians[0]
 
     def _served(self, by: Interface) -> Leakage:
         """The same model behind an interface."""
@@ -105,12 +120,12 @@ class Leakage:
                 "rows, not behind a network."
             )
         refuse_several(self._information, f"noise={type(by).__name__}(…)")
-        fit = self._information.jacobians[0].fit
+        fit = self._jacobian.fit
         return self._told(by, told_by(by, self._queried.features(by.X_query), fit))
 
     def _told(self, by: Interface, found: Disclosed) -> Leakage:
         """The same model, known by what has been told of it."""
-        jacobian = self._information.jacobians[0].with_noise(found)
+        jacobian = self._jacobian.with_noise(found)
         return replace(self, _information=information_of(jacobian), _noise=by)
 
     # one number per example, cell, attribute, group
@@ -239,6 +254,11 @@ class Leakage:
         """
         tolerance = check_positive(tolerance, "tolerance")
         refuse_several(self._information, "membership()")
+        if isinstance(self._information, DataShaped):
+            raise InvalidInputError(
+                "Membership is known for noise that does not depend on the data; the shape of "
+                f"{type(self._noise).__name__} does."
+            )
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)
@@ -277,7 +297,9 @@ class Leakage:
     @property
     def _scale(self) -> float:
         # a composition carries each release's scale in its Jacobian
-        return 1.0 if self._noise is None else float(self._noise.scale)
+        if self._noise is None or isinstance(self._information, DataShaped):
+            return 1.0
+        return float(self._noise.scale)
 
     def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
         """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""

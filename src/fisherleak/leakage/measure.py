@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about, refuse_several
@@ -37,7 +38,7 @@ def measure(
     model: Estimator,
     X: TableLike,
     y: VectorLike,
-    noise: Noise | Interface | None = None,
+    noise: Noise | Interface | SelfShaped | None = None,
     sample_weight: VectorLike = None,
     attributes: Any = None,
     polish: bool | None = None,
@@ -58,7 +59,8 @@ def measure(
         vector of its class, moved where its sum stays: changing a class is a move of length sqrt 2.
     noise : Noise, optional
         Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has told instead of the
-        parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`.
+        parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`. Or a mechanism whose noise the data shape,
+        with that counted: :class:`fisherleak.Posterior`, :class:`fisherleak.ObjectivePerturbation` (squared loss).
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with. Taken from a Fit if not given.
     attributes : optional
@@ -113,8 +115,11 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
+    if isinstance(noise, Posterior | ObjectivePerturbation) and not isinstance(X, Behind):
+        return measure(model, X, y, None, sample_weight, attributes, polish, public).with_noise(noise)
     if not isinstance(noise, Answers | SampledLabels):
         check_noise(noise)
+    assert not isinstance(noise, Posterior | ObjectivePerturbation)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     if isinstance(X, Behind):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
@@ -38,7 +39,8 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    if not _has_several(leakage) and all(is_known(jacobian) for jacobian in leakage._information.jacobians):
+    known = not _has_several(leakage) and not _shaped(leakage)
+    if known and all(is_known(jacobian) for jacobian in leakage._information.jacobians):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
@@ -71,7 +73,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
         f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
-        for fit in leakage.fits
+        for fit in ([] if _is_gradient(leakage) else leakage.fits)
     ]
     lines += [f"  note          {note}" for note in notes]
     lines += [
@@ -81,6 +83,14 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         "This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _shaped(leakage: Any) -> bool:
+    return isinstance(leakage._information, DataShaped)
+
+
+def _is_gradient(leakage: Any) -> bool:
+    return not _shaped(leakage) and any(jacobian.gradient for jacobian in leakage._information.jacobians)
 
 
 def _missing(leakage: Any) -> str:
@@ -100,6 +110,8 @@ def _fixed(leakage: Any) -> str:
     """What of the preprocessing was."""
     if _has_several(leakage):
         return "preprocessing public and fixed; labels are vectors, one number for each output"
+    if _shaped(leakage):
+        return "preprocessing public and fixed, the noise's dependence on the data counted"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
         return "end to end: scalers and imputers counted, levels of encoders public"
@@ -116,6 +128,8 @@ def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
     if _has_several(leakage):
         return "not measured for models of several outputs"
+    if _shaped(leakage):
+        return "not measured: the noise's shape depends on the data"
     jacobians = leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
@@ -155,6 +169,8 @@ def _reach(eta: float) -> str:
 
 def _releases(leakage: Any) -> str:
     count = len(leakage.fits)
+    if count == 1 and _is_gradient(leakage):
+        return f"a gradient with noise {leakage.noise!r}"
     if leakage._noise is None:
         return f"{count} independent release{'s' * (count > 1)}"
     if hasattr(leakage._noise, "X_query"):

@@ -17,7 +17,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import VectorLike
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.losses import get_loss
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training
@@ -134,6 +134,7 @@ class HeadLeakage(InputLeakage):
 
     def with_noise(self, noise: Noise) -> HeadLeakage:
         """The same head released with other noise."""
+        check_noise(noise)
         inner = self.features.with_noise(noise)
         after = _head_of(inner, self._through.network)
         return replace(self, _information=replace(self._through, after=after), _noise=noise, _head=inner)

@@ -153,6 +153,8 @@ def _one_release(leakage: Leakage) -> Jacobian:
         raise InvalidInputError(
             "over='admissible' is for one release: calibrate each release of a composition by itself, to a part of the limit."
         )
+    if jacobians[0].gradient:
+        raise InvalidInputError("over='admissible' is for released parameters, and this leakage is of a gradient.")
     if is_lazy(jacobians[0].X):
         raise InvalidInputError(
             "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."

@@ -17,6 +17,7 @@ from typing import Any
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
@@ -24,6 +25,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.admissible import admissible_scale
 from fisherleak.protection.own_shape import HESSIAN, admissible_own_shape
+from fisherleak.protection.searched import searched
 from fisherleak.protection.shapes import noise_shaped
 from fisherleak.rows.summary import digest
 
@@ -52,7 +54,7 @@ def calibrate(
     ----------
     leakage : Leakage, or an attack
         Of one release; its noise gives the kind (and shape), not the scale: for :class:`fisherleak.Answers` it is the noise on
-        each answer that is found. Or :class:`fisherleak.attacks.WhiteBox` or
+        each answer that is found, for :class:`fisherleak.Posterior` the temperature. Or :class:`fisherleak.attacks.WhiteBox` or
         :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
     eta : float
         The limit, greater than zero.
@@ -144,6 +146,14 @@ def calibrate(
             "shape= and over='admissible' are for noise on parameters, and this leakage is of "
             f"{type(leakage._noise).__name__}: leave them out, or start from a leakage of a release."
         )
+    if isinstance(leakage._noise, Posterior | ObjectivePerturbation):
+        if shape is not None or over == ADMISSIBLE:
+            raise InvalidInputError(
+                f"shape= and over='admissible' are for noise that does not depend on the data, and "
+                f"{type(leakage._noise).__name__} does: leave them out."
+            )
+        found = searched(leakage, target, lambda leak: _safe(leak, over, attributes, label, groups))
+        return remembering(found, Calibration(over, target))
     if over == ADMISSIBLE and isinstance(shape, str) and shape == HESSIAN:
         own, counted = admissible_own_shape(leakage, target, bounds, attributes, label, random_state)
         return remembering(own, dataclasses.replace(counted, folded=leakage._information.folded))

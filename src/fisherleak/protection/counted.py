@@ -151,6 +151,8 @@ def _plain(leakage: Leakage) -> Jacobian:
         )
     refuse_several(leakage._information, "counted()")
     jacobian = leakage._information.jacobians[0]
+    if jacobian.gradient:
+        raise InvalidInputError("counted is for released parameters, and this leakage is of a gradient.")
     if is_lazy(jacobian.X):
         raise InvalidInputError("counted needs rows in memory; X is a Dask array. Measure a sample that fits.")
     if jacobian.folding is not None or any(attribute.local for attribute in jacobian.attributes):

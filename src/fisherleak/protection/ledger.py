@@ -137,7 +137,8 @@ class Ledger:
         """An eta that one more release may have for every row without taking anyone past a limit; zero where none is left.
 
         The root of what is left of the square, on the safe side: releases that look along different directions leave more.
-        With a table it counts its rows, composed exactly; without, all rows ever recorded, by the root of the sum of squares.
+        With a table it counts its rows, composed exactly; without, all rows ever recorded, by the root of the sum of squares of
+        their etas, in the units that they were added in.
         """
         limit = check_positive(eta, "eta")
         if X is not None:

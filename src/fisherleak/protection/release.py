@@ -16,7 +16,9 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
+from fisherleak.engine.noise.releasing import generator, grid_below, rounded
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
@@ -51,7 +53,7 @@ class Released:
 
 def release(
     model: Estimator,
-    noise: Noise,
+    noise: Noise | SelfShaped,
     random_state: int | np.random.Generator | None = None,
     public: str = "nothing",
 ) -> Any:
@@ -62,7 +64,8 @@ def release(
     model : fitted scikit-learn model or Fit
         Is left untouched. Of a search, pass ``best_estimator_``: that declares its choice public.
     noise : Noise
-        From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``.
+        From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``. For a Fit of the squared loss
+        also ``fl.Posterior`` and ``fl.ObjectivePerturbation``, drawn by the mechanism itself.
     random_state : int or Generator, optional
         By default the noise is made of the operating system's randomness. A fixed seed makes it predictable, so that it
         protects nothing: for tests only.
@@ -104,6 +107,9 @@ def release(
     >>> bool(noisy.coef_[0] != model.coef_[0])
     True
     """
+    if isinstance(noise, Posterior | ObjectivePerturbation):
+        mechanism: Any = noise
+        return _released_by(model, publishable(mechanism), random_state)
     check_noise(noise)
     check_public(public)
     noise = publishable(noise)
@@ -200,3 +206,22 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
         return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
     d = fit.coef.shape[0]
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)
+
+
+def _released_by(model: Estimator, mechanism: Any, random_state: Seed) -> Released:
+    """A draw of a mechanism whose noise the data shape, on a grid: a power of two, which small changes of the data leave."""
+    name = type(mechanism).__name__
+    if not isinstance(model, Fit):
+        raise InvalidInputError(
+            f"{name} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does not: fit with "
+            "fisherleak.minimise, or use noise on its parameters."
+        )
+    if isinstance(model, OutputsFit):
+        raise UnsupportedModelError(
+            f"{name} is known for models of one output: fit one, or use noise on the parameters."
+        )
+    noisy = mechanism.released_draws(model, 1, generator(random_state))[0]
+    grid = grid_below(mechanism.least_deviation(model))
+    values = like(rounded(noisy, grid, mechanism.scale), model.theta, namespace(model.coef))
+    d = model.coef.shape[0]
+    return Released(values[:d], None if model.intercept is None else float(values[d]), mechanism)

@@ -30,6 +30,11 @@ def noise_shaped(
     if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in ("hessian", "least-loss")):
         for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
             refuse_several(each._information, "calibrate with a shape that rows decide")
+    of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != "isotropic")
+    if of_parameters and any(jacobian.gradient for jacobian in leakage._information.jacobians):
+        raise InvalidInputError(
+            "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
+        )
     if isinstance(shape, Leakage):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import fisherleak as fl
 from cases import Case, dense_jacobian, flat, make, moved, norms, parameters
 from copies import copies
+from fisherleak._support.arrays import host
 
 Vector = NDArray[np.float64]
 RNG = np.random.default_rng(7)
@@ -218,3 +219,18 @@ def test_copies_measure_the_same() -> None:
 def test_what_does_not_fit_is_refused_by_name(attempt: Any, reason: str) -> None:
     with pytest.raises(fl.InvalidInputError, match=reason):
         attempt()
+
+
+def in_memory(x: Any) -> Any:
+    return x.compute() if hasattr(x, "compute") else host(x)
+
+
+def test_rows_of_every_library_give_the_same(to_rows: Any) -> None:
+    case = make("logistic", intercept=True)
+    X, y = to_rows(case.X), to_rows(case.y)
+    fit = fl.minimise(X, y, "logistic", case.l2, intercept=True)
+    for by in (fl.SampledLabels(QUERIES), fl.Answers(QUERIES, fl.Bounded(0.5), of="probability")):
+        leak, expected = fl.measure(fit, X, y, by), case.leak(by)
+        np.testing.assert_allclose(in_memory(leak.per_example()), expected.per_example(), rtol=1e-8)
+        np.testing.assert_allclose(in_memory(leak.per_cell()), expected.per_cell(), rtol=1e-8)
+        assert leak.dataset() == pytest.approx(expected.dataset(), rel=1e-8)

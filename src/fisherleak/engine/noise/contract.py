@@ -64,6 +64,11 @@ def check_noise(noise: Any) -> None:
             "noise must be noise on released parameters here, such as fisherleak.Gaussian(0.1); "
             f"{type(noise).__name__} is what an interface has told, for fisherleak.measure."
         )
+    if hasattr(noise, "released_draws") and not isinstance(noise, type):
+        raise InvalidInputError(
+            "noise must not depend on the data here, such as fisherleak.Gaussian(0.1); the shape of what "
+            f"{type(noise).__name__} releases does."
+        )
     if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
         shown = noise.__name__ if isinstance(noise, type) else repr(noise)
         raise InvalidInputError(f"noise must be a noise such as fisherleak.Gaussian(0.1); got {shown}.")

@@ -17,7 +17,7 @@ from fisherleak.engine.noise.contract import Noise, check_noise
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["OneDraw", "drawn", "grid_of", "on_grid", "released"]
+__all__ = ["OneDraw", "drawn", "generator", "grid_below", "grid_of", "on_grid", "released", "rounded"]
 
 Vector = NDArray[np.float64]
 STEPS = 1024
@@ -40,18 +40,23 @@ class OneDraw:
         return np.asarray(drawn(self, 1, size, random_state)[0])
 
 
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """The operating system's randomness, or that of a seed."""
+    try:
+        return SystemGenerator() if random_state is None else np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+        ) from None
+
+
 def drawn(noise: Noise, count: int, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
     """Independent draws of any noise, (count, size), with the noise and the seed checked: what every release adds.
 
     Without a seed they come from the operating system, anew with each call.
     """
     check_noise(noise)
-    try:
-        rng = SystemGenerator() if random_state is None else np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
-        ) from None
+    rng = generator(random_state)
     noise.unit_information_root(size)  # refuses a shape of another size
     found = np.asarray(noise.draws(count, size, rng))
     if found.shape != (count, size) or not np.isfinite(found).all():
@@ -66,11 +71,15 @@ def released(theta: Vector, noise: Noise, random_state: int | np.random.Generato
     """Parameters with noise, on the noise's grid: what may be passed on, and all of it that may."""
     theta = np.asarray(theta, dtype=np.float64)
     noisy = theta + drawn(noise, 1, theta.shape[0], random_state)[0]
-    grid = grid_of(noise, theta.shape[0])
+    return rounded(noisy, grid_of(noise, theta.shape[0]), noise.scale)
+
+
+def rounded(noisy: Vector, grid: float, scale: float) -> Vector:
+    """Noisy parameters on a grid; refuses those in which their noise is lost."""
     largest = float(np.max(np.abs(noisy), initial=0.0))
     if np.spacing(largest) > STEPS * grid:
         raise InvalidInputError(
-            f"noise of scale {noise.scale:g} is lost in a parameter of {largest:.3g}, which has 53 bits: it would be "
+            f"noise of scale {scale:g} is lost in a parameter of {largest:.3g}, which has 53 bits: it would be "
             "released as it is. Use more noise, or other units."
         )
     return on_grid(noisy, grid)
@@ -96,5 +105,10 @@ def grid_of(noise: Noise, size: int) -> float:
     elif root is not None and size:
         coordinate = float(np.min(np.linalg.norm(np.linalg.pinv(root), axis=1)))
         least = max(1.0 / float(np.linalg.norm(root, 2)), THINNEST * coordinate)
-    _, power = math.frexp(noise.scale * least)
+    return grid_below(noise.scale * least)
+
+
+def grid_below(deviation: float) -> float:
+    """The largest power of two that is at most 1/1024 of a standard deviation."""
+    _, power = math.frexp(deviation)
     return max(math.ldexp(1.0, power - 1) / STEPS, SMALLEST)

@@ -1,0 +1,210 @@
+r"""Releases whose noise the data shape too: posterior sampling and objective perturbation (squared loss).
+
+The release is :math:`t \sim N(w^*, S)` with S made of the Hessian H, so that its Fisher information has a second term:
+
+.. math:: F_{ab} = (\partial_a w^*)^T S^{-1} (\partial_b w^*)
+          + \tfrac12 \mathrm{tr}(S^{-1}\,\partial_a S\,S^{-1}\,\partial_b S) .
+
+With :math:`H = V \Lambda V^T`, :math:`D_a = V^T (\partial_a H) V` and :math:`\beta = 1 / \lambda` the second term is
+:math:`\tfrac12 \sum_{jk} \kappa_{jk}^2\, D_{a,jk} D_{b,jk}`:
+
+- :class:`Posterior`, :math:`S = T H^{-1}`: :math:`\kappa^2 = \beta_j \beta_k`, and the first term's middle is H / T;
+- :class:`ObjectivePerturbation`, :math:`S = \sigma^2 H^{-2}`: :math:`\kappa^2 = (\beta_j + \beta_k)^2`, and the middle is
+  :math:`H^2 / \sigma^2`.
+
+The second term does not fall as the scale grows: it is the price of a shape that the data decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.calibrated import Calibration
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["MECHANISMS", "ObjectivePerturbation", "Posterior", "SelfShaped", "Spectrum", "check_squared"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """What a mechanism makes of a Hessian, in its eigenbasis.
+
+    Parameters
+    ----------
+    basis : array of shape (p, p)
+        V, whose columns are eigenvectors of H for rows less ``centre``.
+    middle : array of shape (p,)
+        rho^2: the diagonal of H^-1 S^-1 H^-1, the middle of the first term for moves of the gradient.
+    shape : array of shape (p, p)
+        kappa^2 of the second term.
+    centre : array of shape (d,) or None
+    theta : array of shape (p,)
+        The parameters for such rows.
+    """
+
+    basis: Vector
+    middle: Vector
+    shape: Vector
+    centre: Vector | None
+    theta: Vector
+
+
+def check_squared(fit: Fit, name: str) -> None:
+    """Refuse losses for which the information of the mechanism is not known exactly."""
+    if fit.loss.name != "squared":
+        raise InvalidInputError(
+            f"{name} is measured exactly for the squared loss only, and this model's is {fit.loss.name}: use noise on its "
+            "parameters, fisherleak.Gaussian."
+        )
+
+
+@dataclass(frozen=True)
+class Posterior:
+    r"""Posterior (Gibbs) sampling: one draw from :math:`e^{-risk(w) / T}`, passed as ``noise=`` to :func:`fisherleak.measure`.
+
+    Parameters
+    ----------
+    temperature : float
+        T, greater than zero. The draw is :math:`N(w^*, T H^{-1})` for the squared loss.
+    calibrated : Calibration, optional
+        As for :class:`fisherleak.Gaussian`.
+
+    Notes
+    -----
+    **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted. Over the features of row i
+    the information is :math:`J^T H J / T + \omega^2 (u u^T + h H^{-1})`, :math:`u = H^{-1} x`, :math:`h = x \cdot u`; the label
+    enters the first term only. Other losses, folded preprocessing, compositions and attacks are refused by name.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.Posterior(0.1)
+    Posterior(temperature=0.1)
+    """
+
+    temperature: float
+    calibrated: Calibration | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_scale(self.temperature, "temperature")
+
+    @property
+    def scale(self) -> float:
+        """The root of the temperature: the draw's distance from the minimum goes with it."""
+        return math.sqrt(self.temperature)
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, temperature=scale**2, calibrated=None)
+
+    def spectrum(self, fit: Fit) -> Spectrum:
+        check_squared(fit, "Posterior")
+        beta, basis = np.linalg.eigh(np.asarray(host(fit.factor.inverse())))
+        centre = None if fit.centre is None else np.asarray(host(fit.centre))
+        theta = np.asarray(host(fit.centred_theta))
+        return Spectrum(basis, beta / self.temperature, np.outer(beta, beta), centre, theta)
+
+    def released_draws(self, fit: Fit, count: int, rng: np.random.Generator) -> Vector:
+        """Draws from the posterior, (count, p): coefficients, then the intercept if there is one."""
+        check_squared(fit, "Posterior")
+        beta, basis = np.linalg.eigh(np.asarray(host(fit.factor.inverse())))
+        normal = rng.standard_normal((count, beta.size))
+        moved = self.scale * (normal * np.sqrt(beta)) @ basis.T
+        return np.asarray(host(fit.theta) + np.asarray(fit.uncentred(moved.T)).T)
+
+    def least_deviation(self, fit: Fit) -> float:
+        """The least standard deviation of a draw along any direction."""
+        return self.scale * math.sqrt(float(np.min(np.linalg.eigvalsh(_inverse(fit)))))
+
+    def record(self) -> Json:
+        told = calibration_told(self.calibrated)
+        return {"kind": "Posterior", "scale": self.scale, "temperature": float(self.temperature)} | told
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["temperature"], calibration_in(record))
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation:
+    r"""Objective perturbation: the minimiser of :math:`risk(w) + b \cdot w` with b from :math:`N(0, \sigma^2 I)`.
+
+    Parameters
+    ----------
+    scale : float
+        sigma, greater than zero, of each component of b: coefficients, then the intercept. The release is
+        :math:`N(w^*, \sigma^2 H^{-2})` for the squared loss.
+    calibrated : Calibration, optional
+        As for :class:`fisherleak.Gaussian`.
+
+    Notes
+    -----
+    **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted: beside
+    :math:`J^T H^2 J / \sigma^2` it is :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]` over the
+    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`. Other losses, folded preprocessing,
+    compositions and attacks are refused by name.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> fl.ObjectivePerturbation(2.0)
+    ObjectivePerturbation(scale=2.0)
+    """
+
+    scale: float
+    calibrated: Calibration | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, scale=scale, calibrated=None)
+
+    def spectrum(self, fit: Fit) -> Spectrum:
+        # b is isotropic for the parameters that are released, so that rows are taken as they are
+        check_squared(fit, "ObjectivePerturbation")
+        beta, basis = np.linalg.eigh(_inverse(fit))
+        middle = np.full(beta.size, 1.0 / self.scale**2)
+        return Spectrum(basis, middle, (beta[:, None] + beta[None, :]) ** 2, None, np.asarray(host(fit.theta)))
+
+    def released_draws(self, fit: Fit, count: int, rng: np.random.Generator) -> Vector:
+        """Minimisers of perturbed objectives, (count, p), each solved for: a linear system for the squared loss."""
+        check_squared(fit, "ObjectivePerturbation")
+        b = self.scale * rng.standard_normal((count, np.asarray(host(fit.theta)).size))
+        return np.asarray(host(fit.theta) - b @ _inverse(fit))
+
+    def least_deviation(self, fit: Fit) -> float:
+        """The least standard deviation of a draw along any direction."""
+        return self.scale * float(np.min(np.linalg.eigvalsh(_inverse(fit))))
+
+    def record(self) -> Json:
+        return {"kind": "ObjectivePerturbation", "scale": float(self.scale)} | calibration_told(self.calibrated)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(record["scale"], calibration_in(record))
+
+
+SelfShaped = Posterior | ObjectivePerturbation
+MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
+    "Posterior": Posterior,
+    "ObjectivePerturbation": ObjectivePerturbation,
+}
+"""Every mechanism whose noise the data shape, by name."""
+
+
+def _inverse(fit: Fit) -> Vector:
+    """H^-1 for the parameters that are released, (p, p)."""
+    half = np.asarray(fit.uncentred(np.asarray(host(fit.factor.inverse()))))
+    return np.asarray(fit.uncentred(half.T))
