@@ -37,6 +37,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/least_loss.py
+	$(BIN)/python benchmarks/protect.py
 	$(BIN)/python benchmarks/reproduce.py
 	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2
 
