@@ -95,7 +95,8 @@ def pictures(folder: Path, only: list[str]) -> None:
         if only and name not in only:
             continue
         frontier = fl.protect(model, np.asarray(X, dtype=float), y, eta, over="max", public="preprocessing")
-        frontier.plot().figure.savefig(folder / f"frontier-{name}.png", dpi=120)
+        figure: Any = frontier.plot().figure
+        figure.savefig(folder / f"frontier-{name}.png", dpi=120)
         for at in sorted({point.eta for point in frontier.points}):
             best = frontier.best(at)
             alone = next(

@@ -42,7 +42,7 @@ def by_refits(model: Any, X: Vector, y: Vector, row: int, n_iter: int, noise: An
         [(parameters(step * unit) - parameters(-step * unit)) / (2 * step) for unit in np.eye(X.shape[1] + 1)], axis=1
     )
     root = noise.unit_information_root(J.shape[0])
-    return float(np.linalg.norm(J if root is None else root @ J, 2)) / noise.scale
+    return float(np.linalg.norm(J if root is None else root @ J, 2)) / float(noise.scale)
 
 
 def every(X: Vector) -> Any:

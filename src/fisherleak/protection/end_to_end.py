@@ -191,4 +191,4 @@ def _parameters_move(at: _Round, row: int, direction: Vector, du: Vector) -> Vec
     gradient = at.X1.T @ (weights * du * at.r)
     own = at.a[row] * at.X1[row] * (theta[: dx.size] @ dx) + at.c[row] * dy * at.X1[row]
     own[: dx.size] += at.r[row] * dx
-    return -at.B @ (gradient + weights[row] * own)
+    return np.asarray(-at.B @ (gradient + weights[row] * own))
