@@ -24,11 +24,8 @@ def heavy(loss: str, n: int, l2: float) -> tuple[Case, Any]:
     X = np.clip(rng.normal(size=(n, D)), *BOX)
     X[:4] = rng.choice(BOX, (4, D))
     z = X @ np.linspace(0.3, -0.3, D) * 0.7
-    y = (
-        (rng.random(n) < 1 / (1 + np.exp(-z))) * 1.0
-        if loss == "logistic"
-        else np.minimum(rng.poisson(np.exp(z)), 4) * 1.0
-    )
+    counts = np.minimum(rng.poisson(np.exp(z)), 4)
+    y = np.asarray(rng.random(n) < 1 / (1 + np.exp(-z)) if loss == "logistic" else counts, dtype=np.float64)
     return Case(X, y, loss, l2, None, True), BOUNDS if loss == "logistic" else BOUNDS | {"label": LABELS[loss]}
 
 

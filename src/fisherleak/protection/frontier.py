@@ -26,7 +26,7 @@ from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoic
 from fisherleak.models import as_table
 from fisherleak.models.wrapper import one_target
 from fisherleak.protection.calibration import publishable
-from fisherleak.protection.candidates import (
+from fisherleak.protection.contenders import (
     WEIGHTINGS,
     FrontierPoint,
     Scorer,

@@ -25,9 +25,9 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
-from fisherleak.protection.end_to_end import EndToEndEtas, Procedure
 from fisherleak.protection.release import set_parameters
 from fisherleak.protection.reweight import Balance, balance, example_targets, group_targets
+from fisherleak.protection.whole_procedure import EndToEndEtas, Procedure
 from fisherleak.rows.selection import rows_by_group
 
 __all__ = ["IRFIL"]

@@ -16,7 +16,7 @@ import fisherleak as fl
 from cases import make
 from fisherleak.models import as_table
 from fisherleak.models.read import prepare, risk_of
-from fisherleak.protection.end_to_end import Procedure
+from fisherleak.protection.whole_procedure import Procedure
 
 Vector = NDArray[np.float64]
 EXACT: Any = {"solver": "newton-cholesky", "tol": 1e-12, "max_iter": 1000}
