@@ -51,7 +51,11 @@ def every(X: Vector) -> Any:
 
 @pytest.mark.parametrize("loss", list(MODELS))
 @pytest.mark.parametrize(
-    "noise", [fl.Gaussian(1.0), fl.Gaussian(0.3, np.diag([1.0, 2.0, 3.0, 0.5]))], ids=["plain", "shaped"]
+    "noise",
+    [
+        pytest.param(fl.Gaussian(1.0), id="plain"),
+        pytest.param(fl.Gaussian(0.3, np.diag([1.0, 2.0, 3.0, 0.5])), id="shaped", marks=pytest.mark.long),
+    ],
 )
 def test_the_derivative_is_that_of_refits_of_the_whole_procedure(loss: str, noise: Any) -> None:
     case = make(loss, 2, n=60)
