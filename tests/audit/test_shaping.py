@@ -133,7 +133,10 @@ def test_a_shape_from_rows_in_other_units_is_that_of_raw_parameters() -> None:
         ({"shape": "isotropic", "shape_from": TABLE}, "`shape_from` names public rows"),
         ({"shape": "least-loss"}, "computed from the rows present"),
         ({"shape_from": TABLE.drop(columns="age")}, "has no column 'age'"),
-        ({"shape_from": TABLE.replace({"city": {"Porto": "Trier"}})}, "differs in column 'city'"),
+        (
+            {"shape_from": TABLE.replace({"city": {"Porto": "Trier"}})},
+            "has the level 'Trier' in column 'city', which the table lacks",
+        ),
     ],
 )
 def test_refusals(tmp_path: Path, options: dict[str, Any], says: str) -> None:
@@ -154,3 +157,14 @@ def test_classifiers_take_their_shape_from_public_rows(tmp_path: Path) -> None:
     public = from_frame(table.sample(700, random_state=1))
     save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, bounds=bounds, shape_from=public)
     assert again(tmp_path / "m.skops", table)[1].failed is None
+
+
+def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -> None:
+    table = TABLE.copy()
+    table.loc[:2, "city"] = ["Trier", "Ulm", "Worms"]
+    for public in (people(900, 5), people(900, 5).replace({"city": {"Porto": "Xanten"}})):
+        path = tmp_path / "m.skops"
+        options: Any = {"eta": 0.5, "bounds": BOUNDS, "shape_from": from_frame(public), "overwrite": True}
+        card, _ = save_model(from_frame(table), SETTINGS, path, **options)
+        assert np.asarray(card["noise"]["shape"]).shape == (6, 6)
+        assert again(path, table)[1].failed is None

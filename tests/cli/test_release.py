@@ -617,3 +617,29 @@ def test_a_model_from_python_has_the_same_refusals(released: Path, people: Path)
     released.with_name(released.name + ".json").write_text("{}", encoding="utf-8")
     with pytest.raises(InvalidInputError, match="no card of schema"):
         load_model(released)
+
+
+def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m.skops"
+    base = ("release", people, "--target", "income", "--out", out, "--overwrite")
+    done = fisherleak(*base, "--noise", "2")
+    assert done.status == 0
+    assert "none: the noise was given" in done.out
+    assert fisherleak("audit", people, "--released", out, "--quiet", *FAST).status == 0
+    for options, shape in (
+        (("--over", "max", "--shape", "hessian"), {"name": "hessian", "from": None}),
+        (("--over", "max", "--shape-from", people), {"name": "hessian", "from": "people.csv"}),
+    ):
+        done = fisherleak(*base, "--eta", "0.5", *options, "--json")
+        assert (done.status, done.err) == (0, "")
+        assert json.loads(done.out)["shape"] == shape
+        assert fisherleak("audit", people, "--released", out, "--quiet", *FAST).status == 0
+        assert fisherleak("verify", out).status == 0
+    for wrong, says in (
+        (("--eta", "1", "--noise", "1"), "either --eta or --noise"),
+        (("--eta", "1", "--shape", "round"), "--shape must be one of"),
+        (("--noise", "1", "--shape", "hessian"), "--shape goes with a limit --eta"),
+    ):
+        done = fisherleak(*base, *wrong)
+        assert done.status == 2
+        assert says in done.err

@@ -64,6 +64,7 @@ __all__ = [
     "reweighted",
     "spreads_in",
     "train",
+    "trained_on",
 ]
 
 PUBLIC = ("nothing", "preprocessing")
@@ -199,10 +200,11 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {settings.public!r}.")
     rules = label_rules()
     design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
-    return _trained(kind_of(design.target.kind), design, l2, None, settings.public)
+    return trained_on(kind_of(design.target.kind), design, l2, None, settings.public)
 
 
-def _trained(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
+def trained_on(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
+    """Fit a design's rows, and measure with noise of scale 1."""
     try:
         fit = minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, spreads_in(design)[1])
     except FisherleakError as error:
@@ -261,7 +263,7 @@ def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
     design, noise = trained.design, trained.leak.noise
 
     def measured(weights: Vector, _: Any) -> tuple[Vector, Trained]:
-        made = _trained(trained.kind, design, trained.l2, weights, trained.public).with_noise(noise)
+        made = trained_on(trained.kind, design, trained.l2, weights, trained.public).with_noise(noise)
         return np.asarray(made.leak.per_example()), made
 
     with warnings.catch_warnings():

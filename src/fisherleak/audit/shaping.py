@@ -1,8 +1,8 @@
 r"""The shape of a release's noise: from public rows, or from the table's own, which then stays there.
 
-A shape is a covariance over the parameters in the frame where noise acts. With :math:`A = (\mathrm{diag}(s), 0;\; m^T, 1)` the
-map from raw parameters to the frame of a design with public scales s and centres m, a shape S that was found in the frame of
-public rows is :math:`M S M^T` here, :math:`M = A A_{public}^{-1}`.
+A shape is a covariance over the parameters in the frame where noise acts. Public rows are brought into that frame: numbers in
+the table's public centres and scales, levels as the table has them. The model fitted to them there has a Hessian and rows of
+its own, and none of the table's.
 
 A shape that comes from the table's own rows is as exact as they are. No card holds it: its name is there, and whoever has the
 table computes it again.
@@ -12,19 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.model import Settings, Trained, train
+from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.noises import from_card
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.own_shape import HESSIAN, own_shape
 from fisherleak.protection.shapes import SHAPES, noise_shaped
-from fisherleak.tables import Design, RawTable
+from fisherleak.tables import Design, Feature, RawTable
 
 __all__ = ["ISOTROPIC", "OWN", "check_shape", "noise_of_card", "own_rows_shape", "public_rows_shape", "shape_words"]
 
@@ -60,19 +61,10 @@ def public_rows_shape(
     trained: Trained, settings: Settings, public: RawTable, shape: str, columns: Sequence[str] | None = None
 ) -> Matrix:
     """The same from public rows with the same columns, in the frame of the table's own model; of a mean variance of one."""
-    found = train(public, _as_there(trained.design, settings, public))
-    for ours, theirs in zip(trained.design.features, found.design.features, strict=False):
-        if (ours.name, ours.levels) != (theirs.name, theirs.levels):
-            raise InvalidInputError(
-                f"`shape_from` ({public.source}) differs in column '{ours.name}', by a level that the table lacks or by "
-                "having one value only: public rows must have the columns and levels of the table."
-            )
-    if len(trained.design.features) != len(found.design.features):
-        raise InvalidInputError(f"`shape_from` ({public.source}) gives another number of features than the table.")
+    there = train(public, _as_there(trained.design, settings, public)).design
+    found = trained_on(trained.kind, _in_frame_of(trained.design, there), trained.l2, None, trained.public)
     S = own_rows_shape(found, shape, columns)
-    M = _into_frame(trained.design) @ np.linalg.inv(_into_frame(found.design))
-    turned = M @ S @ M.T
-    return np.asarray(turned * (len(turned) / np.trace(turned)))
+    return np.asarray(S * (len(S) / np.trace(S)))
 
 
 def noise_of_card(record: Json, trained: Trained, columns: Sequence[str] | None = None) -> Noise:
@@ -120,11 +112,6 @@ def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
             f"`shape_from` ({public.source}) has no column '{sorted(lacking)[0]}': public rows must have the columns of the "
             "model and the target."
         )
-    levels = {
-        f.name: tuple(str(level) for level in (f.levels[1:] if f.pooled else f.levels))
-        for f in design.features
-        if f.kind == "category"
-    }
     return replace(
         settings,
         model=design.target.kind,
@@ -134,16 +121,48 @@ def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
         drop=tuple(name for name in public.names if name not in used),
         id=None,
         group=None,
-        levels=tuple(levels.items()),
+        levels=(),
+        rare=0,
     )
 
 
-def _into_frame(design: Design) -> Matrix:
-    """A: from raw parameters to those where noise acts."""
-    d = design.X.shape[1]
-    A = np.eye(d + 1)
+def _in_frame_of(design: Design, public: Design) -> Design:
+    """The public rows as features and labels of the table's own model, with their own means and spreads."""
+    theirs = {feature.name: feature for feature in public.features}
+    X, features = np.zeros((public.n, design.X.shape[1])), []
     for feature in design.features:
+        if feature.name not in theirs:
+            raise InvalidInputError(
+                f"`shape_from` ({public.source}) has one value only in column '{feature.name}': take more public rows."
+            )
+        values = public.raw(theirs[feature.name])
         if feature.kind == "number":
-            (k,) = feature.columns
-            A[k, k], A[d, k] = feature.scale, feature.centre
-    return A
+            X[:, feature.columns[0]] = (values - feature.centre) / feature.scale
+            features.append(replace(feature, mean=float(np.mean(values)), spread=float(np.std(values))))
+        else:
+            places = np.eye(len(feature.levels))[_places(feature, values, public.source)]
+            X[:, list(feature.columns)] = places[:, 1:]
+            features.append(feature)
+    return replace(public, X=X, y=_labels(design, public), features=tuple(features), target=design.target)
+
+
+def _places(feature: Feature, values: NDArray[Any], source: str) -> NDArray[np.int64]:
+    """Every row's place among the table's levels; others are pooled where the table pools."""
+    known = {str(level): k for k, level in enumerate(feature.levels)}
+    new = [value for value in values.tolist() if str(value) not in known]
+    if new and not feature.pooled:
+        raise InvalidInputError(
+            f"`shape_from` ({source}) has the level {str(new[0])!r} in column '{feature.name}', which the table lacks: leave "
+            "such rows out."
+        )
+    return np.array([known.get(str(value), 0) for value in values.tolist()], dtype=np.int64)
+
+
+def _labels(design: Design, public: Design) -> Matrix:
+    target, labels = design.target, public.labels()
+    if not target.classes:
+        return np.asarray((labels - target.centre) / target.scale)
+    known = {str(name): float(k) for k, name in enumerate(target.classes)}
+    if any(str(label) not in known for label in labels.tolist()):
+        raise InvalidInputError(f"`shape_from` ({public.source}) has other classes of '{target.name}' than the table.")
+    return np.array([known[str(label)] for label in labels.tolist()])

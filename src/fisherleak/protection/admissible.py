@@ -25,6 +25,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.ascent import Found, ascend
 from fisherleak.protection.certificate import Bound, bound, bound_by_penalty
 from fisherleak.protection.declared import Admissible, admissible_rows
+from fisherleak.protection.drift import drift_of
 from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
 from fisherleak.protection.pivot import spread_of
 from fisherleak.protection.quantities import Points, Quantities, points_of, quantities_of, strong_of
@@ -80,19 +81,28 @@ class Certified:
 
 
 def certified(
-    leakage: Leakage, bounds: Mapping[str, Any] | None = None, attributes: Any = None, label: bool | None = None
+    leakage: Leakage,
+    bounds: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    label: bool | None = None,
+    by_rows: bool = False,
 ) -> Certified:
-    """The certified bound on the worst admissible row, infinite where none holds, and how far one replaced row moves it."""
+    """The certified bound on the worst admissible row, infinite where none holds, and how far one replaced row moves it.
+
+    ``by_rows`` takes more products and gives a lower bound where few rows lie far out; how far a replaced row moves that one
+    is not known.
+    """
     jacobian = _one_release(leakage)
     chosen, counted = leakage._chosen(attributes, label)
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
     q, present, omega = quantities_of(jacobian, points, chosen)
     loss, labels = jacobian.fit.loss, admissible.labels
-    found = bound(q, loss, labels, omega, counted)
+    found = bound(q, loss, labels, omega, counted, drift_of(jacobian, q) if by_rows else None)
     strong = strong_of(jacobian, points, chosen)
     cap = math.inf if strong is None else bound_by_penalty(strong, loss, labels, omega, counted)
-    spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if admissible.settled else math.inf
+    known = admissible.settled and not by_rows
+    spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if known else math.inf
     # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
     error = EPSILON * (64.0 + jacobian.fit.condition)
     return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found, q, omega)
@@ -107,6 +117,8 @@ def worst_admissible(
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
     lower = max(best.eta, largest)
+    if not above.upper <= LOOSEST * lower and not leakage.fits[0].loss.quadratic:
+        above = certified(leakage, bounds, attributes, label, by_rows=True)
     check_useful(above.upper, lower)
     return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.losses import Loss
+from fisherleak.protection.drift import Drift
 from fisherleak.protection.quantities import Curvature, Quantities, Strong, curvature_of
 
 __all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]
@@ -89,22 +91,25 @@ class _Cell:
         return _Cell(self.y, np.array([float(self.low.min())]), np.array([float(self.high.max())]))
 
 
-def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool) -> Bound:
-    """The largest ||J|| over points, labels and intervals of z; infinite where nothing can be certified."""
+def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, drift: Drift | None = None) -> Bound:
+    """The largest ||J|| over points, labels and intervals of z; infinite where nothing can be certified.
+
+    ``drift`` tells moves and curvature by all rows; without it the farthest row does.
+    """
     kind = curvature_of(loss)
     best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
     extent, rough = Extent(), []
     together = _together(q)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for cell in _cells(q, loss, kind, labels):
-            found, far = _at_cell(together, loss, kind, cell.together(), omega, label)
+            found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift)
             rough.append((_finite(found)[0], cell))
             extent = extent.beside(far)
         # an interval whose bound over all points at once is below the best needs no look at single points
         for above, cell in sorted(rough, key=lambda each: -each[0]):
             if above <= best.max():
                 break
-            found = _finite(_at_cell(q, loss, kind, cell, omega, label)[0])
+            found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift)[0])
             which = np.where(found > best, cell.y, which)
             best = np.maximum(best, found)
     return Bound(float(best.max()), best, which, extent)
@@ -170,16 +175,17 @@ def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
 
 
 def _at_cell(
-    q: Quantities, loss: Loss, kind: Curvature, cell: _Cell, omega: float, label: bool
+    q: Quantities, loss: Loss, kind: Curvature, cell: _Cell, omega: float, label: bool, drift: Drift | None
 ) -> tuple[Vector, Extent]:
     """||J|| at most, for every point. What is not convex in x is taken at its largest over all points."""
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     slope = kind.slope * math.sqrt(left * q.far)
     grown, widest = math.exp(q.stretch), float(q.root.max())
     first = grown * (q.push + math.sqrt(left) * q.pull)
-    leaving = math.sqrt(left) * _solved(slope, first)
+    solved = partial(_farthest_move, slope, drift)
+    leaving = math.sqrt(left) * solved(first)
     size = float(max(np.abs(_r(loss, end, cell.y)).max() for end in (cell.low, cell.high)))
-    moved = _solved(slope, first + grown * math.sqrt(left) * omega * size * widest)
+    moved = solved(first + grown * math.sqrt(left) * omega * size * widest)
     move = math.sqrt(left) * moved
     # adding the new row only reduces |r|, so that r moves with the row that leaves alone
     shift = 0.0 if loss.quadratic else widest * leaving
@@ -189,10 +195,9 @@ def _at_cell(
     a = np.asarray(loss.a(z, np.full_like(z, cell.y)))
     c = np.abs(np.asarray(loss.c(z, np.full_like(z, cell.y)))) * float(label)
     m, more = q.m / omega * np.ones_like(a), q.m_by_move * move / omega
-    drift = q.root * leaving if loss.quadratic else np.zeros_like(a)
-    terms = _Terms(
-        above, below, np.maximum(above, below), a, c, m, drift, more, slope * moved + q.stretch, move, left, leaving
-    )
+    shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
+    tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
+    terms = _Terms(above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving)
     return _norm(q, terms, omega, loss.quadratic)
 
 
@@ -288,6 +293,11 @@ def _solved(slope: float, gradient: float) -> float:
     if slope == 0:
         return gradient
     return -math.log1p(-slope * gradient) / slope if slope * gradient < 1 else math.inf
+
+
+def _farthest_move(slope: float, drift: Drift | None, gradient: float) -> float:
+    """The less of two bounds: by the farthest row, and by all rows."""
+    return min(_solved(slope, gradient), math.inf if drift is None else drift.moved(gradient))
 
 
 def _r(loss: Loss, z: Vector, y: float) -> Vector:

@@ -40,6 +40,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Etas that are looked at, in units of the limit."""
 REWEIGHTINGS, DRAWS = 15, 16
 """Of IRFIL; noisy copies of each candidate."""
+LOOKED_AT_GAP, RELEASED_GAP = 0.05, 0.01
+"""Of least-loss noise, while candidates are looked at and in the end."""
 
 
 @dataclass(frozen=True)
@@ -185,12 +187,14 @@ def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[_Candidat
     return found
 
 
-def _calibrated(task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed) -> Noise:
+def _calibrated(
+    task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed, gap: float = RELEASED_GAP
+) -> Noise:
     if task.over == ADMISSIBLE:
         return calibrate(leak, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
     if task.groups is not None:
-        return calibrate(leak, eta, "group", shape=shape, groups=task.groups)
-    return calibrate(leak, eta, shape=shape)
+        return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=gap)
+    return calibrate(leak, eta, shape=shape, gap=gap)
 
 
 def looked_at(candidate: _Candidate, shape: str, scorer: Scorer, refused: list[str]) -> list[FrontierPoint]:
@@ -198,7 +202,7 @@ def looked_at(candidate: _Candidate, shape: str, scorer: Scorer, refused: list[s
     task = candidate.task
     name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
     try:
-        noise = _calibrated(task, candidate.leak, shape, max(FACTORS) * task.eta, 0)
+        noise = _calibrated(task, candidate.leak, shape, max(FACTORS) * task.eta, 0, LOOKED_AT_GAP)
         plain, moved = scorer.noisy(candidate.model, noise)
     except FisherleakError as error:
         refused.append(f"{name}: {error}")

@@ -34,7 +34,7 @@ from fisherleak.protection.implicit import FixedShape, HessianShape, Moving, lea
 from fisherleak.protection.least_loss import LeastLoss, least_loss
 from fisherleak.protection.limited import SingleRows, raw_map
 
-__all__ = ["CountedEtas", "counted"]
+__all__ = ["CountedEtas", "counted", "value_moves"]
 
 Matrix = NDArray[np.float64]
 
@@ -256,6 +256,21 @@ def _terms(moves: _Moves, units: SingleRows, W: Matrix, rule: Moving, row: int) 
     return K.T @ K, 0.5 * dS @ dS.T
 
 
+def value_moves(jacobian: Jacobian, attributes: tuple[Attribute, ...], label: bool) -> tuple[Matrix, Matrix]:
+    """Steps, (c,), and moves of (features, label), (c, d + 1), by a unit of each value."""
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
+    d = X.shape[1]
+    E = map_of(jacobian.named(attributes), d, np.zeros(1)).after(np.eye(d)) if attributes else None
+    by_value = np.zeros((0, d + 1)) if E is None else np.column_stack([np.asarray(E).T, np.zeros(E.shape[1])])
+    if label:
+        by_value = np.concatenate([by_value, np.eye(d + 1)[-1:]])
+    data = np.column_stack([X, y])
+    spread = data.std(axis=0)
+    spread = np.where(spread > 0, spread, np.maximum(np.abs(data).max(axis=0), 1.0))
+    sizes = np.max(np.abs(by_value) / spread, axis=1)
+    return STEP / np.where(sizes > 0, sizes, 1.0), by_value
+
+
 @dataclass(frozen=True)
 class _Moves:
     """Refits with one value moved, in coordinates in which the noise is white: ``into`` takes parameters there."""
@@ -267,7 +282,7 @@ class _Moves:
 
     def of(self, row: int, deciding: Sequence[int]) -> tuple[Matrix, Matrix]:
         """Derivatives of the Hessian, (c, p, p), and of some rows' Jacobians, (c, rows, p, m), by each of the row's values."""
-        steps, directions = self._directions()
+        steps, directions = value_moves(self.jacobian, self.attributes, self.label)
         dB, dK = [], []
         for step, direction in zip(steps, directions, strict=True):
             up, down = (self._refitted(row, side * step * direction, deciding) for side in (1.0, -1.0))
@@ -277,20 +292,6 @@ class _Moves:
         U = self.into @ raw_map(fit)
         H = np.linalg.inv(U @ U.T)
         return -H @ np.stack(dB) @ H, np.stack(dK)
-
-    def _directions(self) -> tuple[Matrix, Matrix]:
-        """Steps, (c,), and moves of (features, label), (c, d + 1), by a unit of each value."""
-        X, y = np.asarray(host(self.jacobian.X), dtype=np.float64), np.asarray(host(self.jacobian.y), dtype=np.float64)
-        d = X.shape[1]
-        E = map_of(self.jacobian.named(self.attributes), d, np.zeros(1)).after(np.eye(d)) if self.attributes else None
-        by_value = np.zeros((0, d + 1)) if E is None else np.column_stack([np.asarray(E).T, np.zeros(E.shape[1])])
-        if self.label:
-            by_value = np.concatenate([by_value, np.eye(d + 1)[-1:]])
-        data = np.column_stack([X, y])
-        spread = data.std(axis=0)
-        spread = np.where(spread > 0, spread, np.maximum(np.abs(data).max(axis=0), 1.0))
-        sizes = np.max(np.abs(by_value) / spread, axis=1)
-        return STEP / np.where(sizes > 0, sizes, 1.0), by_value
 
     def _refitted(self, row: int, move: Matrix, deciding: Sequence[int]) -> tuple[Matrix, Matrix]:
         """The inverse Hessian and some rows' Jacobians with one row moved."""

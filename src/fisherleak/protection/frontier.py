@@ -48,6 +48,8 @@ __all__ = ["Frontier", "protect"]
 Rows = NDArray[np.int64]
 SHAPES_OVER = {ADMISSIBLE: ("isotropic", "hessian"), "max": ("isotropic", "hessian", "least-loss")}
 """Shapes that are tried: the counted ones, or all."""
+WIDE = 20.0
+"""Losses beyond this many times that without noise are drawn on a logarithmic axis."""
 FEWEST_ROWS = 20
 """Below this none are held out."""
 
@@ -102,23 +104,30 @@ class Frontier:
         if ax is None:
             ax = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
         styles = {"none": "-", "half": "-.", "full": ":"}
-        for weighting in self.task.weightings:
-            for k, shape in enumerate(self.task.shapes):
-                found: dict[float, float] = {}
-                for point in self.points:
-                    if (point.weighting, point.shape) == (weighting, shape):
-                        found[point.eta] = min(point.loss, found.get(point.eta, math.inf))
-                if found:
-                    etas = sorted(found)
-                    name = shape if weighting == "none" else f"{shape}, {weighting} weights"
-                    ax.plot(etas, [found[eta] for eta in etas], styles[weighting], color=f"C{k}", label=name)
+        lines = self._lines()
+        for (weighting, shape), line in lines.items():
+            name = shape if weighting == "none" else f"{shape}, {weighting} weights"
+            colour = f"C{self.task.shapes.index(shape)}"
+            ax.plot(list(line), list(line.values()), styles[weighting], color=colour, label=name)
         ax.axhline(self.loss, linestyle="--", color="grey", label="without noise")
+        etas = sorted({point.eta for point in self.points})
         ax.set_xscale("log")
-        ax.set_yscale("log")
+        if max(max(line.values()) for line in lines.values()) > WIDE * self.loss > 0:
+            ax.set_yscale("log")
+        ax.set_xticks(etas, [f"{eta:g}" for eta in etas])
+        ax.minorticks_off()
         ax.set_xlabel("limit on Fisher information loss η")
         ax.set_ylabel("held-out loss")
-        ax.legend()
+        ax.legend(fontsize="small")
         return ax
+
+    def _lines(self) -> dict[tuple[str, str], dict[float, float]]:
+        """The least loss over penalties by eta, for every weighting and shape."""
+        found: dict[tuple[str, str], dict[float, float]] = {}
+        for point in sorted(self.points, key=lambda point: point.eta):
+            line = found.setdefault((point.weighting, point.shape), {})
+            line[point.eta] = min(point.loss, line.get(point.eta, math.inf))
+        return found
 
     def release(self, eta: float | None = None, choice: FrontierPoint | None = None, random_state: Seed = None) -> Any:
         """The best candidate, or a given one, fitted on all rows, calibrated anew to the limit, and released.

@@ -26,11 +26,13 @@ from fisherleak.models.several import fit_here
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.release import set_parameters
 from fisherleak.protection.reweight import Balance, balance, example_targets, group_targets
+from fisherleak.protection.whole_procedure import EndToEndEtas, Procedure
 from fisherleak.rows.selection import rows_by_group
 
 __all__ = ["IRFIL"]
 
 WEIGHTINGS = ("example", "group", "hybrid")
+ACCOUNTS = ("weights-fixed", "end-to-end")
 EVEN = 1e-6
 """Spread below which etas are equal enough that rounding may raise it."""
 
@@ -61,6 +63,12 @@ class IRFIL(Wrapper):
     noise : Noise, optional
         What the model is going to be released with. The weights depend on its kind and shape (on which directions of the
         parameters it hides), not on its scale. ``fl.Gaussian(1.0)`` by default; ``fl.Laplace`` gives the same weights.
+    account : {"weights-fixed", "end-to-end"}
+        "end-to-end" also computes, for the ``most`` rows that the plain fit exposes most, what the whole procedure reveals,
+        weights included: the derivative through every reweighting (``end_to_end_``). For weighting "example" without limits and
+        acceleration, on NumPy rows behind affine preprocessing, which is taken as public. What is made equal does not change.
+    most : int
+        Rows for "end-to-end": each takes a few hundred passes over all rows.
 
     Attributes
     ----------
@@ -69,6 +77,8 @@ class IRFIL(Wrapper):
     history_ : dict of arrays
         ``mean``, ``sd``, ``max`` and ``min`` of eta with ``noise`` (of scale 1 by default) and the training ``score``, for the
         plain fit and after each reweighting.
+    end_to_end_ : EndToEndEtas
+        With ``account="end-to-end"``: ``rows``, ``fixed`` (their eta with weights fixed) and ``eta`` (of the whole procedure).
     estimator_ : scikit-learn model
         Fitted with ``weights_``. A model that tunes itself, or a search, keeps what it chose for the plain fit.
 
@@ -77,7 +87,7 @@ class IRFIL(Wrapper):
     **What equal eta does not mean.** Eta is computed with the weights held fixed, but the weights depend on the data too.
     The sensitivity of the whole procedure, weights included, can be larger or smaller than the eta reported: on a medical
     data set between 0.7 and 3.1 times. Equal etas say that the *last fit* leans equally on every example, not that the
-    procedure leaks equally about everyone.
+    procedure leaks equally about everyone. ``account="end-to-end"`` computes it for the rows that it matters most for.
 
     Examples
     --------
@@ -101,6 +111,8 @@ class IRFIL(Wrapper):
         tol: float = 0.0,
         accelerate: bool = False,
         noise: Noise | None = None,
+        account: str = "weights-fixed",
+        most: int = 5,
     ) -> None:
         self.estimator = estimator
         self.n_iter = n_iter
@@ -111,6 +123,8 @@ class IRFIL(Wrapper):
         self.tol = tol
         self.accelerate = accelerate
         self.noise = noise
+        self.account = account
+        self.most = most
 
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None, groups: VectorLike = None) -> Self:
         """Fit, measure, reweight, and fit again.
@@ -125,6 +139,8 @@ class IRFIL(Wrapper):
             For "group" and "hybrid": a column of the table, or the group of each row. The classes of y by default.
         """
         limits = self._checked()
+        if "end_to_end_" in vars(self):
+            delattr(self, "end_to_end_")
         y = one_target(self.estimator, y)
         table = as_table(X)
         if table.lazy:
@@ -148,7 +164,24 @@ class IRFIL(Wrapper):
         self._warn_if_uneven()
         self.estimator_ = fit_weighted(repeatable(first), X, y, self.weights_)
         self._warn_if_loose(table, y)
+        if self.account == ACCOUNTS[1]:
+            self.end_to_end_ = self._end_to_end(prepared, table, y, start)
         return self
+
+    def _end_to_end(self, prepared: Prepared, table: Table, y: VectorLike, start: Array | None) -> EndToEndEtas:
+        """Etas of the whole procedure, as it ran: with as many reweightings as there were."""
+        noise = Gaussian(1.0) if self.noise is None else self.noise
+        risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
+        fit = fit_at(risk, theta, polish=True)
+        leak = Leakage(information_of(jacobian_of(fit, risk.X, risk.y, noise, prepared.attributes)), noise, table)
+        chosen, label = leak._chosen(self.attributes, None)
+        if not isinstance(risk.X, np.ndarray) or any(attribute.local for attribute in chosen):
+            raise InvalidInputError(
+                "account='end-to-end' needs NumPy rows behind affine preprocessing: use account='weights-fixed'."
+            )
+        count = len(self.history_["sd"]) - 1
+        procedure = Procedure(risk, np.asarray(fit.theta), noise, prepared.attributes, chosen, label, count)
+        return procedure.etas(self.most)
 
     def _measured(self, prepared: Prepared, table: Table, y: VectorLike) -> Callable[[Array, Any], tuple[Array, Any]]:
         """From weights and the last parameters to etas and the new ones."""
@@ -183,6 +216,7 @@ class IRFIL(Wrapper):
             raise InvalidInputError(f"n_iter must be a whole number, zero or more; got {self.n_iter!r}.")
         if self.noise is not None:
             check_noise(self.noise)
+        self._check_account()
         check_positive(self.tol, "tol", zero=True)
         low = check_positive(self.min_weight, "min_weight", zero=True)
         high = np.inf if self.max_weight is None else check_positive(self.max_weight, "max_weight")
@@ -191,6 +225,18 @@ class IRFIL(Wrapper):
                 f"min_weight and max_weight are in units of the mean weight and must enclose 1; got {low:g} and {high:g}."
             )
         return low, high
+
+    def _check_account(self) -> None:
+        if self.account not in ACCOUNTS:
+            raise InvalidInputError(f"account must be one of {', '.join(ACCOUNTS)}; got {self.account!r}.")
+        if isinstance(self.most, bool) or not isinstance(self.most, (int, np.integer)) or self.most < 1:
+            raise InvalidInputError(f"most must be a whole number, one or more; got {self.most!r}.")
+        plain = self.weighting == "example" and not self.accelerate and self.min_weight == 0 and self.max_weight is None
+        if self.account == ACCOUNTS[1] and not plain:
+            raise InvalidInputError(
+                "account='end-to-end' follows plain reweightings only: use weighting='example' without accelerate, min_weight "
+                "and max_weight."
+            )
 
     def _targets(self, table: Table, y: VectorLike, groups: VectorLike, classifier: bool, features: Array) -> Any:
         if self.weighting == "example":

@@ -36,6 +36,7 @@ __all__ = [
     "maxima",
     "points_of",
     "quantities_of",
+    "rows_in_metric",
     "strong_of",
 ]
 
@@ -290,6 +291,20 @@ def _energy(fit: Fit, weights: float) -> float:
 
 def _norm(matrix: Vector) -> float:
     return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
+
+
+def rows_in_metric(jacobian: Jacobian) -> tuple[Vector, Vector, Vector]:
+    """Rows that count as B^1/2 x, (n, p), with their weights and curvatures, (n,) each."""
+    fit = jacobian.fit
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
+    omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
+    counted = omega > 0
+    centre = None if fit.centre is None else np.asarray(host(fit.centre))
+    x = with_constant(X[counted], fit.intercept is not None, centre)
+    a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y[counted]))
+    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
+    root = np.linalg.cholesky(core).T * scale[None, :]
+    return x @ root.T, omega[counted], a
 
 
 def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Present]:

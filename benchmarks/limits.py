@@ -1,0 +1,131 @@
+"""Numbers and pictures of the page "choosing a limit": ``python benchmarks/limits.py --out docs/_static``.
+
+What an eta means beside a column's spread, what a limit costs on four data sets, and what attackers then get on one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+import fisherleak as fl
+
+Vector = NDArray[np.float64]
+SPREADS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+ETAS = (0.1, 0.2, 0.5, 1.0, 2.0)
+COPIES = 200
+BOUNDS: Any = {
+    **{"age": (-4.0, 3.0), "height": (-5.0, 4.0), "weight": (-3.0, 8.0), "amiodarone": (0.0, 1.0), "decr": (0.0, 1.0)},
+    "label": (-3.0, 9.0),
+}
+
+
+def meaning() -> None:
+    """Closed forms: an eta times the spread of the column that it is about."""
+    print(
+        "\n| eta x spread | least error, in spreads | share revealed | right guesses between two values a spread apart |"
+    )
+    print("| --- | --- | --- | --- |")
+    for t in SPREADS:
+        print(f"| {t:g} | {1 / t:.2g} | {100 * t**2 / (1 + t**2):.2g} % | {100 * norm.cdf(t / 2):.1f} % |")
+
+
+def warfarin() -> None:
+    """What a limit costs, and what attackers then get: everything counted, for whoever could be in the table."""
+    data = fl.datasets.load_iwpc()
+    names = ["age", "height", "weight", "amiodarone", "decr"]
+    categories = [name for name in data.names if name not in names]
+    steps = make_column_transformer(
+        ("passthrough", names), (OneHotEncoder(drop="first", sparse_output=False), categories)
+    )
+    model = make_pipeline(steps, Ridge(alpha=1e-2 * len(data.y))).fit(data.X, data.y)
+    leak = fl.measure(model, data.X, data.y, public="nothing")
+    Z = np.column_stack([model[:-1].transform(data.X_test), np.ones(len(data.y_test))])
+    theta = np.append(model[-1].coef_, model[-1].intercept_)
+    rest = np.sum((data.y_test - data.y_test.mean()) ** 2)
+    rng = np.random.default_rng(0)
+    attack = fl.attacks.WhiteBox(model, data.X, data.y, "vkorc1")
+    print(f"\nIWPC, R2 without noise {1 - np.sum((Z @ theta - data.y_test) ** 2) / rest:.3f}")
+    print(
+        "| eta | R2, isotropic | R2, hessian | best presence test of anyone, AUC | median | vkorc1 guessed, mean | worst row |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for eta in ETAS:
+        found = []
+        for shape in ("isotropic", "hessian"):
+            noise: Any = fl.calibrate(leak, eta, "admissible", shape=shape, bounds=BOUNDS, random_state=0)
+            draws = theta[:, None] + noise.draws(COPIES, theta.size, rng).T
+            found.append(float(np.mean(1 - np.sum((Z @ draws - data.y_test[:, None]) ** 2, axis=0) / rest)))
+        mu = np.asarray(leak.with_noise(noise).membership())
+        auc = norm.cdf(np.array([mu.max(), np.median(mu)]) / np.sqrt(2))
+        right = np.asarray(attack.accuracy(noise))
+        print(
+            f"| {eta:g} | {found[0]:.3f} | {found[1]:.3f} | {auc[0]:.3f} | {auc[1]:.3f} | {np.mean(right):.3f} | "
+            f"{np.max(right):.3f} |"
+        )
+
+
+def problems() -> Iterator[tuple[str, Any, Any, Vector, float]]:
+    """Name, model, features, labels and limit of each picture."""
+    X, y = load_breast_cancer(return_X_y=True)
+    yield "breast-cancer", make_pipeline(StandardScaler(), LogisticRegression(C=1 / (1e-2 * len(y)))), X, y, 2.0
+    warfarin, digits, adult = fl.datasets.load_iwpc(), fl.datasets.load_mnist(), fl.datasets.load_adult()
+    yield "iwpc", Ridge(1e-3 * len(warfarin.y)), warfarin.preprocessing.fit_transform(warfarin.X), warfarin.y, 0.5
+    Z = digits.preprocessing.fit_transform(digits.X)
+    yield "mnist", LogisticRegression(C=1 / (8e-4 * len(Z)), fit_intercept=False), Z, digits.y, 0.02
+    X = MinMaxScaler().fit_transform(adult.preprocessing.fit_transform(adult.X))
+    yield "adult", LogisticRegression(max_iter=1000), X, adult.y, 0.5
+
+
+def pictures(folder: Path, only: list[str]) -> None:
+    """The frontier of each data set by the rows present, and its best candidates."""
+    for name, model, X, y, eta in problems():
+        if only and name not in only:
+            continue
+        frontier = fl.protect(model, np.asarray(X, dtype=float), y, eta, over="max", public="preprocessing")
+        figure: Any = frontier.plot().figure
+        figure.savefig(folder / f"frontier-{name}.png", dpi=120)
+        for at in sorted({point.eta for point in frontier.points}):
+            best = frontier.best(at)
+            alone = next(
+                p for p in frontier.points if (p.eta, p.penalty, p.weighting, p.shape) == (at, 1.0, "none", "isotropic")
+            )
+            print(
+                f"| {name} | {at:g} | {frontier.score:.3f} | {alone.score:.3f} | {best.score:.3f} | x {best.penalty:g}, "
+                f"{best.weighting}, {best.shape} |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=[])
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    meaning()
+    try:
+        if not given.only:
+            warfarin()
+        print(
+            "\n| data | eta | without noise | isotropic noise alone | best | which |\n| --- | --- | --- | --- | --- | --- |"
+        )
+        pictures(given.out, given.only)
+    except fl.DataError as error:
+        print(f"Left out: {error}")
+
+
+if __name__ == "__main__":
+    main()
