@@ -28,7 +28,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import GROUP_VALUES, Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.lanczos import WANTED
@@ -38,7 +38,7 @@ from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import Scores
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import UnsupportedModelError
-from fisherleak.rows import block_elements, gather, map_rows
+from fisherleak.rows import block_elements, gather, map_rows, sum_rows
 
 __all__ = ["SeveralOutputs", "refuse_several"]
 
@@ -104,8 +104,15 @@ class SeveralOutputs:
         return cells_in_order(squares, blocks, [*plain, *others], chosen, self.jacobian.B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        norms = [set_norm(self, [attribute], False, None) for attribute in attributes]
-        return like(norms, self.jacobian.B, namespace(self.jacobian.B))
+        chosen = self.jacobian.named(attributes)
+        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        at_once = max(1, GROUP_VALUES // int(self.jacobian.B.shape[1]) ** 2)
+        norms: dict[str, float] = {}
+        for start in range(0, len(plain), at_once):
+            some = plain[start : start + at_once]
+            norms |= zip((attribute.name for attribute in some), _column_norms(self.jacobian, some), strict=True)
+        norms |= {a.name: set_norm(self, [a], False, None) for a in chosen if a.name not in norms}
+        return like([norms[a.name] for a in chosen], self.jacobian.B, namespace(self.jacobian.B))
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         J = self.jacobian
@@ -371,6 +378,29 @@ def _product(J: OutputsJacobian, attributes: Sequence[Attribute], label: bool) -
         return J.B @ total @ J.B.T
 
     return Product(J.arrays, block, finish, int(J.B.shape[0]))
+
+
+def _column_norms(J: OutputsJacobian, attributes: Sequence[Attribute]) -> list[float]:
+    """||J_j|| of attributes of one direction over all examples: a Gram matrix of the rows r (x) E_j + F_j (x) x for each."""
+    xp = namespace(J.B)
+    make, directions = J.scores(), J.map(attributes).after(_identity(J.width, J.B))
+    VE = J.map(attributes).after(J.slopes)
+    L, p, m = J.outputs, J.width, len(attributes)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
+        part = make(X, y, weights)
+        assert part.A is not None
+        F = part.A @ VE[None, :, :]
+        found = []
+        for j in range(m):
+            rows = F[:, :, j, None] * part.x[:, None, :] + part.r[:, :, None] * directions[:, j][None, None, :]
+            flat = xp.reshape(rows, (part.x.shape[0], L * p))
+            found.append(flat.T @ flat)
+        return tuple(found)
+
+    most = max(1, BLOCKS * block_elements(J.B) // (L * (p + m + L)))
+    grams = sum_rows(block, *J.arrays, most=most)
+    return [float(xp.linalg.eigvalsh(J.B @ G @ J.B.T)[-1]) ** 0.5 for G in grams]
 
 
 def _of_squares(parts: Sequence[Array], L: int, p: int, xp: Namespace) -> Array:
