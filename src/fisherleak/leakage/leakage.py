@@ -22,7 +22,9 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, set_norm
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.norms import refuse_several, with_other_noise
+from fisherleak.engine.norms import with_other_noise
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError
@@ -217,7 +219,9 @@ class Leakage:
         add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
-        refuse_several(self._information, "membership()")
+        if isinstance(self._information, SeveralOutputs):
+            check_normal(self._information.jacobian.noise)
+            return several_removal_norms(self._information.jacobian, tolerance) / self._scale
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)

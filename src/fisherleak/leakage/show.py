@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.rows import lazy_frame, map_rows
@@ -37,7 +38,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    if not _has_several(leakage) and all(is_known(jacobian) for jacobian in leakage._information.jacobians):
+    if _membership_known(leakage):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
@@ -103,17 +104,32 @@ def _has_several(leakage: Any) -> bool:
     return isinstance(leakage._information, SeveralOutputs)
 
 
+def _membership_known(leakage: Any) -> bool:
+    if not _has_several(leakage):
+        return all(is_known(jacobian) for jacobian in leakage._information.jacobians)
+    jacobian = leakage._information.jacobian
+    return bool(jacobian.noise.normal and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X)))
+
+
 def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
-    if _has_several(leakage):
-        return "not measured for models of several outputs"
-    jacobians = leakage._information.jacobians
+    several = _has_several(leakage)
+    jacobians = (leakage._information.jacobian,) if several else leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
+    if several and not is_light_for_several(jacobians[0]):
+        return "not measured here: with this loss and these rows it takes long (leak.membership)"
+    if several:
+        return _told(leakage)
     if any(jacobian.folding is not None and jacobian.folding.totals is None for jacobian in jacobians):
         return "not measured end to end: known for scales that are standard deviations only"
     if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
+    return _told(leakage)
+
+
+def _told(leakage: Any) -> str:
+    """The worst row's and the median row's part of right answers."""
     right = map_rows(_part_right, leakage.membership(ENOUGH))
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place

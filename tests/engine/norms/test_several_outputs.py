@@ -329,7 +329,6 @@ def test_what_reads_one_output_refuses_several_by_name() -> None:
     fit = fl.minimise(X, y, loss="softmax", l2=1e-2)
     leak = fl.measure(fit, X, y)
     doors: dict[str, Callable[[], Any]] = {
-        "membership": leak.membership,
         "compose": lambda: fl.compose(leak, leak),
         "admissible": lambda: fl.calibrate(leak, 1.0, over="admissible"),
         "shape": lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
@@ -350,4 +349,5 @@ def test_the_digest_says_what_it_is_about() -> None:
     X, y = people(50, 3, 3)
     leak = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-2), X, y)
     assert "softmax" in leak.summary()
-    assert list(leak.to_frame().columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta_label"]
+    assert "the best attacker tells it right" in leak.summary()
+    assert list(leak.to_frame().columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta_label", "membership"]
