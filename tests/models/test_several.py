@@ -152,6 +152,22 @@ def test_trimming_drops_rows_of_any_class() -> None:
     assert int((~trimmed.kept).sum()) == 15
 
 
+@pytest.mark.parametrize("model", [lm.LogisticRegression(**EXACT), lm.RidgeClassifier()], ids=["logistic", "ridge"])
+def test_weights_make_etas_of_all_classes_equal(model: Any) -> None:
+    X, y = IRIS
+    shell = fl.IRFIL(model, n_iter=15).fit(X, y)
+    eta = fl.measure(shell.estimator_, X, y, sample_weight=shell.weights_).per_example()
+    assert shell.history_["sd"][0] > 0.3 * shell.history_["mean"][0]
+    assert eta.std() <= 1e-3 * eta.mean()
+    assert shell.predict(X).shape == y.shape
+
+
+def test_the_shell_that_releases_takes_two_classes() -> None:
+    X, y = IRIS
+    with pytest.raises(fl.UnsupportedModelError, match="Only binary classification"):
+        fl.PrivateRelease(lm.RidgeClassifier(), over="max").fit(X, y)
+
+
 def test_one_class_against_the_rest_is_refused_by_name() -> None:
     X, y = IRIS
     model = lm.LogisticRegression(**EXACT).fit(X, y)

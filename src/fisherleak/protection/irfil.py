@@ -90,6 +90,8 @@ class IRFIL(Wrapper):
     True
     """
 
+    _several_classes = True
+
     def __init__(
         self,
         estimator: Estimator,
@@ -125,7 +127,7 @@ class IRFIL(Wrapper):
             For "group" and "hybrid": a column of the table, or the group of each row. The classes of y by default.
         """
         limits = self._checked()
-        y = one_target(self.estimator, y)
+        y = one_target(self.estimator, y, several=True)
         table = as_table(X)
         if table.lazy:
             raise InvalidInputError("IRFIL fits a scikit-learn model, which needs rows in memory; X is Dask's.")

@@ -91,7 +91,8 @@ def _alone(jacobian: OutputsJacobian) -> NDArray[np.bool_]:
     y = host(jacobian.y).astype(np.int64)
     counted = np.ones(y.shape[0], dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
     free = fit.l2 == 0 or (fit.intercept is not None and fit.intercept_l2 == 0)
-    return counted & free & (np.bincount(y[counted], minlength=int(fit.coef.shape[0]))[y] == 1)
+    of_class = np.bincount(y[counted], minlength=int(fit.coef.shape[0]))
+    return np.asarray(counted & free & (of_class[y] == 1))
 
 
 def _task(jacobian: OutputsJacobian, tolerance: float) -> _Removal:
