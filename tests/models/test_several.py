@@ -10,12 +10,14 @@ import pytest
 from sklearn import linear_model as lm
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris, load_wine
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from fisherleak.audit.model import Settings
 from fisherleak.audit.run import audit
+from fisherleak.models.scalers import complete, frame_of, neutral
 from fisherleak.tables import from_frame
 from releasable import NUMBERS, SEVERAL, labels, people
 
@@ -130,6 +132,79 @@ def test_finite_differences_of_a_pipelines_last_step() -> None:
     assert leak.per_cell()[5, 2] == pytest.approx(rate, rel=1e-5)
 
 
+FOLDED: dict[str, Any] = {
+    "logistic": (lambda: lm.LogisticRegression(C=0.1, **EXACT), "three"),
+    "ridge classifier": (lambda: lm.RidgeClassifier(alpha=20.0), "three"),
+    "ridge": (lambda: lm.Ridge(alpha=20.0), "numbers"),
+}
+
+
+def in_frame(pipeline: Any, frame: Any) -> Any:
+    """Raw parameters of a pipeline of a scaler and a model, where noise acts: (scaled coefficients, level at the centres)."""
+    coef, level = pipeline[-1].coef_, pipeline[-1].intercept_
+    (_, scales) = neutral(pipeline)
+    known = complete(scales or [], coef.shape[1])
+    raw = coef / [scale.scale for scale in known]
+    level = level - raw @ [scale.centre for scale in known]
+    return np.append(raw * np.diag(frame)[:-1], level + raw @ frame[-1, :-1])
+
+
+@pytest.mark.parametrize("kind", FOLDED)
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
+def test_end_to_end_etas_are_those_of_refits_of_the_whole_pipeline(scaler: type, kind: str) -> None:
+    make, labelled = FOLDED[kind]
+    table = people()
+    X, y = table[NUMBERS].to_numpy(), labels(labelled, table)
+    model = make_pipeline(scaler(), make()).fit(X, y)
+    leak = fl.measure(model, X, y, public="nothing")
+    frame = frame_of(complete(neutral(model)[1] or [], 3), True)
+    J = leak._information.written_out(leak._information.attributes, True, None)
+    for j in range(3):
+        moved, step = [], 1e-4 * X[:, j].std()
+        for side in (step, -step):
+            near = X.copy()
+            near[11, j] += side
+            moved.append(in_frame(make_pipeline(scaler(), make()).fit(near, y), frame))
+        np.testing.assert_allclose(J[11][:, j], (moved[0] - moved[1]) / (2 * step), atol=1e-5 * np.abs(J[11]).max())
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+    np.testing.assert_allclose(leak.per_cell(), np.linalg.norm(J[:, :, :3], axis=1), rtol=1e-10)
+    every = np.concatenate(list(J), axis=1)
+    assert leak.dataset() == pytest.approx(np.linalg.norm(every, 2), rel=1e-10)
+    assert leak.per_attribute()[1] == pytest.approx(np.linalg.norm(J[:, :, 1], 2), rel=1e-10)
+    quiet = leak.with_noise(fl.calibrate(leak, eta=0.1))
+    assert 0.1 * (1 - 1e-9) <= quiet.per_example().max() <= 0.1
+
+
+def test_end_to_end_with_categories_and_weights() -> None:
+    table = people()
+    columns = ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", OneHotEncoder(), ["gene"])])
+    y, weights = labels("three", table), np.random.default_rng(0).random(90) + 0.2
+    model = make_pipeline(columns, lm.LogisticRegression(**EXACT)).fit(
+        table, y, logisticregression__sample_weight=weights
+    )
+    leak = fl.measure(model, table, y, sample_weight=weights, public="nothing")
+    J = leak._information.written_out(leak._information.attributes, True, None)
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+    gene = leak.attributes.index("gene")
+    own = leak._information.written_out([leak._information.attributes[gene]], False, None)
+    np.testing.assert_allclose(leak.per_cell()[:, gene], np.linalg.norm(own, 2, axis=(1, 2)), rtol=1e-10)
+    assert "end to end" in leak.summary()
+
+
+def test_noise_acts_where_it_is_measured_when_scalers_are_folded_in() -> None:
+    table = people()
+    X, y = table[NUMBERS].to_numpy(), labels("three", table)
+    model = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
+    frame = frame_of(complete(neutral(model)[1] or [], 3), True)
+    base = in_frame(model, frame)
+    away = []
+    for seed in range(300):
+        last = fl.release(model, fl.Gaussian(0.5), random_state=seed)[-1]
+        away.append(np.append(last.coef_ * np.diag(frame)[:3], last.intercept_ + last.coef_ @ frame[3, :3]) - base)
+    np.testing.assert_allclose(np.std(away, axis=0), 0.5, rtol=0.25)
+    assert np.abs(np.corrcoef(np.array(away).T) - np.eye(12)).max() <= 0.3
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_release_keeps_shapes_and_its_noise(name: str) -> None:
     make, kind = SEVERAL[name]
@@ -179,10 +254,15 @@ def test_one_class_against_the_rest_is_refused_by_name() -> None:
 def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     X, y = IRIS
     pipeline = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
-    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
-        fl.measure(pipeline, X, y, public="nothing")
-    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
-        fl.release(pipeline, fl.Gaussian(1.0))
+    with pytest.raises(fl.UnsupportedModelError, match="public='preprocessing'"):
+        fl.measure(pipeline, X, y, public="nothing").membership()
+    gaps = X.copy()
+    gaps[3, 1] = np.nan
+    filled = make_pipeline(SimpleImputer(), StandardScaler(), lm.LogisticRegression(**EXACT)).fit(gaps, y)
+    assert np.isnan(fl.measure(filled, gaps, y).per_cell()[3, 1])
+    for door in (lambda: fl.measure(filled, gaps, y, public="nothing"), lambda: fl.release(filled, fl.Gaussian(1.0))):
+        with pytest.raises(fl.UnsupportedModelError, match="SimpleImputer of a mean or median"):
+            door()
     with pytest.raises(fl.UnsupportedModelError, match="attacks on attributes"):
         fl.attacks.WhiteBox(pipeline, X, y, 0, values=[5.0, 6.0])
     one = lm.LogisticRegression(**EXACT).fit(X, y > 0)

@@ -27,7 +27,7 @@ from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage import show
 from fisherleak.models import Table
 from fisherleak.rows import map_rows
@@ -221,6 +221,11 @@ class Leakage:
         tolerance = check_positive(tolerance, "tolerance")
         if isinstance(self._information, SeveralOutputs):
             check_normal(self._information.jacobian.noise)
+            if self._information.folded:
+                raise UnsupportedModelError(
+                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
+                    "public='preprocessing'."
+                )
             return several_removal_norms(self._information.jacobian, tolerance) / self._scale
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)

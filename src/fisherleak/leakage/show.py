@@ -91,7 +91,10 @@ def _missing(leakage: Any) -> str:
 def _assumed(leakage: Any) -> str:
     """What was taken as public."""
     if _has_several(leakage):
-        return "preprocessing public and fixed; labels are vectors, one number for each output"
+        known = "preprocessing public and fixed"
+        if leakage._information.folded:
+            known = "end to end: scalers counted, levels of encoders public"
+        return f"{known}; labels are vectors, one number for each output"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
         return "end to end: scalers and imputers counted, levels of encoders public"
@@ -108,7 +111,9 @@ def _membership_known(leakage: Any) -> bool:
     if not _has_several(leakage):
         return all(is_known(jacobian) for jacobian in leakage._information.jacobians)
     jacobian = leakage._information.jacobian
-    return bool(jacobian.noise.normal and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X)))
+    return bool(
+        jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
+    )
 
 
 def _presence(leakage: Any) -> str:
@@ -117,6 +122,8 @@ def _presence(leakage: Any) -> str:
     jacobians = (leakage._information.jacobian,) if several else leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
+    if several and jacobians[0].folding is not None:
+        return "not measured end to end for models of several outputs"
     if several and not is_light_for_several(jacobians[0]):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     if several:

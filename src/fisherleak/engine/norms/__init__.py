@@ -32,8 +32,7 @@ def information_about(
 ) -> Information:
     """The information that a fit, released with noise, holds about its rows."""
     if isinstance(fit, OutputsFit):
-        assert folding is None
-        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes))
+        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 

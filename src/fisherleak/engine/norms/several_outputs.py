@@ -36,7 +36,7 @@ from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import Scores
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.perturbation import Attribute, PerturbationMap
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows, sum_rows
 
@@ -66,7 +66,7 @@ class SeveralOutputs:
 
     @property
     def folded(self) -> bool:
-        return False
+        return self.jacobian.folding is not None
 
     @property
     def fits(self) -> tuple[Fit, ...]:
@@ -98,6 +98,8 @@ class SeveralOutputs:
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
         plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        if self.folded:
+            plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
         squares = [self._cell_squares(plain)] if plain else []
         blocks = [self.example_norms([attribute], False) for attribute in others]
@@ -105,7 +107,7 @@ class SeveralOutputs:
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        plain = [] if self.folded else [a for a in chosen if a.size == 1 and not a.local]
         at_once = max(1, GROUP_VALUES // int(self.jacobian.B.shape[1]) ** 2)
         norms: dict[str, float] = {}
         for start in range(0, len(plain), at_once):
@@ -117,7 +119,7 @@ class SeveralOutputs:
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         J = self.jacobian
         chosen = J.named(attributes)
-        if any(attribute.local for attribute in chosen):
+        if self.folded or any(attribute.local for attribute in chosen):
             return self._written_product(chosen, label)
         return _product(J, chosen, label)
 
@@ -147,7 +149,7 @@ class SeveralOutputs:
         write = J.dense(attributes, label)
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
-            G, terms = parts.gram(parts.make(X, y, weights), label, xp)
+            G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
             values = top_of_matrices(G)
             left = np.flatnonzero(host(values < CANCELLED * terms))
             if left.size == 0:
@@ -166,11 +168,12 @@ class SeveralOutputs:
         J = self.jacobian
         xp = namespace(J.B)
         parts = _Parts.of(J, self._middle, attributes, diagonal=True)
-        B, directions = J.B, J.map(attributes).after(_identity(J.width, J.B))
+        B, V, directions = J.B, J.slopes, J.map(attributes).after(_identity(J.width, J.B))
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
             part = parts.make(X, y, weights)
-            direct, T, N, F = parts.of_rows(part, xp)
+            moves = parts.moves(X, weights)
+            direct, T, N, F = parts.of_rows(part, xp, moves)
             NF = N @ F
             bent = xp.sum(NF * F, axis=1)
             squares = direct + 2.0 * xp.sum(T * F, axis=1) + bent
@@ -179,7 +182,9 @@ class SeveralOutputs:
                 return squares
             r, x = xp.take(part.r, i, axis=0), xp.take(part.x, i, axis=0)
             bends = xp.take(xp.reshape(xp.matrix_transpose(F), (-1, F.shape[1])), i * F.shape[2] + j, axis=0)
-            moved = r[:, :, None] * xp.take(directions, j, axis=1).T[:, None, :] + bends[:, :, None] * x[:, None, :]
+            own = r[:, :, None]
+            own = own if moves is None else own + V[None, :, :] * xp.take(moves, i, axis=0)[:, None, :]
+            moved = own * xp.take(directions, j, axis=1).T[:, None, :] + bends[:, :, None] * x[:, None, :]
             again = xp.reshape(moved, (moved.shape[0], -1)) @ B.T
             return replaced(squares, i, j, xp.vecdot(again, again), xp)
 
@@ -254,6 +259,11 @@ class _Parts:
     """(L, m)."""
     by_label: Array
     diagonal: bool
+    folded: _Folded | None = None
+
+    def moves(self, X: Array, weights: Array | None) -> Array | None:
+        """What changes of features do through their scales, (b, p); None where nothing is folded in."""
+        return None if self.folded is None else self.folded.moves(X, weights)
 
     @classmethod
     def of(cls, J: OutputsJacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> _Parts:
@@ -288,6 +298,7 @@ class _Parts:
             VE=E.after(J.slopes),
             by_label=J.by_label,
             diagonal=diagonal,
+            folded=_Folded.of(J, S, E, diagonal),
         )
 
     def values(self, label: bool) -> int:
@@ -295,9 +306,10 @@ class _Parts:
         L, m = self.VE.shape
         pairs, p = int(self.first.shape[0]), int(self.lengths.shape[0])
         small = m if self.diagonal else 2 * (m + int(label) * L) ** 2
+        small += 0 if self.folded is None else 4 * p * p
         return int(small + pairs * (p + 1) + L * p + 5 * L * m + 3 * L * L)
 
-    def of_rows(self, part: Scores, xp: Namespace) -> tuple[Array, Array, Array, Array]:
+    def of_rows(self, part: Scores, xp: Namespace, moves: Array | None) -> tuple[Array, Array, Array, Array]:
         """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
         b, L = part.r.shape
         p, m = part.x.shape[1], self.VE.shape[1]
@@ -309,12 +321,15 @@ class _Parts:
         places[np.triu_indices(L)] = np.arange(lengths.shape[1])
         places = np.maximum(places, places.T)
         N = xp.reshape(xp.take(lengths, like(places.reshape(-1), part.x, xp), axis=1), (b, L, L))
+        T = xp.reshape(T, (b, L, m))
+        if self.folded is not None and moves is not None and m:
+            direct, T = self.folded.added(direct, T, part, moves, xp)
         assert part.A is not None
-        return direct, xp.reshape(T, (b, L, m)), N, part.A @ self.VE[None, :, :]
+        return direct, T, N, part.A @ self.VE[None, :, :]
 
-    def gram(self, part: Scores, label: bool, xp: Namespace) -> tuple[Array, Array]:
+    def gram(self, part: Scores, label: bool, xp: Namespace, moves: Array | None) -> tuple[Array, Array]:
         """J_i^T J_i, (b, m + q, m + q), and the size of the terms that make its first block, (b,)."""
-        direct, T, N, F = self.of_rows(part, xp)
+        direct, T, N, F = self.of_rows(part, xp, moves)
         b, m = part.r.shape[0], self.VE.shape[1]
         q = self.by_label.shape[1]
         omega = part.omega[:, None, None]
@@ -332,6 +347,65 @@ class _Parts:
         top = xp.concat([G, xp.matrix_transpose(lowered)], axis=2)
         assert own.shape[1] == q
         return xp.concat([top, xp.concat([lowered, own], axis=2)], axis=1), terms
+
+
+@dataclass(frozen=True)
+class _Folded:
+    r"""What scalers that are folded in add to C and T, with g what a change of each feature does through its scale.
+
+    The direct effect of a change is then :math:`(r_l + V_{lk} g_k) e_k` in place of :math:`r_l e_k`, so that before E
+
+    .. math::
+
+        C \leftarrow C + M + M^T + K \circ g g^T, \qquad T_{l'} \leftarrow T_{l'} + g \circ \sum_l V_l \circ S_{ll'} x ,
+
+        M_{kk'} = g_{k'} \sum_{ll'} r_l S_{ll'}^{kk'} V_{l'k'}, \qquad K_{kk'} = \sum_{ll'} V_{lk} S_{ll'}^{kk'} V_{l'k'} .
+    """
+
+    moves_of: Callable[..., Array]
+    E: PerturbationMap
+    pulled: Array
+    """(L, p^2): M from r, before g."""
+    both: Array
+    """(p, p): K."""
+    across: Array
+    """(p, L p): what is added to T, from x."""
+    diagonal: bool
+
+    @classmethod
+    def of(cls, J: OutputsJacobian, S: Array, E: PerturbationMap, diagonal: bool) -> _Folded | None:
+        moves = J.moves()
+        if moves is None:
+            return None
+        xp = namespace(J.B)
+        L, p, V = J.outputs, J.width, J.slopes
+        right = S * V[None, None, :, :]  # (l, k, l', k')
+        pulled = xp.sum(right, axis=2)
+        across = xp.sum(S * V[:, :, None, None], axis=0)  # (k, l', b)
+        return cls(
+            moves_of=moves,
+            E=E,
+            pulled=xp.reshape(pulled, (L, p * p)),
+            both=xp.sum(V[:, :, None] * pulled, axis=0),
+            across=xp.reshape(xp.permute_dims(across, (2, 1, 0)), (p, L * p)),
+            diagonal=diagonal,
+        )
+
+    def moves(self, X: Array, weights: Array | None) -> Array:
+        return self.moves_of(X, weights)
+
+    def added(self, direct: Array, T: Array, part: Scores, g: Array, xp: Namespace) -> tuple[Array, Array]:
+        """C and T with what the scales add."""
+        (b, L), p, m = part.r.shape, part.x.shape[1], self.E.width
+        bent = xp.reshape(xp.reshape(part.x @ self.across, (b, L, p)) * g[:, None, :], (b * L, p))
+        T = T + xp.reshape(self.E.after(bent), (b, L, m))
+        M = xp.reshape(part.r @ self.pulled, (b, p, p)) * g[:, None, :]
+        more = M + xp.matrix_transpose(M) + self.both[None, :, :] * g[:, :, None] * g[:, None, :]
+        once = xp.reshape(self.E.after(xp.reshape(more, (b * p, p))), (b, p, m))
+        twice = self.E.after(xp.reshape(xp.matrix_transpose(once), (b * m, p)))
+        if self.diagonal:
+            return direct + xp.sum(xp.reshape(twice, (b, m, m)) * _identity(m, g)[None, :, :], axis=2), T
+        return direct + xp.reshape(twice, (b, m * m)), T
 
 
 # sets of examples
