@@ -24,6 +24,7 @@ from fisherleak.engine.information import Information, group_norms, set_norm
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import with_other_noise
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
@@ -219,14 +220,8 @@ class Leakage:
         add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
-        if isinstance(self._information, SeveralOutputs):
-            check_normal(self._information.jacobian.noise)
-            if self._information.folded:
-                raise UnsupportedModelError(
-                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
-                    "public='preprocessing'."
-                )
-            return several_removal_norms(self._information.jacobian, tolerance) / self._scale
+        if isinstance(self._information, (SeveralOutputs, StackedOutputs)):
+            return self._membership_of_several(tolerance)
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)
@@ -235,6 +230,22 @@ class Leakage:
             return norms[0] / self._scale
         xp = namespace(norms[0])
         return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms)
+
+    def _membership_of_several(self, tolerance: float) -> Array:
+        information = self._information
+        releases = information.releases if isinstance(information, StackedOutputs) else (information,)
+        norms = []
+        for each in releases:
+            assert isinstance(each, SeveralOutputs)
+            check_normal(each.jacobian.noise)
+            if each.folded:
+                raise UnsupportedModelError(
+                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
+                    "public='preprocessing'."
+                )
+            norms.append(several_removal_norms(each.jacobian, tolerance))
+        xp = namespace(norms[0])
+        return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms) / self._scale
 
     # for people
 

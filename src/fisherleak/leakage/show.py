@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
@@ -104,27 +105,33 @@ def _assumed(leakage: Any) -> str:
 
 
 def _has_several(leakage: Any) -> bool:
-    return isinstance(leakage._information, SeveralOutputs)
+    return isinstance(leakage._information, (SeveralOutputs, StackedOutputs))
+
+
+def _several_jacobians(leakage: Any) -> tuple[Any, ...]:
+    information = leakage._information
+    releases = information.releases if isinstance(information, StackedOutputs) else (information,)
+    return tuple(each.jacobian for each in releases)
 
 
 def _membership_known(leakage: Any) -> bool:
     if not _has_several(leakage):
         return all(is_known(jacobian) for jacobian in leakage._information.jacobians)
-    jacobian = leakage._information.jacobian
-    return bool(
+    return all(
         jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
+        for jacobian in _several_jacobians(leakage)
     )
 
 
 def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
     several = _has_several(leakage)
-    jacobians = (leakage._information.jacobian,) if several else leakage._information.jacobians
+    jacobians = _several_jacobians(leakage) if several else leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
-    if several and jacobians[0].folding is not None:
+    if several and leakage._information.folded:
         return "not measured end to end for models of several outputs"
-    if several and not is_light_for_several(jacobians[0]):
+    if several and not all(is_light_for_several(jacobian) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     if several:
         return _told(leakage)

@@ -329,7 +329,7 @@ def test_what_reads_one_output_refuses_several_by_name() -> None:
     fit = fl.minimise(X, y, loss="softmax", l2=1e-2)
     leak = fl.measure(fit, X, y)
     doors: dict[str, Callable[[], Any]] = {
-        "compose": lambda: fl.compose(leak, leak),
+        "compose": lambda: fl.compose(leak, fl.measure(fl.minimise(X, y > 0, loss="logistic", l2=1e-2), X, y > 0)),
         "admissible": lambda: fl.calibrate(leak, 1.0, over="admissible"),
         "shape": lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
         "counted": lambda: fl.counted(leak, 1.0),
@@ -337,9 +337,9 @@ def test_what_reads_one_output_refuses_several_by_name() -> None:
         "attacks on membership": lambda: fl.attacks.Membership(fit, X, y),
     }
     for name, door in doors.items():
-        with pytest.raises(fl.UnsupportedModelError, match="3 classes") as refusal:
+        with pytest.raises(fl.UnsupportedModelError, match=name) as refusal:
             door()
-        assert name in str(refusal.value)
+        assert "3 classes" in str(refusal.value) or name == "compose"
     with pytest.raises(fl.UnsupportedModelError, match="several outputs"):
         assert leak._information.jacobians
     assert fl.compose(leak) is leak

@@ -38,6 +38,8 @@ class OutputsJacobian:
     """What B is whitened by."""
     folding: Folding | None = None
     """Of scalers: m without the coefficient, which each output has its own of."""
+    label_unit: float = 1.0
+    """By how much the label moves where that of a composition moves by one."""
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
@@ -62,7 +64,8 @@ class OutputsJacobian:
     @property
     def by_label(self) -> Array:
         """-C, (L, q)."""
-        return like(self.fit.loss.by_label(int(self.fit.coef.shape[0])), self.B, namespace(self.B))
+        whole = self.label_unit * self.fit.loss.by_label(int(self.fit.coef.shape[0]))
+        return like(whole, self.B, namespace(self.B))
 
     def scores(self) -> Callable[..., Scores]:
         """A function from a block of ``arrays`` to its derivatives."""
@@ -86,7 +89,8 @@ class OutputsJacobian:
 
     def with_noise(self, noise: Noise) -> OutputsJacobian:
         """The same fit released with other noise."""
-        return outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes, self.folding)
+        other = outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes, self.folding)
+        return replace(other, label_unit=self.label_unit)
 
     def moves(self) -> Callable[..., Array] | None:
         """A function from a block of ``arrays`` to what a change of each feature does through its scale, (b, p)."""
