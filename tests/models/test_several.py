@@ -243,12 +243,38 @@ def test_the_shell_that_releases_takes_two_classes() -> None:
         fl.PrivateRelease(lm.RidgeClassifier(), over="max").fit(X, y)
 
 
-def test_one_class_against_the_rest_is_refused_by_name() -> None:
+def one_each(X: Any, y: Any, weights: Any, **given: Any) -> Any:
+    """A model of one logistic regression for each class, as older versions of scikit-learn fit with liblinear."""
+    parts = [lm.LogisticRegression(**given).fit(X, (y == k) * 1, weights) for k in range(3)]
+    model = lm.LogisticRegression(**given)
+    model.coef_ = np.vstack([part.coef_ for part in parts])
+    model.intercept_ = np.concatenate([part.intercept_ for part in parts])
+    model.classes_, model.n_features_in_ = np.arange(3), X.shape[1]
+    return model
+
+
+def test_one_class_against_the_rest_is_as_many_models_released_together() -> None:
     X, y = IRIS
-    model = lm.LogisticRegression(**EXACT).fit(X, y)
-    model.solver = "liblinear"  # which older versions of scikit-learn fit to any number of classes
+    given: Any = {"solver": "liblinear", "tol": 1e-10, "max_iter": 100_000, "C": 0.5}
+    leak = fl.measure(one_each(X, y, WEIGHTS, **given), X, y, sample_weight=WEIGHTS)
+    alone = [
+        fl.measure(lm.LogisticRegression(**given).fit(X, (y == k) * 1, WEIGHTS), X, (y == k) * 1, sample_weight=WEIGHTS)
+        for k in range(3)
+    ]
+    cells = np.sqrt(sum(each.per_cell() ** 2 for each in alone))
+    np.testing.assert_allclose(leak.per_cell(), cells, rtol=1e-9)
+    J = [each._information.written_out(each._information.attributes, False, None) for each in alone]
+    together = np.linalg.norm(np.concatenate(J, axis=1), 2, axis=(1, 2))
+    np.testing.assert_allclose(leak.per_example(label=False), together, rtol=1e-9)
+    np.testing.assert_allclose(leak.membership(), np.sqrt(sum(each.membership() ** 2 for each in alone)), rtol=1e-6)
+    # the label moves two of the models at once, by one over the root of two each
+    labels = np.array([each.per_label() for each in alone])
+    assert np.all(leak.per_label() <= labels.max(axis=0) * (1 + 1e-9))
+    released = fl.release(one_each(X, y, None, **given), fl.Gaussian(1e-9), random_state=0)
+    assert np.mean(released.predict(X) == y) > 0.8
+    weighted = one_each(X, y, None, **given).set_params(class_weight="balanced")
     with pytest.raises(fl.UnsupportedModelError, match="against the rest"):
-        fl.measure(model, X, y)
+        fl.measure(weighted, X, y)
 
 
 def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:

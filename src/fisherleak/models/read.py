@@ -295,7 +295,9 @@ def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Ou
     classes = None if recipe.classes is None else recipe.classes.tolist()
     check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
     named = (*names, "intercept")
-    return OutputsRisk(X, y, weights, recipe.loss, recipe.l2, recipe.intercept, names=named, outputs=recipe.outputs)
+    return OutputsRisk(
+        X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, named, outputs=recipe.outputs
+    )
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

@@ -204,7 +204,7 @@ def _several_in_frame(
     intercept, d = bool(estimator.fit_intercept), int(estimator.n_features_in_)
     known = complete(scales, d)
     refuse_learned_fills(known)
-    check_foldable(intercept, False, known)
+    check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
     raw = raw_parameters_of_several(theta, known, intercept)
     if getattr(noise, "shape", None) is not None:
         return released(raw, noise, random_state)
