@@ -251,6 +251,10 @@ def _logistic_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) 
         raise UnsupportedModelError(
             "LogisticRegressionCV(refit=False) is not supported: an average over folds is no minimiser. Use refit=True."
         )
+    if np.unique(np.ravel(estimator.C_)).size > 1:
+        raise UnsupportedModelError(
+            "LogisticRegressionCV with a C for each class is not supported: fit LogisticRegression with one C for all of them."
+        )
     ratio = getattr(estimator, "l1_ratio_", None)
     ratio = None if ratio is None or np.ravel(ratio)[0] is None else float(np.ravel(ratio)[0])
     return _logistic_like(estimator, y, weights, float(np.ravel(estimator.C_)[0]), ratio)

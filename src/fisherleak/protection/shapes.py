@@ -25,7 +25,7 @@ def noise_shaped(
     """The noise whose scale remains to be found: the leakage's own for None."""
     if shape is None:
         return leakage.noise
-    if isinstance(shape, Leakage) or shape in ("hessian", "least-loss"):
+    if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in ("hessian", "least-loss")):
         for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
             refuse_several(each._information, "calibrate with a shape that rows decide")
     if isinstance(shape, Leakage):
