@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
@@ -150,6 +151,53 @@ def end_to_end() -> None:
         print(f"  {name:<28}{took / base:>8.1f}   error {error:.1e}, stated {leak._information.error:.1e}", flush=True)
 
 
+def floor_of_classes(X: Vector, K: int, step: int = 4096) -> None:
+    """The Hessian of K classes, its eigendecomposition, and one product of (n, K d) with (K d, K d), in blocks of rows."""
+    n, d = X.shape
+    shares = np.random.default_rng(0).dirichlet(np.ones(K), n)
+    H = 1e-3 * n * np.eye(K * d)
+    for start in range(0, n, step):
+        x, p = X[start : start + step], shares[start : start + step]
+        wide = (p[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
+        H -= wide.T @ wide
+        for k in range(K):
+            H[k * d : (k + 1) * d, k * d : (k + 1) * d] += (x * p[:, k, None]).T @ x
+    _, Q = np.linalg.eigh(H)
+    for start in range(0, n, step):
+        x, p = X[start : start + step], shares[start : start + step]
+        (p[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1) @ Q
+
+
+def several_classes() -> None:
+    """Ten classes: random rows, and scikit-learn's digits."""
+    print(
+        "\nTen classes, softmax loss, l2 = 1e-3: multiples of the floor (Hessian, its eigenbasis, one n x Kd x Kd product)"
+    )
+    print(
+        f"{'size':<19}{'floor':>10}{'fit':>10}{'per example':>13}{'cells':>8}{'attributes':>12}{'whole data':>12}{'error':>10}"
+    )
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 20)) * np.geomspace(1.0, 0.1, 20)
+    digits, kinds = load_digits(return_X_y=True)
+    labels = np.argmax(X @ rng.standard_normal((20, 10)) + rng.gumbel(size=(60_000, 10)), axis=1)
+    for rows, y in ((X, labels), (digits / 16.0, kinds)):
+        base = seconds(partial(floor_of_classes, rows, 10), 5)
+        start = time.perf_counter()
+        fit = fl.minimise(rows, y, loss="softmax", l2=1e-3)
+        fitting = time.perf_counter() - start
+        leak = fl.measure(fit, rows, y)
+        asked = (leak.per_example, leak.per_cell, leak.per_attribute, leak.dataset)
+        took = [seconds(each, 3) / base for each in asked]
+        some = rng.choice(rows.shape[0], 100, replace=False)
+        J = leak._information.written_out(leak._information.attributes, True, some)
+        error = float(np.max(np.abs(leak.per_example()[some] / np.linalg.norm(J, 2, axis=(1, 2)) - 1)))
+        times = f"{took[0]:>13.1f}{took[1]:>8.1f}{took[2]:>12.1f}{took[3]:>12.1f}"
+        print(
+            f"{rows.shape[0]:>9,} x {rows.shape[1]:<6,}{base:>9.4f} s{fitting / base:>9.1f}{times}{error:>10.1e}",
+            flush=True,
+        )
+
+
 def growth(title: str, sizes: list[tuple[int, int]]) -> None:
     print(f"\nGrowth with {title} (all per-example etas, squared loss)")
     previous: float | None = None
@@ -198,6 +246,7 @@ def main() -> None:
     against_dense(12_665, 20)
     without_a_shared_basis()
     end_to_end()
+    several_classes()
     kernels()
     if not quick:
         growth("n", GROWTH_N)

@@ -186,16 +186,14 @@ def _with_every_step(last: type) -> Iterator[Any]:
 
 
 def _of_several() -> Iterator[Any]:
-    """Models of several outputs alone, and behind steps that are public or declared."""
+    """Models of several outputs alone, and behind a few steps."""
     for name, (estimator, kind) in SEVERAL.items():
         yield pytest.param(estimator, NUMBERS, kind, "nothing", id=f"{name}-{kind}")
         for step, k in ((StandardScaler, 0), (OneHotEncoder, 0), (ColumnTransformer, 0)):
             make, columns, least = STEPS[step][k]
-            public = "nothing" if step is OneHotEncoder else "preprocessing"
-            assert least == "nothing"
-            yield pytest.param(
-                *(_together(make, estimator), columns, kind, public), id=f"{step.__name__}-{name}-{kind}"
-            )
+            for public in (least, "preprocessing"):
+                case = (_together(make, estimator), columns, kind, public)
+                yield pytest.param(*case, id=f"{step.__name__}-{name}-{kind}-{public}")
 
 
 def _together(step: Callable[[], Any], last: Callable[[], Any]) -> Callable[[], Any]:

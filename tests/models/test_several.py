@@ -10,12 +10,14 @@ import pytest
 from sklearn import linear_model as lm
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris, load_wine
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from fisherleak.audit.model import Settings
 from fisherleak.audit.run import audit
+from fisherleak.models.scalers import complete, frame_of, neutral
 from fisherleak.tables import from_frame
 from releasable import NUMBERS, SEVERAL, labels, people
 
@@ -130,6 +132,79 @@ def test_finite_differences_of_a_pipelines_last_step() -> None:
     assert leak.per_cell()[5, 2] == pytest.approx(rate, rel=1e-5)
 
 
+FOLDED: dict[str, Any] = {
+    "logistic": (lambda: lm.LogisticRegression(C=0.1, **EXACT), "three"),
+    "ridge classifier": (lambda: lm.RidgeClassifier(alpha=20.0), "three"),
+    "ridge": (lambda: lm.Ridge(alpha=20.0), "numbers"),
+}
+
+
+def in_frame(pipeline: Any, frame: Any) -> Any:
+    """Raw parameters of a pipeline of a scaler and a model, where noise acts: (scaled coefficients, level at the centres)."""
+    coef, level = pipeline[-1].coef_, pipeline[-1].intercept_
+    (_, scales) = neutral(pipeline)
+    known = complete(scales or [], coef.shape[1])
+    raw = coef / [scale.scale for scale in known]
+    level = level - raw @ [scale.centre for scale in known]
+    return np.append(raw * np.diag(frame)[:-1], level + raw @ frame[-1, :-1])
+
+
+@pytest.mark.parametrize("kind", FOLDED)
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, RobustScaler])
+def test_end_to_end_etas_are_those_of_refits_of_the_whole_pipeline(scaler: type, kind: str) -> None:
+    make, labelled = FOLDED[kind]
+    table = people()
+    X, y = table[NUMBERS].to_numpy(), labels(labelled, table)
+    model = make_pipeline(scaler(), make()).fit(X, y)
+    leak = fl.measure(model, X, y, public="nothing")
+    frame = frame_of(complete(neutral(model)[1] or [], 3), True)
+    J = leak._information.written_out(leak._information.attributes, True, None)
+    for j in range(3):
+        moved, step = [], 1e-4 * X[:, j].std()
+        for side in (step, -step):
+            near = X.copy()
+            near[11, j] += side
+            moved.append(in_frame(make_pipeline(scaler(), make()).fit(near, y), frame))
+        np.testing.assert_allclose(J[11][:, j], (moved[0] - moved[1]) / (2 * step), atol=1e-5 * np.abs(J[11]).max())
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+    np.testing.assert_allclose(leak.per_cell(), np.linalg.norm(J[:, :, :3], axis=1), rtol=1e-10)
+    every = np.concatenate(list(J), axis=1)
+    assert leak.dataset() == pytest.approx(np.linalg.norm(every, 2), rel=1e-10)
+    assert leak.per_attribute()[1] == pytest.approx(np.linalg.norm(J[:, :, 1], 2), rel=1e-10)
+    quiet = leak.with_noise(fl.calibrate(leak, eta=0.1))
+    assert 0.1 * (1 - 1e-9) <= quiet.per_example().max() <= 0.1
+
+
+def test_end_to_end_with_categories_and_weights() -> None:
+    table = people()
+    columns = ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", OneHotEncoder(), ["gene"])])
+    y, weights = labels("three", table), np.random.default_rng(0).random(90) + 0.2
+    model = make_pipeline(columns, lm.LogisticRegression(**EXACT)).fit(
+        table, y, logisticregression__sample_weight=weights
+    )
+    leak = fl.measure(model, table, y, sample_weight=weights, public="nothing")
+    J = leak._information.written_out(leak._information.attributes, True, None)
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+    gene = leak.attributes.index("gene")
+    own = leak._information.written_out([leak._information.attributes[gene]], False, None)
+    np.testing.assert_allclose(leak.per_cell()[:, gene], np.linalg.norm(own, 2, axis=(1, 2)), rtol=1e-10)
+    assert "end to end" in leak.summary()
+
+
+def test_noise_acts_where_it_is_measured_when_scalers_are_folded_in() -> None:
+    table = people()
+    X, y = table[NUMBERS].to_numpy(), labels("three", table)
+    model = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
+    frame = frame_of(complete(neutral(model)[1] or [], 3), True)
+    base = in_frame(model, frame)
+    away = []
+    for seed in range(300):
+        last = fl.release(model, fl.Gaussian(0.5), random_state=seed)[-1]
+        away.append(np.append(last.coef_ * np.diag(frame)[:3], last.intercept_ + last.coef_ @ frame[3, :3]) - base)
+    np.testing.assert_allclose(np.std(away, axis=0), 0.5, rtol=0.25)
+    assert np.abs(np.corrcoef(np.array(away).T) - np.eye(12)).max() <= 0.3
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_release_keeps_shapes_and_its_noise(name: str) -> None:
     make, kind = SEVERAL[name]
@@ -152,21 +227,68 @@ def test_trimming_drops_rows_of_any_class() -> None:
     assert int((~trimmed.kept).sum()) == 15
 
 
-def test_one_class_against_the_rest_is_refused_by_name() -> None:
+@pytest.mark.parametrize("model", [lm.LogisticRegression(**EXACT), lm.RidgeClassifier()], ids=["logistic", "ridge"])
+def test_weights_make_etas_of_all_classes_equal(model: Any) -> None:
     X, y = IRIS
-    model = lm.LogisticRegression(**EXACT).fit(X, y)
-    model.solver = "liblinear"  # which older versions of scikit-learn fit to any number of classes
+    shell = fl.IRFIL(model, n_iter=15).fit(X, y)
+    eta = fl.measure(shell.estimator_, X, y, sample_weight=shell.weights_).per_example()
+    assert shell.history_["sd"][0] > 0.3 * shell.history_["mean"][0]
+    assert eta.std() <= 1e-3 * eta.mean()
+    assert shell.predict(X).shape == y.shape
+
+
+def test_the_shell_that_releases_takes_two_classes() -> None:
+    X, y = IRIS
+    with pytest.raises(fl.UnsupportedModelError, match="Only binary classification"):
+        fl.PrivateRelease(lm.RidgeClassifier(), over="max").fit(X, y)
+
+
+def one_each(X: Any, y: Any, weights: Any, **given: Any) -> Any:
+    """A model of one logistic regression for each class, as older versions of scikit-learn fit with liblinear."""
+    parts = [lm.LogisticRegression(**given).fit(X, (y == k) * 1, weights) for k in range(3)]
+    model = lm.LogisticRegression(**given)
+    model.coef_ = np.vstack([part.coef_ for part in parts])
+    model.intercept_ = np.concatenate([part.intercept_ for part in parts])
+    model.classes_, model.n_features_in_ = np.arange(3), X.shape[1]
+    return model
+
+
+def test_one_class_against_the_rest_is_as_many_models_released_together() -> None:
+    X, y = IRIS
+    given: Any = {"solver": "liblinear", "tol": 1e-10, "max_iter": 100_000, "C": 0.5}
+    leak = fl.measure(one_each(X, y, WEIGHTS, **given), X, y, sample_weight=WEIGHTS)
+    alone = [
+        fl.measure(lm.LogisticRegression(**given).fit(X, (y == k) * 1, WEIGHTS), X, (y == k) * 1, sample_weight=WEIGHTS)
+        for k in range(3)
+    ]
+    cells = np.sqrt(sum(each.per_cell() ** 2 for each in alone))
+    np.testing.assert_allclose(leak.per_cell(), cells, rtol=1e-9)
+    J = [each._information.written_out(each._information.attributes, False, None) for each in alone]
+    together = np.linalg.norm(np.concatenate(J, axis=1), 2, axis=(1, 2))
+    np.testing.assert_allclose(leak.per_example(label=False), together, rtol=1e-9)
+    np.testing.assert_allclose(leak.membership(), np.sqrt(sum(each.membership() ** 2 for each in alone)), rtol=1e-6)
+    # the label moves two of the models at once, by one over the root of two each
+    labels = np.array([each.per_label() for each in alone])
+    assert np.all(leak.per_label() <= labels.max(axis=0) * (1 + 1e-9))
+    released = fl.release(one_each(X, y, None, **given), fl.Gaussian(1e-9), random_state=0)
+    assert np.mean(released.predict(X) == y) > 0.8
+    weighted = one_each(X, y, None, **given).set_params(class_weight="balanced")
     with pytest.raises(fl.UnsupportedModelError, match="against the rest"):
-        fl.measure(model, X, y)
+        fl.measure(weighted, X, y)
 
 
 def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     X, y = IRIS
     pipeline = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
-    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
-        fl.measure(pipeline, X, y, public="nothing")
-    with pytest.raises(fl.UnsupportedModelError, match="Folding preprocessing into a model of 3 outputs"):
-        fl.release(pipeline, fl.Gaussian(1.0))
+    with pytest.raises(fl.UnsupportedModelError, match="public='preprocessing'"):
+        fl.measure(pipeline, X, y, public="nothing").membership()
+    gaps = X.copy()
+    gaps[3, 1] = np.nan
+    filled = make_pipeline(SimpleImputer(), StandardScaler(), lm.LogisticRegression(**EXACT)).fit(gaps, y)
+    assert np.isnan(fl.measure(filled, gaps, y).per_cell()[3, 1])
+    for door in (lambda: fl.measure(filled, gaps, y, public="nothing"), lambda: fl.release(filled, fl.Gaussian(1.0))):
+        with pytest.raises(fl.UnsupportedModelError, match="SimpleImputer of a mean or median"):
+            door()
     with pytest.raises(fl.UnsupportedModelError, match="attacks on attributes"):
         fl.attacks.WhiteBox(pipeline, X, y, 0, values=[5.0, 6.0])
     one = lm.LogisticRegression(**EXACT).fit(X, y > 0)

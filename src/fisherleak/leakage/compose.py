@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.engine.norms import information_of, refuse_several
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.outputs_together import composed_outputs
 from fisherleak.models.frames import same_values
 
 __all__ = ["compose"]
@@ -23,6 +26,7 @@ def compose(*leakages: Leakage) -> Leakage:
     ----------
     *leakages : Leakage
         Of the same rows, labels and attributes in the same order; models, losses, features, encodings and noise may differ.
+        Models of several outputs are composed with each other, of categories that are encoded alike.
 
     Returns
     -------
@@ -46,13 +50,12 @@ def compose(*leakages: Leakage) -> Leakage:
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
-    if len(leakages) > 1:
-        for leakage in leakages:
-            refuse_several(leakage._information, "compose()")
     first = leakages[0]
-    factors = [_checked(first, other) for other in leakages]
     if len(leakages) == 1:
         return first
+    if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
+        return composed_outputs(leakages)
+    factors = [_checked(first, other) for other in leakages]
     jacobians, known = [], []
     for leakage, factor in zip(leakages, factors, strict=True):
         for jacobian in leakage._information.scaled(1.0 / leakage._scale).jacobians:

@@ -27,9 +27,12 @@ from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, S
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
 from fisherleak.engine.norms.data_shaped import DataShaped, data_shaped
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
+from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage import show
 from fisherleak.models import Queried, Table
 from fisherleak.rows import map_rows
@@ -253,12 +256,13 @@ class Leakage:
         add up.
         """
         tolerance = check_positive(tolerance, "tolerance")
-        refuse_several(self._information, "membership()")
         if isinstance(self._information, DataShaped):
             raise InvalidInputError(
                 "Membership is known for noise that does not depend on the data; the shape of "
                 f"{type(self._noise).__name__} does."
             )
+        if isinstance(self._information, (SeveralOutputs, StackedOutputs)):
+            return self._membership_of_several(tolerance)
         for jacobian in self._information.jacobians:
             check_normal(jacobian.noise)
             check_fixed(jacobian)
@@ -267,6 +271,22 @@ class Leakage:
             return norms[0] / self._scale
         xp = namespace(norms[0])
         return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms)
+
+    def _membership_of_several(self, tolerance: float) -> Array:
+        information = self._information
+        releases = information.releases if isinstance(information, StackedOutputs) else (information,)
+        norms = []
+        for each in releases:
+            assert isinstance(each, SeveralOutputs)
+            check_normal(each.jacobian.noise)
+            if each.folded:
+                raise UnsupportedModelError(
+                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
+                    "public='preprocessing'."
+                )
+            norms.append(several_removal_norms(each.jacobian, tolerance))
+        xp = namespace(norms[0])
+        return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms) / self._scale
 
     # for people
 

@@ -12,6 +12,8 @@ from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
+from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.rows import lazy_frame, map_rows
@@ -39,8 +41,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    known = not _has_several(leakage) and not _shaped(leakage)
-    if known and all(is_known(jacobian) for jacobian in leakage._information.jacobians):
+    if not _shaped(leakage) and _membership_known(leakage):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
@@ -109,7 +110,10 @@ def _assumed(leakage: Any) -> str:
 def _fixed(leakage: Any) -> str:
     """What of the preprocessing was."""
     if _has_several(leakage):
-        return "preprocessing public and fixed; labels are vectors, one number for each output"
+        known = "preprocessing public and fixed"
+        if leakage._information.folded:
+            known = "end to end: scalers counted, levels of encoders public"
+        return f"{known}; labels are vectors, one number for each output"
     if _shaped(leakage):
         return "preprocessing public and fixed, the noise's dependence on the data counted"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
@@ -121,22 +125,47 @@ def _fixed(leakage: Any) -> str:
 
 
 def _has_several(leakage: Any) -> bool:
-    return isinstance(leakage._information, SeveralOutputs)
+    return isinstance(leakage._information, (SeveralOutputs, StackedOutputs))
+
+
+def _several_jacobians(leakage: Any) -> tuple[Any, ...]:
+    information = leakage._information
+    releases = information.releases if isinstance(information, StackedOutputs) else (information,)
+    return tuple(each.jacobian for each in releases)
+
+
+def _membership_known(leakage: Any) -> bool:
+    if not _has_several(leakage):
+        return all(is_known(jacobian) for jacobian in leakage._information.jacobians)
+    return all(
+        jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
+        for jacobian in _several_jacobians(leakage)
+    )
 
 
 def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
-    if _has_several(leakage):
-        return "not measured for models of several outputs"
     if _shaped(leakage):
         return "not measured: the noise's shape depends on the data"
-    jacobians = leakage._information.jacobians
+    several = _has_several(leakage)
+    jacobians = _several_jacobians(leakage) if several else leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
+    if several and leakage._information.folded:
+        return "not measured end to end for models of several outputs"
+    if several and not all(is_light_for_several(jacobian) for jacobian in jacobians):
+        return "not measured here: with this loss and these rows it takes long (leak.membership)"
+    if several:
+        return _told(leakage)
     if any(jacobian.folding is not None and jacobian.folding.totals is None for jacobian in jacobians):
         return "not measured end to end: known for scales that are standard deviations only"
     if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
+    return _told(leakage)
+
+
+def _told(leakage: Any) -> str:
+    """The worst row's and the median row's part of right answers."""
     right = map_rows(_part_right, leakage.membership(ENOUGH))
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place

@@ -30,14 +30,20 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from fisherleak._support.arrays import device, like, namespace
 from fisherleak._support.namespaces import Estimator, Json, VectorLike
-from fisherleak.engine.outputs.vector_losses import CLASS_TARGETS, SEVERAL_NUMBERS, SOFTMAX, VectorLoss
+from fisherleak.engine.outputs.vector_losses import (
+    CLASS_TARGETS,
+    ONE_AGAINST_REST,
+    SEVERAL_NUMBERS,
+    SOFTMAX,
+    VectorLoss,
+)
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.several import (
     all_parameters,
     class_numbers,
     known_classes,
+    one_against_rest,
     outputs_of,
-    refuse_one_against_rest,
     several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
@@ -245,6 +251,10 @@ def _logistic_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) 
         raise UnsupportedModelError(
             "LogisticRegressionCV(refit=False) is not supported: an average over folds is no minimiser. Use refit=True."
         )
+    if np.unique(np.ravel(estimator.C_)).size > 1:
+        raise UnsupportedModelError(
+            "LogisticRegressionCV with a C for each class is not supported: fit LogisticRegression with one C for all of them."
+        )
     ratio = getattr(estimator, "l1_ratio_", None)
     ratio = None if ratio is None or np.ravel(ratio)[0] is None else float(np.ravel(ratio)[0])
     return _logistic_like(estimator, y, weights, float(np.ravel(estimator.C_)[0]), ratio)
@@ -260,7 +270,7 @@ def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None
         )
     classes = known_classes(estimator)
     if classes.shape[0] > 2:
-        refuse_one_against_rest(estimator, int(classes.shape[0]))
+        together = not one_against_rest(estimator)
         labels = class_numbers(estimator, y)
     else:
         if getattr(estimator, "multi_class", None) == "multinomial":
@@ -276,7 +286,8 @@ def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None
     intercept = bool(estimator.fit_intercept)
     on_intercept = l2 / estimator.intercept_scaling**2 if intercept and estimator.solver == "liblinear" else 0.0
     if classes.shape[0] > 2:
-        return Recipe(SOFTMAX, l2, labels, weights, intercept, outputs=int(classes.shape[0]), classes=classes)
+        loss = SOFTMAX if together else ONE_AGAINST_REST
+        return Recipe(loss, l2, labels, weights, intercept, on_intercept, int(classes.shape[0]), classes)
     return Recipe("logistic", l2, labels, weights, intercept, on_intercept)
 
 

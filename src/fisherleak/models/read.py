@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import SMALL_STEP, Fit, fit_at
+from fisherleak.engine.erm import SMALL_STEP, Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.magnitudes import check_directions, check_penalty
@@ -31,7 +31,7 @@ from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum
-from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral
+from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.several import all_parameters, check_determined, fit_here
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
@@ -232,16 +232,14 @@ def read_folded(
     own = read(model, table, y, sample_weight, polish, own_data)  # refuses what is not at its minimum, in its own terms
     if scales is None:
         return own
-    if isinstance(own.fit, OutputsFit):
-        raise UnsupportedModelError(
-            f"Folding preprocessing into a model of {own.fit.coef.shape[0]} outputs (public='nothing') is not supported: use "
-            "public='preprocessing', or scale the columns by public numbers before."
-        )
     prepared = prepare(plain, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     known = complete(scales, risk.X.shape[1])
+    if isinstance(own.fit, OutputsFit):
+        refuse_learned_fills(known)
     risk, theta = in_raw_units(risk, theta, known)
-    fit = fit_at(risk, theta, polish=own.polished)
+    classes = getattr(prepared.estimator, "classes_", None)
+    fit = fit_here(risk, theta, own.polished, classes)
     gone = absent_features(prepared.attributes, prepared.absent, risk.X.shape)
     folding = folding_of(risk, fit, known, gone)
     side = prepared.other_side
@@ -250,7 +248,7 @@ def read_folded(
         risk.X,
         risk.y,
         with_fills(prepared.attributes, folding.filling, risk.size),
-        other=None if own.other is None else fit_at(risk, theta, polish=not own.polished),
+        other=None if own.other is None else fit_here(risk, theta, not own.polished, classes),
         polished=own.polished,
         other_side=None if side is None else with_fills(side, folding.filling, risk.size),
         folding=folding,
@@ -297,7 +295,9 @@ def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Ou
     classes = None if recipe.classes is None else recipe.classes.tolist()
     check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
     named = (*names, "intercept")
-    return OutputsRisk(X, y, weights, recipe.loss, recipe.l2, recipe.intercept, names=named, outputs=recipe.outputs)
+    return OutputsRisk(
+        X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, named, outputs=recipe.outputs
+    )
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

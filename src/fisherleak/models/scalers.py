@@ -24,6 +24,8 @@ from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
@@ -41,7 +43,10 @@ __all__ = [
     "learned_fills",
     "neutral",
     "raw_parameters",
+    "raw_parameters_of_several",
+    "refuse_learned_fills",
     "scaled_parameters",
+    "split_outputs",
 ]
 
 Vector = NDArray[np.float64]
@@ -109,6 +114,15 @@ def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
     return [
         Scale("", 0.0, 1.0, False) if scale is None else scale for scale in [*scales, *[None] * (width - len(scales))]
     ]
+
+
+def refuse_learned_fills(scales: Sequence[Scale]) -> None:
+    """Refuse imputers that learned what they fill in, before a model of several outputs."""
+    if learned_fills(scales):
+        raise UnsupportedModelError(
+            "SimpleImputer of a mean or median before a model of several outputs cannot be folded in: fill with a declared "
+            "value (strategy='constant', fill_value=…), or take preprocessing as public (public='preprocessing')."
+        )
 
 
 def learned_fills(scales: Sequence[Scale]) -> dict[int, float]:
@@ -270,10 +284,12 @@ def in_raw_units(risk: Risk, theta: Any, scales: Sequence[Scale]) -> tuple[Risk,
     """
     check_foldable(risk.intercept, risk.intercept_l2 > 0, scales)
     xp = namespace(risk.X)
-    raw = raw_parameters(np.asarray(theta), scales)
+    if isinstance(risk, OutputsRisk):
+        raw = raw_parameters_of_several(np.asarray(theta), scales, risk.intercept)
+    else:
+        raw = raw_parameters(np.asarray(theta), scales)
     s = like(np.array([scale.scale for scale in scales]), risk.X, xp)
-    in_raw = Risk(risk.X, risk.y, risk.weights, risk.loss, risk.l2, risk.intercept, 0.0, risk.names, None, s)
-    return in_raw, like(raw, risk.X, xp)
+    return replace(risk, intercept_l2=0.0, known_centre=None, scales=s), like(raw, risk.X, xp)
 
 
 def check_foldable(intercept: bool, penalised: bool, scales: Sequence[Scale]) -> None:
@@ -291,6 +307,21 @@ def raw_parameters(theta: Vector, scales: Sequence[Scale]) -> Vector:
     return np.append(coef, level)
 
 
+def raw_parameters_of_several(theta: Vector, scales: Sequence[Scale], intercept: bool) -> Vector:
+    """The same for several outputs: all coefficients, output by output, then all intercepts."""
+    coef, level = split_outputs(theta, len(scales), intercept)
+    raw = coef / np.array([scale.scale for scale in scales])
+    if level is None:
+        return np.asarray(raw.reshape(-1))
+    return np.append(raw, level - raw @ np.array([scale.centre for scale in scales]))
+
+
+def split_outputs(theta: Vector, d: int, intercept: bool) -> tuple[Vector, Vector | None]:
+    """Coefficients (K, d) and intercepts (K,) of released parameters; None where there are none."""
+    K = theta.shape[0] // (d + int(intercept))
+    return theta[: K * d].reshape(K, d), theta[K * d :] if intercept else None
+
+
 def scaled_parameters(raw: Vector, scales: Sequence[Scale]) -> Vector:
     """The way back, (…, d) or (…, d + 1): parameters for features, as those for scaled ones."""
     coef = raw[..., : len(scales)]
@@ -303,7 +334,9 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
 
     ``absent`` (n, d) says which features were filled by an imputer.
     """
-    coef = np.asarray(fit.coef)
+    several = isinstance(fit, OutputsFit)
+    # the term of several outputs has each one's coefficient beside what is kept here
+    coef = np.ones(risk.X.shape[1]) if several else np.asarray(fit.coef)
     X = np.asarray(risk.X, dtype=np.float64)
     n, d = X.shape
     push = n * risk.l2 * coef
@@ -319,7 +352,7 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
             if scale.fill is not None and scale.fill.learned and absent[:, k].any():
                 carried[q, k] = value == filled_value(X[:, k], absent[:, k], scale.fill)
     fills, centres = [scale.fill for scale in scales], [scale.public[1] for scale in scales]
-    filling = filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
+    filling = None if several else filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
     frame = frame_of(scales, risk.intercept, 0 if filling is None else filling.size)
     xp = namespace(risk.X)
     whole = filling is None and not any(scale.points for scale in scales)

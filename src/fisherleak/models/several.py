@@ -24,8 +24,8 @@ __all__ = [
     "class_numbers",
     "fit_here",
     "known_classes",
+    "one_against_rest",
     "outputs_of",
-    "refuse_one_against_rest",
     "several_numbers",
 ]
 
@@ -67,14 +67,16 @@ def several_numbers(y: Any, estimator: Estimator) -> Any:
     return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y, width=int(y.shape[1]))
 
 
-def refuse_one_against_rest(estimator: Estimator, count: int) -> None:
-    """Refuse a model that is one model for each class."""
-    name = type(estimator).__name__
-    if estimator.solver == "liblinear" or getattr(estimator, "multi_class", None) == "ovr":
+def one_against_rest(estimator: Estimator) -> bool:
+    """Whether a model of three classes or more is one model for each class; with class weights, a refusal."""
+    if estimator.solver != "liblinear" and getattr(estimator, "multi_class", None) != "ovr":
+        return False
+    if estimator.class_weight is not None:
         raise UnsupportedModelError(
-            f"{name} with {count} classes, each fitted against the rest (solver='liblinear' or multi_class='ovr'), is not "
-            "supported: use another solver, which fits all classes at once, or fit one class against the rest."
+            f"{type(estimator).__name__}(class_weight={estimator.class_weight!r}) with each class fitted against the rest is "
+            "not supported: use a solver that fits all classes at once, or pass sample_weight."
         )
+    return True
 
 
 def outputs_of(estimator: Estimator) -> int:

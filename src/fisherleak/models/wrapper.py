@@ -41,8 +41,8 @@ def fit_weighted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorL
     return model.fit(X, y, **{key: weights})
 
 
-def one_target(estimator: Estimator, y: VectorLike) -> Any:
-    """One label for each row; of two classes for a classifier."""
+def one_target(estimator: Estimator, y: VectorLike, several: bool = False) -> Any:
+    """One label for each row; of two classes for a classifier, unless ``several`` are welcome."""
     if y is None:
         raise InvalidInputError("y is None: this estimator requires y to be passed, but the target y is None.")
     if hasattr(y, "shape") and hasattr(y, "device") and not isinstance(y, np.ndarray):
@@ -50,7 +50,7 @@ def one_target(estimator: Estimator, y: VectorLike) -> Any:
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return y  # the estimator says it best
-    if is_classifier(estimator) and type_of_target(y, input_name="y") == "multiclass":
+    if not several and is_classifier(estimator) and type_of_target(y, input_name="y") == "multiclass":
         raise UnsupportedModelError(
             "Only binary classification is supported. The type of the target is multiclass. Fit one class against the rest."
         )
@@ -82,6 +82,8 @@ class Wrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     estimator: Any
     estimator_: Any
+    _several_classes = False
+    """Whether it takes three classes or more where its estimator does."""
 
     def predict(self, X: TableLike) -> Any:
         """Predictions of ``estimator_``."""
@@ -128,7 +130,7 @@ class Wrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.classifier_tags = copy.deepcopy(inner.classifier_tags)
         tags.regressor_tags = copy.deepcopy(inner.regressor_tags)
         if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = False
+            tags.classifier_tags.multi_class &= self._several_classes
         tags.target_tags = replace(inner.target_tags, multi_output=False)
         tags.input_tags = replace(inner.input_tags, sparse=False)
         return tags

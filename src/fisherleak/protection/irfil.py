@@ -16,7 +16,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_about
+from fisherleak.engine.norms import information_about, refuse_several
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
@@ -100,6 +100,8 @@ class IRFIL(Wrapper):
     True
     """
 
+    _several_classes = True
+
     def __init__(
         self,
         estimator: Estimator,
@@ -141,7 +143,7 @@ class IRFIL(Wrapper):
         limits = self._checked()
         if "end_to_end_" in vars(self):
             delattr(self, "end_to_end_")
-        y = one_target(self.estimator, y)
+        y = one_target(self.estimator, y, several=True)
         table = as_table(X)
         if table.lazy:
             raise InvalidInputError("IRFIL fits a scikit-learn model, which needs rows in memory; X is Dask's.")
@@ -172,8 +174,9 @@ class IRFIL(Wrapper):
         """Etas of the whole procedure, as it ran: with as many reweightings as there were."""
         noise = Gaussian(1.0) if self.noise is None else self.noise
         risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
-        fit = fit_at(risk, theta, polish=True)
-        leak = Leakage(information_of(jacobian_of(fit, risk.X, risk.y, noise, prepared.attributes)), noise, table)
+        fit = fit_here(risk, theta, True)
+        leak = Leakage(information_about(fit, risk.X, risk.y, noise, prepared.attributes), noise, table)
+        refuse_several(leak._information, "IRFIL(account='end-to-end')")
         chosen, label = leak._chosen(self.attributes, None)
         if not isinstance(risk.X, np.ndarray) or any(attribute.local for attribute in chosen):
             raise InvalidInputError(

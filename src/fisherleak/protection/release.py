@@ -25,7 +25,18 @@ from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
 from fisherleak.models.imputers import noisy_fill
 from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
-from fisherleak.models.scalers import Scale, check_foldable, complete, frame_of, learned_fills, neutral, raw_parameters
+from fisherleak.models.scalers import (
+    Scale,
+    check_foldable,
+    complete,
+    frame_of,
+    learned_fills,
+    neutral,
+    raw_parameters,
+    raw_parameters_of_several,
+    refuse_learned_fills,
+    split_outputs,
+)
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.transformers import check_steps
 from fisherleak.protection.calibration import publishable
@@ -140,10 +151,9 @@ def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> An
     _check_same_space(noise, scales is not None)
     several = outputs_of(final_estimator(model)) > 1
     if several and scales is not None:
-        raise UnsupportedModelError(
-            f"Folding preprocessing into a model of {outputs_of(final_estimator(model))} outputs is not supported: release"
-            " with public='preprocessing', or scale the columns by public numbers before."
-        )
+        theta = all_parameters(final_estimator(model))
+        noisy = _several_in_frame(final_estimator(model), theta, scales, noise, random_state)
+        return rebuilt(plain, noisy, public, None)
     theta = (all_parameters if several else parameters)(final_estimator(model))
     if scales is None:
         return rebuilt(plain, released(theta, noise, random_state), public)
@@ -191,6 +201,26 @@ def _in_frame(
         level = noisy[d:p] - frame[d:p, :d] @ coef
     filled[columns] = noisy_fill(coef[columns], noisy[p:], centres)
     return np.append(coef, level), filled
+
+
+def _several_in_frame(
+    estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
+) -> np.ndarray:
+    """Raw parameters of several outputs, with noise in the frame of one for each of them."""
+    intercept, d = bool(estimator.fit_intercept), int(estimator.n_features_in_)
+    known = complete(scales, d)
+    refuse_learned_fills(known)
+    check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
+    raw = raw_parameters_of_several(theta, known, intercept)
+    if getattr(noise, "shape", None) is not None:
+        return released(raw, noise, random_state)
+    frame = frame_of(known, intercept)
+    coef, level = split_outputs(raw, d, intercept)
+    framed = [coef @ frame[:d, :d].T] + ([] if level is None else [level + coef @ frame[d, :d]])
+    noisy = released(np.concatenate([part.reshape(-1) for part in framed]), noise, random_state)
+    coef, level = split_outputs(noisy, d, intercept)
+    coef = coef / np.diag(frame)[:d]
+    return coef.reshape(-1) if level is None else np.append(coef, level - coef @ frame[d, :d])
 
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:

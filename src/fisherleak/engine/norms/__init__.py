@@ -38,9 +38,8 @@ def information_about(
 ) -> Information:
     """The information that a fit, released with noise, holds about its rows."""
     if isinstance(fit, OutputsFit):
-        assert folding is None
         assert not isinstance(noise, Disclosed)
-        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes))
+        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,19 +29,20 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import GROUP_VALUES, Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.lanczos import WANTED
+from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.engine.norms.small import top_of_matrices
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import Scores
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import UnsupportedModelError
-from fisherleak.rows import block_elements, gather, map_rows
+from fisherleak.rows import block_elements, gather, map_rows, sum_rows
 
-__all__ = ["SeveralOutputs", "refuse_several"]
+__all__ = ["SeveralOutputs", "example_squares", "refuse_several", "written_product", "written_rows"]
 
 CANCELLED = 1e-4
 """An eigenvalue, or a squared cell, below this part of its terms is computed again without squares."""
@@ -66,7 +68,7 @@ class SeveralOutputs:
 
     @property
     def folded(self) -> bool:
-        return False
+        return self.jacobian.folding is not None
 
     @property
     def fits(self) -> tuple[Fit, ...]:
@@ -89,29 +91,35 @@ class SeveralOutputs:
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)
         xp = namespace(self.jacobian.B)
-        if any(attribute.local for attribute in chosen):
-            squares = self._written_squares(chosen, label)
-        else:
-            squares = self._squares(chosen, label)
+        squares = example_squares((self,), chosen, label)
         return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
         plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        if self.folded:
+            plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
         squares = [self._cell_squares(plain)] if plain else []
         blocks = [self.example_norms([attribute], False) for attribute in others]
         return cells_in_order(squares, blocks, [*plain, *others], chosen, self.jacobian.B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        norms = [set_norm(self, [attribute], False, None) for attribute in attributes]
-        return like(norms, self.jacobian.B, namespace(self.jacobian.B))
+        chosen = self.jacobian.named(attributes)
+        plain = [] if self.folded else [a for a in chosen if a.size == 1 and not a.local]
+        at_once = max(1, GROUP_VALUES // int(self.jacobian.B.shape[1]) ** 2)
+        norms: dict[str, float] = {}
+        for start in range(0, len(plain), at_once):
+            some = plain[start : start + at_once]
+            norms |= zip((attribute.name for attribute in some), _column_norms(self.jacobian, some), strict=True)
+        norms |= {a.name: set_norm(self, [a], False, None) for a in chosen if a.name not in norms}
+        return like([norms[a.name] for a in chosen], self.jacobian.B, namespace(self.jacobian.B))
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         J = self.jacobian
         chosen = J.named(attributes)
-        if any(attribute.local for attribute in chosen):
-            return self._written_product(chosen, label)
+        if self.folded or any(attribute.local for attribute in chosen):
+            return written_product((self,), chosen, label)
         return _product(J, chosen, label)
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
@@ -121,8 +129,7 @@ class SeveralOutputs:
         return certain_norm(J, norm, self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        named = self.jacobian.named(attributes)
-        return self.jacobian.dense(named, label)(*gather(self.jacobian.arrays_for(named), rows))
+        return written_rows((self,), attributes, label, rows)
 
     # single examples
 
@@ -132,38 +139,30 @@ class SeveralOutputs:
         J = self.jacobian
         return namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width))
 
-    def _squares(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        """The largest eigenvalue of J_i^T J_i, (n,)."""
-        J = self.jacobian
-        xp = namespace(J.B)
-        parts = _Parts.of(J, self._middle, attributes)
-        write = J.dense(attributes, label)
+    def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
+        """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
-        def block(X: Array, y: Array, weights: Array | None) -> Array:
-            G, terms = parts.gram(parts.make(X, y, weights), label, xp)
-            values = top_of_matrices(G)
-            left = np.flatnonzero(host(values < CANCELLED * terms))
-            if left.size == 0:
-                return values
-            found = np.array(host(values))
-            for start in range(0, left.size, 16):
-                some = like(left[start : start + 16], values, xp)
-                few = [None if x is None else xp.take(x, some, axis=0) for x in (X, y, weights)]
-                found[left[start : start + 16]] = np.linalg.norm(host(write(*few)), 2, axis=(1, 2)) ** 2
-            return like(found, values, xp)
+        For attributes that move all rows alike.
+        """
+        xp = namespace(self.jacobian.B)
+        parts = GramParts.of(self.jacobian, self._middle, self.jacobian.named(attributes))
 
-        return map_rows(block, *J.arrays, most=self._most(parts.values(label)))
+        def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
+            return parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
+
+        return block, parts.values(label)
 
     def _cell_squares(self, attributes: Sequence[Attribute]) -> Array:
         """Squares of the norms of attributes of one direction, (n, m)."""
         J = self.jacobian
         xp = namespace(J.B)
-        parts = _Parts.of(J, self._middle, attributes, diagonal=True)
-        B, directions = J.B, J.map(attributes).after(_identity(J.width, J.B))
+        parts = GramParts.of(J, self._middle, attributes, diagonal=True)
+        B, V, directions = J.B, J.slopes, J.map(attributes).after(identity(J.width, J.B))
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
             part = parts.make(X, y, weights)
-            direct, T, N, F = parts.of_rows(part, xp)
+            moves = parts.moves(X, weights)
+            direct, T, N, F = parts.of_rows(part, xp, moves)
             NF = N @ F
             bent = xp.sum(NF * F, axis=1)
             squares = direct + 2.0 * xp.sum(T * F, axis=1) + bent
@@ -172,159 +171,114 @@ class SeveralOutputs:
                 return squares
             r, x = xp.take(part.r, i, axis=0), xp.take(part.x, i, axis=0)
             bends = xp.take(xp.reshape(xp.matrix_transpose(F), (-1, F.shape[1])), i * F.shape[2] + j, axis=0)
-            moved = r[:, :, None] * xp.take(directions, j, axis=1).T[:, None, :] + bends[:, :, None] * x[:, None, :]
+            own = r[:, :, None]
+            own = own if moves is None else own + V[None, :, :] * xp.take(moves, i, axis=0)[:, None, :]
+            moved = own * xp.take(directions, j, axis=1).T[:, None, :] + bends[:, :, None] * x[:, None, :]
             again = xp.reshape(moved, (moved.shape[0], -1)) @ B.T
             return replaced(squares, i, j, xp.vecdot(again, again), xp)
 
-        return map_rows(block, *J.arrays, most=self._most(parts.values(False)), width=len(attributes))
+        return map_rows(block, *J.arrays, most=_most(parts.values(False), J.B), width=len(attributes))
 
-    def _written_squares(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        J = self.jacobian
-        write, xp = J.dense(attributes, label), namespace(self.jacobian.B)
 
-        def block(*rows: Array | None) -> Array:
-            written = write(*rows)
-            T = xp.matrix_transpose(written)
-            return top_of_matrices(T @ written if written.shape[2] <= written.shape[1] else written @ T)
+def _most(values: int, reference: Array) -> int:
+    """Rows of a block that hold as many values as usual, with so many for each row."""
+    return max(1, BLOCKS * block_elements(reference) // max(values, 1))
 
-        size = sum(attribute.size for attribute in attributes) + int(label) * J.outputs
-        return map_rows(block, *J.arrays_for(attributes), most=self._most(2 * size * int(J.B.shape[0])))
 
-    def _written_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        J = self.jacobian
-        write, xp = J.dense(attributes, label), namespace(self.jacobian.B)
-        size = sum(attribute.size for attribute in attributes) + int(label) * J.outputs
-        most = self._most(2 * size * int(J.B.shape[0]))
+@dataclass(frozen=True)
+class _Written:
+    """J_i of one release, or of several one above the other, from the rows of all of them."""
 
-        def block(*rows: Array | None) -> Sums:
-            total: Any = 0.0
-            lead = rows[0]
-            assert lead is not None
-            for start in range(0, lead.shape[0], most):
-                some = slice(start, start + most)
-                written = write(*(None if x is None else x[some, ...] for x in rows))
-                flat = xp.reshape(xp.permute_dims(written, (1, 0, 2)), (written.shape[1], -1))
-                total = total + flat @ flat.T
-            return (total,)
+    counts: tuple[int, ...]
+    writers: tuple[Callable[..., Array], ...]
+    values: int
 
-        return Product(J.arrays_for(attributes), block, lambda sums: sums[0], int(J.B.shape[0]))
+    @classmethod
+    def of(
+        cls, releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool
+    ) -> tuple[tuple[Array | None, ...], _Written]:
+        named = [(each.jacobian, each.jacobian.named(attributes)) for each in releases]
+        groups = [J.arrays_for(own) for J, own in named]
+        writers = tuple(J.dense(own, label) for J, own in named)
+        width = sum(attribute.size for attribute in attributes) + int(label) * int(named[0][0].by_label.shape[1])
+        values = 2 * width * sum(int(J.B.shape[0]) for J, _ in named)
+        return tuple(x for group in groups for x in group), cls(tuple(len(group) for group in groups), writers, values)
 
-    def _most(self, values: int) -> int:
-        """Rows of a block that hold as many values as usual, with so many for each row."""
-        return max(1, BLOCKS * block_elements(self.jacobian.B) // max(values, 1))
+    def __call__(self, *rows: Array | None) -> Array:
+        edges = np.cumsum([0, *self.counts]).tolist()
+        parts = [write(*rows[a:b]) for write, (a, b) in zip(self.writers, pairwise(edges), strict=True)]
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=1)
+
+
+def written_rows(
+    releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, rows: Array | None
+) -> Array:
+    """J_i of some rows, of all releases one above the other."""
+    arrays, write = _Written.of(releases, attributes, label)
+    return write(*gather(arrays, rows))
+
+
+def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
+    """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
+    xp = namespace(releases[0].jacobian.B)
+    arrays, write = _Written.of(releases, attributes, label)
+    B = releases[0].jacobian.B
+    if any(attribute.local for each in releases for attribute in each.jacobian.named(attributes)):
+
+        def by_writing(*rows: Array | None) -> Array:
+            J = write(*rows)
+            T = xp.matrix_transpose(J)
+            return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T)
+
+        return map_rows(by_writing, *arrays, most=_most(write.values, B))
+    makers = [each.grams(attributes, label) for each in releases]
+
+    def block(*rows: Array | None) -> Array:
+        pairs = [make(*rows[3 * k : 3 * k + 3]) for k, (make, _) in enumerate(makers)]
+        values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]))
+        terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
+        left = np.flatnonzero(host(values < CANCELLED * terms))
+        if left.size == 0:
+            return values
+        found = np.array(host(values))
+        for start in range(0, left.size, 16):
+            some = like(left[start : start + 16], values, xp)
+            few = [None if x is None else xp.take(x, some, axis=0) for x in rows]
+            found[left[start : start + 16]] = np.linalg.norm(host(write(*few)), 2, axis=(1, 2)) ** 2
+        return like(found, values, xp)
+
+    return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), B))
+
+
+def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
+    """J_S J_S^T of releases one above the other, from Jacobians that are written out block by block."""
+    arrays, write = _Written.of(releases, attributes, label)
+    B = releases[0].jacobian.B
+    most, xp = _most(write.values, B), namespace(B)
+
+    def block(*rows: Array | None) -> Sums:
+        total: Any = 0.0
+        lead = rows[0]
+        assert lead is not None
+        for start in range(0, lead.shape[0], most):
+            some = slice(start, start + most)
+            written = write(*(None if x is None else x[some, ...] for x in rows))
+            flat = xp.reshape(xp.permute_dims(written, (1, 0, 2)), (written.shape[1], -1))
+            total = total + flat @ flat.T
+        return (total,)
+
+    return Product(arrays, block, lambda sums: sums[0], sum(int(each.jacobian.B.shape[0]) for each in releases))
 
 
 def refuse_several(information: Information, what: str) -> None:
     """Refuse a model of several outputs by the name of what reads models of one output only."""
-    if isinstance(information, SeveralOutputs):
-        fit = information.jacobian.fit
+    fit = information.fits[0] if information.fits else None
+    if isinstance(fit, OutputsFit):
         raise UnsupportedModelError(
             f"A model of {fit.coef.shape[0]} {'classes' if fit.loss.classes else 'outputs'} ({fit.loss.name} loss) is not "
             f"supported by {what}: etas, calibrate over the rows present and release are there for several outputs. Fit one "
             "output, or one class against the rest."
         )
-
-
-def _identity(p: int, reference: Array) -> Array:
-    return like(np.eye(p), reference, namespace(reference))
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What blocks of rows have to know to make C, T, N and F: small arrays only, so that they can travel there."""
-
-    make: Callable[..., Scores]
-    first: Array
-    second: Array
-    """Places of the pairs k <= l of outputs."""
-    direct: Array
-    """(pairs, m^2), or (pairs, m) for the diagonals alone: C from products of r."""
-    across: Array
-    """(L p, L m): T from r (x) x."""
-    lengths: Array
-    """(p, pairs p): S_kl x of all pairs."""
-    VE: Array
-    """(L, m)."""
-    by_label: Array
-    diagonal: bool
-
-    @classmethod
-    def of(cls, J: OutputsJacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> _Parts:
-        xp = namespace(J.B)
-        L, p = J.outputs, J.width
-        E = J.map(attributes)
-        m = E.width
-        after = xp.reshape(E.after(xp.reshape(S, (-1, p))), (L, p, L, m))  # S_kl E
-        both = E.after(
-            xp.reshape(xp.permute_dims(after, (0, 2, 3, 1)), (L * L * m, p))
-        )  # of (k, l, m), its columns by E
-        both = xp.reshape(both, (L, L, m, m))
-        one, two = np.triu_indices(L)
-        first, second = (like(places, J.B, xp) for places in (one, two))
-        pairs = like(one * L + two, J.B, xp)
-        twice = like(np.where(one == two, 1.0, 2.0), J.B, xp)
-        picked = xp.take(xp.reshape(both, (L * L, m, m)), pairs, axis=0)
-        picked = 0.5 * twice[:, None, None] * (picked + xp.matrix_transpose(picked))
-        if diagonal:
-            direct = xp.sum(picked * _identity(m, J.B)[None, :, :], axis=2)
-        else:
-            direct = xp.reshape(picked, (picked.shape[0], m * m))
-        blocks = xp.take(xp.reshape(xp.permute_dims(S, (0, 2, 1, 3)), (L * L, p, p)), pairs, axis=0)
-        return cls(
-            make=J.scores(),
-            first=first,
-            second=second,
-            direct=direct,
-            # S_kl has x on its right side and E on its left: T_l = sum_k r_k E^T S_kl x
-            across=xp.reshape(xp.permute_dims(xp.reshape(after, (L, p, L, m)), (2, 1, 0, 3)), (L * p, L * m)),
-            lengths=xp.reshape(xp.permute_dims(blocks, (1, 0, 2)), (p, -1)),
-            VE=E.after(J.slopes),
-            by_label=J.by_label,
-            diagonal=diagonal,
-        )
-
-    def values(self, label: bool) -> int:
-        """Values of a row, for the size of blocks."""
-        L, m = self.VE.shape
-        pairs, p = int(self.first.shape[0]), int(self.lengths.shape[0])
-        small = m if self.diagonal else 2 * (m + int(label) * L) ** 2
-        return int(small + pairs * (p + 1) + L * p + 5 * L * m + 3 * L * L)
-
-    def of_rows(self, part: Scores, xp: Namespace) -> tuple[Array, Array, Array, Array]:
-        """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
-        b, L = part.r.shape
-        p, m = part.x.shape[1], self.VE.shape[1]
-        direct = (xp.take(part.r, self.first, axis=1) * xp.take(part.r, self.second, axis=1)) @ self.direct
-        T = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p)) @ self.across
-        along = xp.reshape(part.x @ self.lengths, (b, -1, p))
-        lengths = (along @ part.x[:, :, None])[:, :, 0]
-        places = np.zeros((L, L), dtype=np.int64)
-        places[np.triu_indices(L)] = np.arange(lengths.shape[1])
-        places = np.maximum(places, places.T)
-        N = xp.reshape(xp.take(lengths, like(places.reshape(-1), part.x, xp), axis=1), (b, L, L))
-        assert part.A is not None
-        return direct, xp.reshape(T, (b, L, m)), N, part.A @ self.VE[None, :, :]
-
-    def gram(self, part: Scores, label: bool, xp: Namespace) -> tuple[Array, Array]:
-        """J_i^T J_i, (b, m + q, m + q), and the size of the terms that make its first block, (b,)."""
-        direct, T, N, F = self.of_rows(part, xp)
-        b, m = part.r.shape[0], self.VE.shape[1]
-        q = self.by_label.shape[1]
-        omega = part.omega[:, None, None]
-        if m == 0:
-            return omega**2 * (self.by_label.T[None, :, :] @ N @ self.by_label[None, :, :]), xp.zeros_like(part.omega)
-        C = xp.reshape(direct, (b, m, m))
-        NF = N @ F
-        half = xp.matrix_transpose(F) @ (T + 0.5 * NF)
-        G = C + half + xp.matrix_transpose(half)
-        terms = xp.sum(xp.reshape(direct, (b, -1))[:, :: m + 1], axis=1) + xp.sum(NF * F, axis=(1, 2))
-        if not label:
-            return G, terms
-        lowered = -omega * (self.by_label.T[None, :, :] @ (T + NF))
-        own = omega**2 * (self.by_label.T[None, :, :] @ N @ self.by_label[None, :, :])
-        top = xp.concat([G, xp.matrix_transpose(lowered)], axis=2)
-        assert own.shape[1] == q
-        return xp.concat([top, xp.concat([lowered, own], axis=2)], axis=1), terms
 
 
 # sets of examples
@@ -362,7 +316,7 @@ def _product(J: OutputsJacobian, attributes: Sequence[Attribute], label: bool) -
         R, cross, *squares = sums
         total = _of_squares(squares, L, p, xp)
         if m:
-            matrix = E.after(_identity(p, J.B))
+            matrix = E.after(identity(p, J.B))
             total = total + xp.reshape(R[:, None, :, None] * (matrix @ matrix.T)[None, :, None, :], (L * p, L * p))
             # block (k, l) of r_k E F_l^T x^T
             split = xp.permute_dims(xp.reshape(cross, (L, m, L, p)), (2, 1, 0, 3))
@@ -371,6 +325,29 @@ def _product(J: OutputsJacobian, attributes: Sequence[Attribute], label: bool) -
         return J.B @ total @ J.B.T
 
     return Product(J.arrays, block, finish, int(J.B.shape[0]))
+
+
+def _column_norms(J: OutputsJacobian, attributes: Sequence[Attribute]) -> list[float]:
+    """||J_j|| of attributes of one direction over all examples: a Gram matrix of the rows r (x) E_j + F_j (x) x for each."""
+    xp = namespace(J.B)
+    make, directions = J.scores(), J.map(attributes).after(identity(J.width, J.B))
+    VE = J.map(attributes).after(J.slopes)
+    L, p, m = J.outputs, J.width, len(attributes)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
+        part = make(X, y, weights)
+        assert part.A is not None
+        F = part.A @ VE[None, :, :]
+        found = []
+        for j in range(m):
+            rows = F[:, :, j, None] * part.x[:, None, :] + part.r[:, :, None] * directions[:, j][None, None, :]
+            flat = xp.reshape(rows, (part.x.shape[0], L * p))
+            found.append(flat.T @ flat)
+        return tuple(found)
+
+    most = max(1, BLOCKS * block_elements(J.B) // (L * (p + m + L)))
+    grams = sum_rows(block, *J.arrays, most=most)
+    return [float(xp.linalg.eigvalsh(J.B @ G @ J.B.T)[-1]) ** 0.5 for G in grams]
 
 
 def _of_squares(parts: Sequence[Array], L: int, p: int, xp: Namespace) -> Array:

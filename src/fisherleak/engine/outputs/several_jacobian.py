@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
+from fisherleak.engine.folding import Folding
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import Scores, score_maker
@@ -35,6 +36,10 @@ class OutputsJacobian:
     attributes: tuple[Attribute, ...]
     noise: Noise
     """What B is whitened by."""
+    folding: Folding | None = None
+    """Of scalers: m without the coefficient, which each output has its own of."""
+    label_unit: float = 1.0
+    """By how much the label moves where that of a composition moves by one."""
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
@@ -59,7 +64,8 @@ class OutputsJacobian:
     @property
     def by_label(self) -> Array:
         """-C, (L, q)."""
-        return like(self.fit.loss.by_label(int(self.fit.coef.shape[0])), self.B, namespace(self.B))
+        whole = self.label_unit * self.fit.loss.by_label(int(self.fit.coef.shape[0]))
+        return like(whole, self.B, namespace(self.B))
 
     def scores(self) -> Callable[..., Scores]:
         """A function from a block of ``arrays`` to its derivatives."""
@@ -83,7 +89,21 @@ class OutputsJacobian:
 
     def with_noise(self, noise: Noise) -> OutputsJacobian:
         """The same fit released with other noise."""
-        return outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes)
+        other = outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes, self.folding)
+        return replace(other, label_unit=self.label_unit)
+
+    def moves(self) -> Callable[..., Array] | None:
+        """A function from a block of ``arrays`` to what a change of each feature does through its scale, (b, p)."""
+        if self.folding is None:
+            return None
+        folding, intercept = self.folding, self.fit.intercept is not None
+
+        def block(X: Array, weights: Array | None) -> Array:
+            xp = namespace(X)
+            moved = folding.moves(X, weights)
+            return xp.concat([moved, xp.zeros_like(moved[:, :1])], axis=1) if intercept else moved
+
+        return block
 
     def scaled(self, factor: float) -> OutputsJacobian:
         return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
@@ -94,6 +114,7 @@ class OutputsJacobian:
         make, V, p, places = self.scores(), self.slopes, self.width, places_of(attributes)
         by_label, reference = self.by_label, self.B
         identity = xp.eye(p, dtype=self.B.dtype, device=device(self.B))
+        moves = self.moves()
 
         def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
             part = make(X, y, weights)
@@ -103,7 +124,9 @@ class OutputsJacobian:
                 E = BlockMap(places, p, local, reference)
                 moved = xp.matrix_transpose(E.after(identity))  # (b or 1, p, m)
                 F = part.A @ (V[None, :, :] @ moved)
-                Z = part.r[:, :, None, None] * moved[:, None, :, :] + F[:, :, None, :] * part.x[:, None, :, None]
+                direct = part.r[:, :, None]
+                direct = direct if moves is None else direct + V[None, :, :] * moves(X, weights)[:, None, :]
+                Z = direct[:, :, :, None] * moved[:, None, :, :] + F[:, :, None, :] * part.x[:, None, :, None]
                 parts.append(xp.reshape(Z, (b, L * p, -1)))
             if label:
                 lowered = -part.omega[:, None, None, None] * by_label[None, :, None, :] * part.x[:, None, :, None]
@@ -123,11 +146,29 @@ class OutputsJacobian:
 
 
 def outputs_jacobian(
-    fit: OutputsFit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...]
+    fit: OutputsFit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...], folding: Folding | None = None
 ) -> OutputsJacobian:
-    """The Jacobian of a fit, whitened by the noise at scale 1; y as the loss takes it."""
+    """The Jacobian of a fit, whitened by the noise at scale 1; y as the loss takes it.
+
+    With scalers folded in, noise without a shape acts in the frame of the columns' public scales and centres, the same for
+    every output.
+    """
     B = fit.uncentred(fit.factor.inverse())
+    if folding is not None and getattr(noise, "shape", None) is None:
+        B = _framed(B, folding.frame, fit)
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
-    return OutputsJacobian(fit, X, y, B, attributes, noise.rescaled(1.0))
+    return OutputsJacobian(fit, X, y, B, attributes, noise.rescaled(1.0), folding)
+
+
+def _framed(B: Array, frame: Array, fit: OutputsFit) -> Array:
+    """Rows of released parameters, all coefficients and then all intercepts, turned by the frame of one output (p, p)."""
+    xp = namespace(B)
+    K, d = fit.coef.shape
+    coef = xp.reshape(B[: K * d, :], (K, d, -1))
+    moved = xp.reshape(xp.matmul(frame[:d, :d], coef), (K * d, -1))
+    if fit.intercept is None:
+        return moved
+    levels = B[K * d :, :] + xp.matmul(frame[d:, :d], coef)[:, 0, :]
+    return xp.concat([moved, levels], axis=0)

@@ -23,7 +23,7 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.encodings import tangent_basis
 from fisherleak.engine.losses import Labels
 
-__all__ = ["CLASS_TARGETS", "SEVERAL_NUMBERS", "SOFTMAX", "VectorLoss", "own_class"]
+__all__ = ["CLASS_TARGETS", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "VectorLoss", "own_class"]
 
 Matrix = NDArray[np.float64]
 
@@ -132,6 +132,48 @@ SOFTMAX = VectorLoss(
 )
 
 
+# Each class against the rest: l = sum_k log(1 + exp(z_k)) - z_y, one logistic model for each class.
+
+
+def _rest_value(Z: Array, y: Array) -> Array:
+    xp = namespace(Z)
+    signed = xp.where(own_class(y, Z.shape[1]), -Z, Z)
+    ramp = xp.where(signed > 0, signed, xp.zeros_like(signed))
+    return xp.sum(ramp + xp.log1p(xp.exp(-xp.abs(signed))), axis=1)
+
+
+def _rest_gradient(Z: Array, y: Array) -> Array:
+    """s(z) - 1 of the own class and s(z) of the others, without cancellation."""
+    xp = namespace(Z)
+    own = own_class(y, Z.shape[1])
+    signed = xp.where(own, -Z, Z)
+    e = xp.exp(-xp.abs(signed))
+    share = xp.where(signed >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
+    return xp.where(own, -share, share)
+
+
+def _rest_curvature(Z: Array, Q: Array) -> Array:
+    xp = namespace(Z)
+    e = xp.exp(-xp.abs(Z))
+    return (e / (1.0 + e) ** 2)[:, :, None] * like(np.eye(Z.shape[1]), Z, xp)[None, :, :]
+
+
+def _identity(K: int) -> Matrix:
+    return np.eye(K)
+
+
+ONE_AGAINST_REST = VectorLoss(
+    name="logistic, each class against the rest",
+    value=_rest_value,
+    gradient=_rest_gradient,
+    curvature=_rest_curvature,
+    frame=_identity,
+    by_label=_of_sum_zero,
+    labels=Labels("a class", _finite),
+    classes=True,
+)
+
+
 # Half the squared error of several numbers: l = |z - y|^2 / 2.
 
 
@@ -147,10 +189,6 @@ def _numbers_curvature(Z: Array, Q: Array) -> Array:
     xp = namespace(Z)
     K = Q.shape[0]
     return xp.broadcast_to(like(np.eye(K), Z, xp)[None, :, :], (Z.shape[0], K, K))
-
-
-def _identity(K: int) -> Matrix:
-    return np.eye(K)
 
 
 SEVERAL_NUMBERS = VectorLoss(
