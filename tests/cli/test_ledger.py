@@ -54,17 +54,16 @@ def test_one_release_has_the_etas_of_its_audit_and_k_the_root_of_k_times_these(
         book,
         "--overwrite",
     )
+    largest = 0.0
     for times in (1, 2, 3):
         done = fisherleak("release", people, "--out", out, *options)
         assert (done.status, done.err) == (0, "")
+        if times == 1:
+            audit = fisherleak("audit", people, "--released", out, "--json", "--draws", "4", "--no-attacks")
+            largest = json.loads(audit.out)["eta"]["examples"]["max"]
         found = etas(fisherleak, people, book)
-        audit = fisherleak("audit", people, "--released", out, "--json", "--draws", "4", "--no-attacks")
-        measured = json.loads(audit.out)["eta"]
-        worst = measured["most_exposed"][0] if "most_exposed" in measured else None
-        assert found["releases"] == times
-        top = max(value for name, value in found.items() if name != "releases")
-        assert top == pytest.approx(np.sqrt(times) * measured["examples"]["max"], rel=1e-6)
-        assert worst is None or worst.get("id") is None or worst["id"] in found
+        assert found.pop("releases") == times
+        assert max(found.values()) == pytest.approx(np.sqrt(times) * largest, rel=1e-6)
 
 
 def test_a_release_past_the_limit_is_refused_by_id_and_nothing_is_written(
