@@ -103,6 +103,32 @@ def test_a_saved_file_holds_nothing_but_noisy_parameters(tmp_path: Path) -> None
     assert unaccounted(found[0], found[1]) == []
 
 
+@pytest.mark.parametrize("shape", ["isotropic", "hessian"])
+def test_a_model_from_a_frontier_holds_nothing_else_either(shape: str) -> None:
+    """The shape of the rows themselves is in no part of what leaves."""
+    found = []
+    for changed in (None, ROW):
+        table = people(changed=changed)
+        y = labels("real", table, changed)
+        options: dict[str, Any] = {"penalties": (10.0,), "weightings": ("none",), "shapes": (shape,)}
+        frontier = fl.protect(make_pipeline(StandardScaler(), lm.Ridge()), table[NUMBERS], y, over="max", **options)
+        found.append(frontier.release(choice=frontier.points[0], random_state=3))
+    assert unaccounted(found[0], found[1]) == []
+    assert differing(found[0], found[1])
+
+
+@pytest.mark.parametrize("mechanism", [fl.Posterior(1.0), fl.ObjectivePerturbation(1.0)])
+def test_a_draw_of_a_mechanism_is_its_parameters_and_the_mechanism(mechanism: Any) -> None:
+    found = []
+    for changed in (None, ROW):
+        table = people(changed=changed)
+        fit = fl.minimise(table[NUMBERS].to_numpy(), labels("real", table, changed), l2=0.1, intercept=True)
+        found.append(fl.release(fit, mechanism, 3))
+    differences = differing(found[0], found[1])
+    assert differences
+    assert all(re.match(r"^\.(coef|intercept)(\.base)?(\[\d+\])*$", path) for path in differences)
+
+
 PATHS = {
     "protection/release.py": "test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters",
     "audit/pipelines.py": "test_a_saved_file_holds_nothing_but_noisy_parameters",
@@ -110,6 +136,8 @@ PATHS = {
 """Where noise is added to parameters that leave. A new place must be attacked here before it is listed."""
 CALLERS = {
     "protection/private.py": "test_the_shell_releases_nothing_else_either",
+    "protection/contenders.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
+    "protection/frontier.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
 }
 """Who calls these, and the test that takes apart what they make."""
 
