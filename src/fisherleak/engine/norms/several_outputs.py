@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import GROUP_VALUES, Information, Product, certain_norm, rounding_of, set_norm
@@ -46,8 +46,8 @@ __all__ = ["SeveralOutputs", "example_squares", "refuse_several", "written_produ
 
 CANCELLED = 1e-4
 """An eigenvalue, or a squared cell, below this part of its terms is computed again without squares."""
-BLOCKS = 2
-"""Values of the small matrices and their parts at a time, in blocks of the usual size."""
+BLOCKS, ACCELERATOR_BLOCKS = 2, 8
+"""Values of the small matrices and their parts at a time, in blocks of the usual size, here and on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,8 @@ class SeveralOutputs:
 
 def _most(values: int, reference: Array) -> int:
     """Rows of a block that hold as many values as usual, with so many for each row."""
-    return max(1, BLOCKS * block_elements(reference) // max(values, 1))
+    blocks = ACCELERATOR_BLOCKS if on_accelerator(reference) else BLOCKS
+    return max(1, blocks * block_elements(reference) // max(values, 1))
 
 
 @dataclass(frozen=True)

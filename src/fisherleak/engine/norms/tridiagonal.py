@@ -16,10 +16,11 @@ keeps its digits however small it is. Arrays are lists over i of values of shape
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, namespace
+from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.rows import in_task
@@ -40,12 +41,23 @@ def top_of_tridiagonals(diagonal: Sequence[Array], beside: Sequence[Array]) -> t
     The gap is at least :math:`2 p'(\theta) / p''(\theta)` of the characteristic polynomial p.
     """
     xp = namespace(diagonal[0])
+    if on_accelerator(diagonal[0]):
+        # a few numbers for each row: starting hundreds of kernels for them costs more than bringing them here
+        here = top_of_tridiagonals(*_on_host(diagonal, beside, xp))
+        value, last, gap = (like(x, diagonal[0], xp) for x in here)
+        return value, last, gap
     if is_compiled(diagonal[0], COMPILED_FROM):
         from fisherleak.engine.norms.tridiagonal_numba import top_of_tridiagonals_compiled
 
         off = np.stack(beside) if beside else np.empty((0, diagonal[0].shape[0]))
         return top_of_tridiagonals_compiled(np.stack(diagonal), off, in_task())
     return top_of_tridiagonals_portable(diagonal, beside, xp)
+
+
+def _on_host(diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace) -> tuple[list[Any], list[Any]]:
+    """Brought over in one go."""
+    both = host(xp.stack([*diagonal, *beside]))
+    return list(both[: len(diagonal)]), list(both[len(diagonal) :])
 
 
 def top_of_tridiagonals_portable(
