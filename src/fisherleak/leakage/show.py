@@ -91,7 +91,9 @@ def _shaped(leakage: Any) -> bool:
 
 
 def _is_gradient(leakage: Any) -> bool:
-    return not _shaped(leakage) and any(jacobian.gradient for jacobian in leakage._information.jacobians)
+    if _shaped(leakage) or _has_several(leakage):
+        return False
+    return any(jacobian.gradient for jacobian in leakage._information.jacobians)
 
 
 def _missing(leakage: Any) -> str:
