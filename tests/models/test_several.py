@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -301,3 +302,25 @@ def test_an_audit_of_three_classes_is_refused_by_name() -> None:
     table = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[y])
     with pytest.raises(fl.InvalidInputError, match="kind"):
         audit(from_frame(table), Settings("kind"))
+
+
+def test_what_knows_one_output_refuses_several_by_name() -> None:
+    """As many classes as columns: the shapes would fit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    y = np.argmax(X + rng.gumbel(size=(90, 3)), axis=1)
+    fit, model = fl.minimise(X, y, loss="softmax", l2=0.1), lm.LogisticRegression().fit(X, y)
+    leak, noise = fl.measure(fit, X, y), fl.Gaussian(1.0)
+    attempts: list[Callable[[], Any]] = [
+        lambda: fl.gradients(fit, X, y, noise),
+        lambda: fl.gradients(model, X, y, noise),
+        lambda: fl.measure(fit, X, y, noise=fl.Posterior(1.0)),
+        lambda: fl.measure(fit, X, y, noise=fl.Answers(X, noise)),
+        lambda: fl.measure(model, X, y, noise=fl.SampledLabels(X)),
+        lambda: fl.queries_until(leak, X, noise, eta=1.0),
+        lambda: fl.release(fit, fl.Posterior(1.0)),
+        lambda: fl.IRFIL(lm.LogisticRegression(), account="end-to-end", n_iter=1).fit(X, y),
+    ]
+    for attempt in attempts:
+        with pytest.raises(fl.FisherleakError, match=r"one output|several|3 classes"):
+            attempt()

@@ -15,6 +15,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike
 from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told_by
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.rows.summary import digest
@@ -84,6 +85,7 @@ def queries_until(
     if not features.shape[0]:
         raise InvalidInputError("X_query has no rows: pass the queries that are asked.")
 
+    refuse_several(leakage._information, "queries_until()")
     fit = leakage._jacobian.fit
     whole = told_by(by, features, fit)
 

@@ -22,15 +22,19 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.perturbation import as_attributes
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
 from fisherleak.models.read import prepare, risk_of
 
 __all__ = ["gradients"]
+
+SEVERAL = "Gradients are measured for models of one output, and this one has several: fit one class against the rest."
 
 
 def gradients(
@@ -81,6 +85,8 @@ def gradients(
     """
     check_noise(noise)
     table = as_table(X)
+    if isinstance(model, OutputsFit):
+        raise UnsupportedModelError(SEVERAL)
     if isinstance(model, Fit):
         risk, theta = _of_fit(model, X, y, sample_weight, table), model.theta
         records = as_attributes(attributes, risk.X.shape, table.names)
@@ -92,6 +98,8 @@ def gradients(
                 "measure on the features behind the preprocessing."
             )
         risk, theta = risk_of(prepared, y, sample_weight)
+        if isinstance(risk, OutputsRisk):
+            raise UnsupportedModelError(SEVERAL)
         records = prepared.attributes
         if attributes is not None:
             raise InvalidInputError("attributes are for a fisherleak.Fit here; a model's are the columns of its table.")

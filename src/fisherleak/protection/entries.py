@@ -27,6 +27,7 @@ from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
 from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_label_unit
@@ -123,6 +124,7 @@ def recordable(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release that a ledger can keep; else a refusal by name."""
     if not isinstance(leakage, Leakage):
         raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    refuse_several(leakage._information, "a ledger")
     if leakage._noise is None or len(leakage._information.jacobians) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
     if has_own_shape(leakage._noise):
