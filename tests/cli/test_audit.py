@@ -93,10 +93,14 @@ def test_the_gate(fisherleak: Command, people: Path) -> None:
     assert (silent.status, silent.out, silent.err) == (1, "", "")
 
 
-def test_without_noise_the_limit_chooses_it_and_says_so(fisherleak: Command, people: Path) -> None:
-    done = fisherleak("audit", people, "--target", "sick", "--drop", "person", "--max-eta", "0.1", *FAST)
-    assert done.status == 0
-    assert "met by construction" in done.out
+def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None:
+    options = ("audit", people, "--target", "sick", "--drop", "person", "--max-eta", "0.1", *FAST)
+    done = fisherleak(*options)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("fisherleak: --max-eta needs a noise to test: add --noise SIGMA or --released MODEL")
+    assert done.err.count("\n") == 1
+    assert fisherleak(*options, "--eta", "0.1").status == 0
+    assert fisherleak(*options, "--eta", "0.2").status == 1
 
 
 @pytest.mark.parametrize(

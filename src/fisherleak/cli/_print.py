@@ -151,11 +151,10 @@ def _show_figures(summary: dict[str, Any]) -> None:
         )
 
 
-def show_gate(gate: dict[str, Any], by_design: bool = False) -> None:
+def show_gate(gate: dict[str, Any]) -> None:
     """Whether the limit is kept, and the rows that exceed it."""
     if not gate["exceeded"]:
-        why = " The noise was chosen to make it so: test the noise you plan to use with --noise." if by_design else ""
-        emit(f"\nNo row's eta is above {gate['max_eta']:g}.{why}")
+        emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
         return
     emit(
         f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"

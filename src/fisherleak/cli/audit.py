@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 CARD_NOTE = "The scale is that of the released model, from its card; the model was fitted again from the table."
+NOTHING_TO_TEST = (
+    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one; a gate that chooses its own "
+    "noise cannot fail."
+)
 
 
 def audit(
@@ -106,6 +110,8 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
+    if max_eta is not None and noise is None and eta is None and released is None:
+        raise InvalidInputError(NOTHING_TO_TEST.format("--max-eta"))
     options: dict[str, Any] = {
         **choice,
         "attributes": attribute,
@@ -134,16 +140,16 @@ def audit(
     if json:
         common.emit_json(summary)
     elif not quiet:
-        _show(summary, noise is None and released is None, released, out)
+        _show(summary, released, out)
     if found is not None and found.failed is not None:
         return common.say(found.failed, status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
 
 
-def _show(summary: dict[str, Any], by_design: bool, released: Path | None, out: Path | None) -> None:
+def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> None:
     show_audit(summary)
     if summary["gate"]:
-        show_gate(summary["gate"], by_design=by_design)
+        show_gate(summary["gate"])
     if released is not None:
         show_confirmation(summary["released"], str(released))
     if out is not None:
