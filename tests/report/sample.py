@@ -56,7 +56,8 @@ def bare() -> dict[str, Any]:
     for row in made["rows"]:
         row |= {"id": None, "values": None}
     for attribute in made["attributes"]:
-        attribute |= {"spread": None, "error_least": None, "error_typical": None}
+        attribute |= {"spread": None, "error_least": None, "error_typical": None, "revealed": None}
+    made["people"] = {"count": 0, "share": 0.5, "measured": False}
     return made
 
 
@@ -108,6 +109,14 @@ def _measured() -> dict[str, Any]:
         },
         "rows": _rows(leak, train, order[:50]),
         "attributes": _attributes(leak, train),
+        "label": {
+            "name": "progression",
+            "kind": "category",
+            **{f"eta_{key}": _five(leak.per_label())[key] for key in ("max", "mean", "median")},
+            "worst_row": int(leak.per_label().argmax()),
+            "revealed": None,
+        },
+        "people": _people(leak, train),
         "groups": _groups(leak, y_train),
         "tradeoff": _tradeoff(model, test, y_test),
         "attacks": _attacks(),
@@ -233,9 +242,29 @@ def _attributes(leak: Any, train: Any) -> list[dict[str, Any]]:
                 "error_typical": float(1 / np.median(column)),
                 "spread": None if category else float(train[name].std()),
                 "worst_row": int(column.argmax()),
+                "revealed": None if category else _revealed(column, float(train[name].std())),
             }
         )
     return made
+
+
+def _revealed(etas: Any, spread: float) -> dict[str, Any]:
+    shares = (etas * spread) ** 2 / (1 + (etas * spread) ** 2)
+    high, median = (float(x) for x in np.quantile(shares, [0.95, 0.5]))
+    return {
+        "spread": spread,
+        "max": float(shares.max()),
+        "q95": high,
+        "median": median,
+        "count": int(sum(shares > 0.5)),
+    }
+
+
+def _people(leak: Any, train: Any) -> dict[str, Any]:
+    numbers = [name for name in leak.attributes if name != "sex"]
+    cells = leak.per_cell()[:, [leak.attributes.index(name) for name in numbers]]
+    above = (cells * train[numbers].std().to_numpy() > 1).any(axis=1)
+    return {"count": int(above.sum()), "share": 0.5, "measured": True}
 
 
 def _groups(leak: Any, labels: Any) -> list[dict[str, Any]]:
@@ -352,6 +381,7 @@ def _renamed(made: dict[str, Any]) -> dict[str, Any]:
     made["data"] |= {"source": image, "target": closing, "classes": [script, odd], "id_column": image}
     made["data"] |= {"group_column": odd, "sha256": closing}
     made["data"]["dropped"][0]["reason"] = script
+    made["label"]["name"] = closing
     for k, column in enumerate(made["data"]["columns"]):
         column |= {"name": HOSTILE[k % 4] + f" {k}", "note": HOSTILE[(k + 1) % 4]}
     for k, attribute in enumerate(made["attributes"]):

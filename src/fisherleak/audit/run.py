@@ -34,6 +34,7 @@ from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimato
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
+from fisherleak.audit.revealed import Limits, yardsticks
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -90,6 +91,7 @@ def audit(
     balance: bool = False,
     draws: int = DRAWS,
     quick: bool = False,
+    spread: Mapping[str, float] | None = None,
     **unknown: Never,
 ) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
@@ -102,14 +104,14 @@ def audit(
     room : Room, optional
         Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
         free by default.
-    noise, eta, max_eta, attributes, attacks, balance, draws, quick
+    noise, eta, max_eta, attributes, attacks, balance, draws, quick, spread
         As in :class:`Plan`.
     """
     for name in unknown:
         known = [item.name for item in fields(Plan) if item.name != "noise_note"]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
-    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick)
+    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick, spread=spread or {})
     clock = _Clock()
     with _recorded() as caught:
         trained = clock("fit", lambda: train(as_raw(table), settings, Room.here() if room is None else room))
@@ -146,8 +148,10 @@ def audit_trained(
         trained = trained.with_noise(as_noise(plan.noise))
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
-        found = exposure_of(trained, seed, clock)
-        choice = choose_noise(trained, plan, found.rows.digest.top)
+        rows = clock("rows", lambda: row_figures(trained, seed))
+        choice = choose_noise(trained, plan, rows.digest.top)
+        sticks = yardsticks(trained, choice.scale / trained.unit, plan.spread, Limits())
+        found = exposure_of(trained, rows, sticks, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
@@ -165,6 +169,9 @@ def audit_trained(
         edges=found.edges,
         dataset=clock("dataset", trained.leak.dataset),
         columns=found.columns,
+        label=found.label,
+        people=found.people,
+        yardsticks=sticks,
         groups=found.groups,
         worst=found.worst,
         names=clock("rows", lambda: names_of(trained.design, found.named(listed))),

@@ -31,6 +31,7 @@ OPTIONS = {
             "ledger",
             "limit",
             "shape",
+            "spread",
         )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},

@@ -140,6 +140,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
             for a in order
         ],
     )
+    _show_shares(summary)
     if summary["groups"]:
         _table(
             "\nGroups",
@@ -149,6 +150,21 @@ def _show_figures(summary: dict[str, Any]) -> None:
                 for g in summary["groups"]
             ],
         )
+
+
+def _show_shares(summary: dict[str, Any]) -> None:
+    """How much of each number is revealed, the label's too."""
+    shown = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"] is not None]
+    if not shown:
+        return
+    _table(
+        "\nShare of a value revealed to someone who knows everything else (normal guess of that spread; van Trees)",
+        ("column", "worst row", "95 %", "median", "people above half", "spread"),
+        [
+            (a["name"], *(_percent(r[key]) for key in ("max", "q95", "median")), str(r["count"]), _number(r["spread"]))
+            for a, r in ((a, a["revealed"]) for a in sorted(shown, key=lambda a: -a["revealed"]["max"]))
+        ],
+    )
 
 
 def show_gate(gate: dict[str, Any]) -> None:
@@ -238,6 +254,11 @@ def _name(row: dict[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    """Never 100 % where something stays unknown."""
+    return f"{100 * share:.1f} %" if share < 0.9995 else "> 99.9 %"
 
 
 def _inverse(value: float) -> str:

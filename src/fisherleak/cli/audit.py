@@ -50,6 +50,14 @@ def audit(
     max_eta: Annotated[
         float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
     ] = None,
+    spread: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spread",
+            metavar="COLUMN=X",
+            help="What an outsider starts from about a number, in its unit (default: the column's own spread). Repeatable.",
+        ),
+    ] = None,
     attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,
     id_: common.Id = None,
@@ -118,6 +126,7 @@ def audit(
         "balance": balance,
         "attacks": not no_attacks,
         "quick": quick,
+        "spread": common.spread_from(spread),
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
     decided |= {"held_out": held_out, "seed": seed, "public": public}

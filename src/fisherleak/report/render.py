@@ -26,6 +26,7 @@ from fisherleak.report.words import (
     measured_sentence,
     not_promised,
     presence_sentence,
+    share,
 )
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ def _environment() -> Environment:
         "chosen_how": chosen_how,
         "in_hundred": in_hundred,
         "presence_sentence": presence_sentence,
+        "share": share,
     }
     environment.globals["exposure"] = view.exposure
     return environment

@@ -15,6 +15,7 @@ from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
+from fisherleak.audit.revealed import HALF, Share
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -52,7 +53,12 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         },
         "eta": _eta(audit),
         "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
-        "attributes": [_attribute(audit, figures) for figures in audit.columns],
+        "attributes": [
+            _attribute(audit, figures) | {"revealed": _share(share)}
+            for figures, share in zip(audit.columns, audit.revealed(), strict=False)
+        ],
+        "label": _label(audit),
+        "people": {"count": audit.people, "share": HALF, "measured": any(audit.revealed())},
         "groups": [
             {"name": group.name, "count": group.spread.count, "eta_joint": group.joint / scale}
             | _moments(group.spread, scale)
@@ -97,6 +103,9 @@ def _assumptions(audit: Audit) -> list[str]:
         "single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
         f"level at public centres. {audit.noise.note}",
+        "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
+        "someone who starts from a normal guess of spread s, the column's own unless another was given, and knows all else "
+        "(van Trees' inequality, with eta as it is at the value).",
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
         audit.presence.note
@@ -213,6 +222,27 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "error_typical": scale / figures.median if figures.median > 0 else None,
         "spread": feature.spread if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
+    }
+
+
+def _share(share: Share | None) -> Json | None:
+    """Of a number; none for categories."""
+    if share is None:
+        return None
+    return {"spread": share.spread, "max": share.worst, "q95": share.high, "median": share.median, "count": share.count}
+
+
+def _label(audit: Audit) -> Json:
+    """What is revealed about the target, in its own unit."""
+    figures, scale = audit.label, audit.unit_scale
+    return {
+        "name": audit.design.target.name,
+        "kind": "category" if audit.design.target.classes else "number",
+        "eta_max": figures.largest / scale,
+        "eta_mean": figures.mean / scale,
+        "eta_median": figures.median / scale,
+        "worst_row": audit.names[figures.worst][0],
+        "revealed": _share(audit.revealed()[-1]),
     }
 
 
