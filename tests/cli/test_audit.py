@@ -21,6 +21,7 @@ import pandas
 import fisherleak as fl
 from fisherleak.audit.run import Settings, audit
 from fisherleak.report.summarise import summarise
+from report.test_schema import PUBLISHED, wrong
 from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
@@ -91,6 +92,27 @@ def test_the_gate(fisherleak: Command, people: Path) -> None:
     assert fisherleak(*options, "--max-eta", etas[0] * 1.01).status == 0
     silent = fisherleak(*options, "--max-eta", limit, "--quiet")
     assert (silent.status, silent.out, silent.err) == (1, "", "")
+
+
+def test_a_policy_that_is_not_kept_names_its_rules(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "house.toml"
+    policy.write_text("[rows]\nmax_eta = 1e-6\n[require]\npublic = 'nothing'\n", encoding="utf-8")
+    options = ("audit", people, "--target", "income", "--drop", "person", "--policy", policy, *FAST)
+    done = fisherleak(*options, "--noise", 1, "--out", tmp_path / "out")
+    assert done.status == 1
+    assert done.err == "fisherleak: the policy 'house.toml' is not kept: rows.max_eta.\n"
+    assert "1 of 2 rules kept" in done.out
+    assert "NOT KEPT  rows.max_eta: The eta of a row is at most" in done.out
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    check_summary(summary)
+    assert wrong(summary, PUBLISHED) == []
+    assert [rule["passed"] for rule in summary["policy"]["rules"]] == [False, True]
+    assert "The policy" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    kept = fisherleak(*options, "--noise", summary["policy"]["noise"] * 1.001, "--quiet")
+    assert (kept.status, kept.out, kept.err) == (0, "", "")
+    untested = fisherleak(*options)
+    assert untested.status == 2
+    assert "--policy needs a noise to test" in untested.err
 
 
 def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None:

@@ -45,7 +45,15 @@ def hostile() -> dict[str, Any]:
 def bare() -> dict[str, Any]:
     """The same without any part that may be absent."""
     made = summary()
-    made |= {"command": None, "groups": [], "attacks": [], "balance": None, "gate": None, "membership": None}
+    made |= {
+        "command": None,
+        "groups": [],
+        "attacks": [],
+        "balance": None,
+        "gate": None,
+        "membership": None,
+        "policy": None,
+    }
     made["data"] |= {"classes": None, "id_column": None, "group_column": None, "dropped": []}
     made["tradeoff"] |= {"points": [], "held_out": False}
     made["diagnostics"] |= {"finite_difference": None, "warnings": [], "seconds": {}}
@@ -127,6 +135,7 @@ def _measured() -> dict[str, Any]:
             "count": int(above.sum()),
             "rows": [{"row": int(k), "id": _patient(train, k), "eta": float(eta[k])} for k in order if above[k]],
         },
+        "policy": _policy(),
         "membership": _membership(leak, train),
         "diagnostics": {
             "gradient": fit.gradient,
@@ -282,6 +291,14 @@ def _groups(leak: Any, labels: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _policy() -> dict[str, Any]:
+    rule: dict[str, Any] = {"rule": "rows.max_eta", "passed": False, "limit": 7.5, "value": 9.25, "count": 3}
+    rule |= {"row": 12, "noise": 0.0625, "note": "The eta of a row is too large."}
+    other: dict[str, Any] = {"rule": "require.public", "passed": True, "limit": "nothing", "value": "nothing"}
+    other |= {"count": None, "row": None, "noise": None, "note": "As it must be."}
+    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "noise": 0.0625, "rules": [rule, other]}
+
+
 def _membership(leak: Any, train: Any) -> dict[str, Any]:
     mu = np.asarray(leak.membership(1e-3))
     right = norm.cdf(mu / 2)
@@ -382,6 +399,8 @@ def _renamed(made: dict[str, Any]) -> dict[str, Any]:
     made["data"] |= {"group_column": odd, "sha256": closing}
     made["data"]["dropped"][0]["reason"] = script
     made["label"]["name"] = closing
+    made["policy"] |= {"source": image, "sha256": odd}
+    made["policy"]["rules"][0] |= {"rule": script, "note": closing}
     for k, column in enumerate(made["data"]["columns"]):
         column |= {"name": HOSTILE[k % 4] + f" {k}", "note": HOSTILE[(k + 1) % 4]}
     for k, attribute in enumerate(made["attributes"]):

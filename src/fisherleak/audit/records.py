@@ -23,8 +23,10 @@ from fisherleak.audit.exposure import (
     leakage_rows,
 )
 from fisherleak.audit.model import Settings, Trained
+from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures
 from fisherleak.audit.revealed import Share, Yardsticks
+from fisherleak.audit.ruling import Rule
 from fisherleak.audit.spotcheck import SpotCheck
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.engine.noise import Noise
@@ -61,6 +63,8 @@ class Plan:
         Fewer rows and simulated releases in attacks, no attacker who learns, and a refit around one row only.
     spread : mapping of column to number
         What an outsider starts from about a number, in its unit; the column's own standard deviation by default.
+    policy : Policy, optional
+        Rules that the audit is held against, from :func:`fisherleak.audit.policy.read_policy`.
     """
 
     noise: float | Noise | None = None
@@ -73,6 +77,7 @@ class Plan:
     noise_note: str = "The scale was given."
     quick: bool = False
     spread: Mapping[str, float] = field(default_factory=dict)
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,9 @@ class Audit:
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    policy: Policy | None = None
+    rules: tuple[Rule, ...] = ()
+    """What became of every rule of the policy."""
 
     @property
     def design(self) -> Design:

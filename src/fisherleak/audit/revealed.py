@@ -27,7 +27,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 from fisherleak.rows.moments import Moments
 
-__all__ = ["HALF", "Limits", "Share", "Yardsticks", "exposure_at", "share_of", "yardsticks"]
+__all__ = ["HALF", "Limits", "Share", "Yardsticks", "exposure_at", "prior_spreads", "share_of", "yardsticks"]
 
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
@@ -106,14 +106,19 @@ class Yardsticks:
         return above.sum(axis=1), int(above[0].any(axis=1).sum())
 
 
-def yardsticks(trained: Trained, scale: float, spread: Mapping[str, float], limits: Limits) -> Yardsticks:
-    """Limits at a scale of noise, in standard units, as etas at noise of scale 1."""
-    design = trained.design
+def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
+    """What an outsider starts from about each column, and the label behind them, in their units; NaN for categories."""
     known = _declared(trained, spread)
-    own = np.array([known.get(f.name, f.spread) / f.scale if f.kind == "number" else np.nan for f in design.features])
-    spreads = np.append(own, known.get(design.target.name, label_spread(trained)) / design.target.scale)
+    own = [known.get(f.name, f.spread) if f.kind == "number" else np.nan for f in trained.design.features]
+    return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
+
+
+def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -> Yardsticks:
+    """Limits at a scale of noise, in standard units, as etas at noise of scale 1; prior spreads in columns' own units."""
+    design = trained.design
     names = [f.name for f in design.features]
     units = np.append([f.scale for f in design.features], design.target.scale)
+    spreads = priors / units
     levels = tuple(dict.fromkeys(name for given in (*limits.columns.values(), limits.label) for name in given))
     etas = np.full((1 + len(levels), spreads.size), np.inf)
     etas[0] = np.where(np.isfinite(spreads), 1.0 / spreads, np.inf)

@@ -32,6 +32,7 @@ OPTIONS = {
             "limit",
             "shape",
             "spread",
+            "policy",
         )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},

@@ -12,7 +12,7 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_release"]
+__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_policy", "show_release"]
 
 MOST_SHOWN = 5
 COUNTED = {
@@ -179,6 +179,18 @@ def show_gate(gate: dict[str, Any]) -> None:
         emit(f"  {_name(row)}: {_number(row['eta'])}")
     if gate["count"] > MOST_LISTED:
         emit(f"  and {gate['count'] - MOST_LISTED} more")
+
+
+def show_policy(policy: dict[str, Any]) -> None:
+    """Every rule of a policy, those that are not kept first."""
+    failed = [rule for rule in policy["rules"] if not rule["passed"]]
+    emit(
+        f"\nPolicy {printable(policy['source'])}: {len(policy['rules']) - len(failed)} of {len(policy['rules'])} rules kept"
+    )
+    for rule in (*failed, *(rule for rule in policy["rules"] if rule["passed"])):
+        emit(f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  {printable(rule['rule'])}: {printable(rule['note'])}")
+    if failed and policy["noise"] is not None:
+        emit(f"  Noise of {_number(policy['noise'])} would keep every limit on what is revealed.")
 
 
 def show_confirmation(found: dict[str, Any], model: str) -> None:

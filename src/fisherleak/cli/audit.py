@@ -11,7 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
 from fisherleak.cli._options import told
-from fisherleak.cli._print import show_audit, show_confirmation, show_gate
+from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ def audit(
     ] = None,
     max_eta: Annotated[
         float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", metavar="FILE", help="Exit with status 1 if a rule of this policy, in TOML, is not kept."
+        ),
     ] = None,
     spread: Annotated[
         list[str] | None,
@@ -109,6 +115,7 @@ def audit(
       fisherleak audit people.csv --released model.skops
       fisherleak audit 'visits/*.parquet' --target sick --cluster tcp://10.0.0.1:8786
     """
+    from fisherleak.audit.policy import read_policy
     from fisherleak.audit.run import audit as run_audit
     from fisherleak.audit.run import check_options
     from fisherleak.report.outputs import write_outputs
@@ -118,8 +125,9 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
-    if max_eta is not None and noise is None and eta is None and released is None:
-        raise InvalidInputError(NOTHING_TO_TEST.format("--max-eta"))
+    for option, given in (("--max-eta", max_eta), ("--policy", policy)):
+        if given is not None and noise is None and eta is None and released is None:
+            raise InvalidInputError(NOTHING_TO_TEST.format(option))
     options: dict[str, Any] = {
         **choice,
         "attributes": attribute,
@@ -127,6 +135,7 @@ def audit(
         "attacks": not no_attacks,
         "quick": quick,
         "spread": common.spread_from(spread),
+        "policy": None if policy is None else read_policy(policy),
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
@@ -152,6 +161,9 @@ def audit(
         _show(summary, released, out)
     if found is not None and found.failed is not None:
         return common.say(found.failed, status=1)
+    if summary["policy"] is not None and not summary["policy"]["passed"]:
+        failed = ", ".join(rule["rule"] for rule in summary["policy"]["rules"] if not rule["passed"])
+        return common.say(f"the policy '{summary['policy']['source']}' is not kept: {failed}.", status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
 
 
@@ -159,6 +171,8 @@ def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> N
     show_audit(summary)
     if summary["gate"]:
         show_gate(summary["gate"])
+    if summary["policy"]:
+        show_policy(summary["policy"])
     if released is not None:
         show_confirmation(summary["released"], str(released))
     if out is not None:

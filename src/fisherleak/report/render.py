@@ -19,6 +19,7 @@ from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
 from fisherleak.report.words import (
     WORDS,
+    any_value,
     attribute_sentence,
     chosen_how,
     counted_sentence,
@@ -71,7 +72,7 @@ def render(summary: Mapping[str, Any]) -> str:
         .get_template("report.html.j2")
         .render(
             shown,
-            policy=_policy([library, script], style),
+            security=_policy([library, script], style),
             style=Markup(style),  # noqa: S704 - our own file
             library=Markup(library),  # noqa: S704 - the vendored file
             script=Markup(script),  # noqa: S704 - our own files
@@ -156,6 +157,7 @@ def _environment() -> Environment:
         "in_hundred": in_hundred,
         "presence_sentence": presence_sentence,
         "share": share,
+        "any": any_value,
     }
     environment.globals["exposure"] = view.exposure
     return environment

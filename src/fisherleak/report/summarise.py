@@ -16,6 +16,7 @@ from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
+from fisherleak.audit.rules import noise_that_keeps
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -68,6 +69,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "attacks": outcomes_of(audit.attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
+        "policy": _policy(audit),
         "membership": _membership(audit),
         "diagnostics": _diagnostics(audit),
     }
@@ -294,6 +296,31 @@ def _gate(audit: Audit) -> Json | None:
         "exceeded": count > 0,
         "count": count,
         "rows": [{"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} for i, eta in above],
+    }
+
+
+def _policy(audit: Audit) -> Json | None:
+    """Every rule with its limit and what was found."""
+    if audit.policy is None:
+        return None
+    return {
+        "source": audit.policy.source,
+        "sha256": audit.policy.sha256,
+        "passed": all(rule.passed for rule in audit.rules),
+        "noise": noise_that_keeps(audit.rules),
+        "rules": [
+            {
+                "rule": rule.name,
+                "passed": rule.passed,
+                "limit": rule.limit,
+                "value": rule.value,
+                "count": rule.count,
+                "row": None if rule.row is None else audit.names[rule.row][0],
+                "noise": rule.noise,
+                "note": rule.words,
+            }
+            for rule in audit.rules
+        ],
     }
 
 

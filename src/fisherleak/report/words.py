@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak.report._numbers import number
+from fisherleak.report._numbers import NOTHING, number
 
 __all__ = [
     "NOT_PROMISED",
     "WORDS",
     "Word",
+    "any_value",
     "attribute_sentence",
     "chosen_how",
     "counted_sentence",
@@ -23,6 +24,7 @@ __all__ = [
     "measured_sentence",
     "not_promised",
     "presence_sentence",
+    "share",
 ]
 
 
@@ -194,6 +196,11 @@ WORDS: dict[str, Word] = {
         "limit",
         "The η that no row may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
     ),
+    "policy": Word(
+        "policy",
+        "Limits that those who answer for the data wrote down once, in a file. A rule about something that was not measured is "
+        "not kept. The release passes if every rule is kept.",
+    ),
     "rows_used": Word(
         "rows",
         "The rows that were read, less those that were dropped, are used. Those the model is fitted on are the ones whose "
@@ -318,6 +325,21 @@ def share(part: float) -> str:
     if part >= 0.9995:
         return "more than 99.9 %"
     return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
+
+
+def any_value(value: Any) -> str:
+    """A limit or a finding: a number, a text, a list, yes or no, or nothing.
+
+    Examples
+    --------
+    >>> any_value(0.51234), any_value(True), any_value(["a", "b"]), any_value(None)
+    ('0.512', 'yes', 'a, b', '–')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or NOTHING
+    return value if isinstance(value, str) else number(value)
 
 
 def in_hundred(part: float) -> str:
