@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,23 @@ def test_a_policy_that_is_not_kept_names_its_rules(fisherleak: Command, people: 
     untested = fisherleak(*options)
     assert untested.status == 2
     assert "--policy needs a noise to test" in untested.err
+
+
+def test_the_command_that_is_advised_runs(
+    fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = fisherleak("audit", people, "--target", "income", "--drop", "person", "--l2", "0.1", *FAST)
+    (line,) = [line.strip() for line in done.out.splitlines() if line.strip().startswith("fisherleak release")]
+    assert done.out.index("people: ") < done.out.index(line) < done.out.index("Most exposed rows")
+    words = shlex.split(line)
+    assert words[words.index("--drop") + 1] == "person"
+    released = fisherleak(*words[1:])
+    assert released.status == 0, released.err
+    card = json.loads((tmp_path / "model.skops.json").read_text(encoding="utf-8"))
+    assert card["noise"]["scale"] == pytest.approx(float(words[words.index("--noise") + 1]))
+    demo = json.loads(fisherleak("audit", "--json", *FAST).out)["next"]
+    assert fisherleak(*shlex.split(demo["command"])[1:], *FAST).status == 0
 
 
 def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None:

@@ -66,6 +66,7 @@ def bare() -> dict[str, Any]:
     for attribute in made["attributes"]:
         attribute |= {"spread": None, "error_least": None, "error_typical": None, "revealed": None}
     made["people"] = {"count": 0, "share": 0.5, "measured": False}
+    made["next"] = {"noise": None, "note": "Set a limit.", "command": None}
     return made
 
 
@@ -137,6 +138,11 @@ def _measured() -> dict[str, Any]:
         },
         "policy": _policy(),
         "membership": _membership(leak, train),
+        "next": {
+            "noise": 0.0625,
+            "note": "Noise of scale 0.0625 keeps every limit on what is revealed.",
+            "command": "fisherleak release diabetes.csv --target progression --noise 0.0625 --out model.skops",
+        },
         "diagnostics": {
             "gradient": fit.gradient,
             "distance": fit.distance,
@@ -296,7 +302,10 @@ def _policy() -> dict[str, Any]:
     rule |= {"row": 12, "noise": 0.0625, "note": "The eta of a row is too large."}
     other: dict[str, Any] = {"rule": "require.public", "passed": True, "limit": "nothing", "value": "nothing"}
     other |= {"count": None, "row": None, "noise": None, "note": "As it must be."}
-    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "noise": 0.0625, "rules": [rule, other]}
+    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "count": 2, "kept": 1} | {
+        "noise": 0.0625,
+        "rules": [rule, other],
+    }
 
 
 def _membership(leak: Any, train: Any) -> dict[str, Any]:
@@ -400,6 +409,7 @@ def _renamed(made: dict[str, Any]) -> dict[str, Any]:
     made["data"]["dropped"][0]["reason"] = script
     made["label"]["name"] = closing
     made["policy"] |= {"source": image, "sha256": odd}
+    made["next"] |= {"note": closing, "command": f"fisherleak release {script}"}
     made["policy"]["rules"][0] |= {"rule": script, "note": closing}
     for k, column in enumerate(made["data"]["columns"]):
         column |= {"name": HOSTILE[k % 4] + f" {k}", "note": HOSTILE[(k + 1) % 4]}

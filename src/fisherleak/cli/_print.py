@@ -29,6 +29,7 @@ def show_audit(summary: dict[str, Any]) -> None:
     test = f", {data['test_rows']} held out" if data["test_rows"] else ""
     dropped = data["rows_read"] - data["rows_used"]
     emit(f"{printable(summary['title'])}\n")
+    _show_verdict(summary)
     _pairs(
         [
             ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
@@ -91,6 +92,18 @@ def _histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None
     for k, count in enumerate(counts):
         bar = "#" * (max(1, round(width * count / max(counts))) if count else 0)
         emit(f"  {_number(top * k / bins):>9} to {_number(top * (k + 1) / bins):<9} {bar} {count}")
+
+
+def _show_verdict(summary: dict[str, Any]) -> None:
+    """People, limits, cost, and what to do."""
+    from fisherleak.report.verdict import verdict_of
+
+    verdict = verdict_of(summary)
+    if verdict is None:
+        return
+    emit(printable(verdict.headline))
+    _sentences("", (*verdict.lines, verdict.cost, *([verdict.advice] if verdict.advice else [])))
+    emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
 
 
 def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -183,14 +196,9 @@ def show_gate(gate: dict[str, Any]) -> None:
 
 def show_policy(policy: dict[str, Any]) -> None:
     """Every rule of a policy, those that are not kept first."""
-    failed = [rule for rule in policy["rules"] if not rule["passed"]]
-    emit(
-        f"\nPolicy {printable(policy['source'])}: {len(policy['rules']) - len(failed)} of {len(policy['rules'])} rules kept"
-    )
-    for rule in (*failed, *(rule for rule in policy["rules"] if rule["passed"])):
+    emit(f"\nPolicy {printable(policy['source'])}: {policy['kept']} of {policy['count']} rules kept")
+    for rule in policy["rules"]:
         emit(f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  {printable(rule['rule'])}: {printable(rule['note'])}")
-    if failed and policy["noise"] is not None:
-        emit(f"  Noise of {_number(policy['noise'])} would keep every limit on what is revealed.")
 
 
 def show_confirmation(found: dict[str, Any], model: str) -> None:

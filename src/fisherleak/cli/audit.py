@@ -10,6 +10,7 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
+from fisherleak.cli._next import next_command
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
@@ -151,6 +152,8 @@ def audit(
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
+        if released is None:
+            summary["next"]["command"] = next_command(table, result.settings, summary, form)
         if found is not None:
             summary["released"] = found.record()
         if out is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
+from fisherleak.report.verdict import verdict_of
 from fisherleak.report.words import (
     WORDS,
     any_value,
@@ -79,6 +80,7 @@ def render(summary: Mapping[str, Any]) -> str:
             charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
             words=WORDS,
             not_promised=not_promised(shown),
+            verdict=verdict_of(shown),
             measured=measured_sentence(shown),
             counted=counted_sentence(shown),
             most=view.MOST,

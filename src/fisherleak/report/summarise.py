@@ -9,6 +9,7 @@ from typing import Any
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
+from fisherleak.audit.advice import advice_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
 from fisherleak.audit.model import COUNTED
@@ -35,7 +36,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         The command line, for the record.
     """
     design = audit.design
-    kind, scale = design.target.kind, audit.unit_scale
+    kind, scale, advice = design.target.kind, audit.unit_scale, advice_on(audit)
     summary = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -71,6 +72,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "gate": _gate(audit),
         "policy": _policy(audit),
         "membership": _membership(audit),
+        "next": {"noise": advice.noise, "note": advice.note, "command": None},
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)
@@ -307,6 +309,8 @@ def _policy(audit: Audit) -> Json | None:
         "source": audit.policy.source,
         "sha256": audit.policy.sha256,
         "passed": all(rule.passed for rule in audit.rules),
+        "count": len(audit.rules),
+        "kept": sum(rule.passed for rule in audit.rules),
         "noise": noise_that_keeps(audit.rules),
         "rules": [
             {
@@ -319,7 +323,7 @@ def _policy(audit: Audit) -> Json | None:
                 "noise": rule.noise,
                 "note": rule.words,
             }
-            for rule in audit.rules
+            for rule in sorted(audit.rules, key=lambda rule: rule.passed)
         ],
     }
 

@@ -67,7 +67,6 @@ def page(summary: Mapping[str, Any]) -> Json:
         shown["gate"]["rows"] = shown["gate"]["rows"][: MOST["gate"]]
     shown["value_columns"] = list((shown["rows"][0]["values"] or {}) if shown["rows"] else {})[: MOST["values"]]
     shown["counts"] = {name: len(summary[name]) for name in ("attributes", "groups", "attacks", "rows")}
-    shown["counts"]["rules"] = len((summary.get("policy") or {}).get("rules", []))
     shown["counts"] |= {
         "columns": len(summary["data"]["columns"]),
         "panels": len(summary["eta"]["histogram"]["groups"]),
