@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fisherleak.report.render import render
-from fisherleak.report.verdict import utility_at, verdict_of
+from fisherleak.report.verdict import utility_between, verdict_of
 from report import sample
 
 
@@ -65,10 +65,10 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
     made = sample.summary()
     points = made["tradeoff"]["points"]
     for point in points:
-        assert utility_at(made, point["scale"]) == pytest.approx(point["utility"])
+        assert utility_between(made, point["scale"]) == pytest.approx(point["utility"])
     middle = (points[3]["scale"] * points[4]["scale"]) ** 0.5
-    assert utility_at(made, middle) == pytest.approx((points[3]["utility"] + points[4]["utility"]) / 2)
-    assert utility_at(made, 1e9) is None
+    assert utility_between(made, middle) == pytest.approx((points[3]["utility"] + points[4]["utility"]) / 2)
+    assert utility_between(made, 1e9) is None
     made["next"]["noise"] = points[-1]["scale"]
     made["tradeoff"]["constant"] = 1.0
     assert "no better than a constant" in said(made).advice

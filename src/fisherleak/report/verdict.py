@@ -105,7 +105,7 @@ def _broken(summary: Mapping[str, Any]) -> list[str]:
 
 def _cost(summary: Mapping[str, Any]) -> str:
     cost = summary["tradeoff"]
-    at = utility_at(summary, summary["noise"]["scale"])
+    at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
     return f"What it costs: {with_noise} with this noise, {_utility(cost, cost['without_noise'])} without ({cost['label']})."
 
@@ -115,7 +115,7 @@ def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     noise = advised["noise"]
     if noise is None or math.isclose(noise, summary["noise"]["scale"], rel_tol=1e-9):
         return ""
-    at = utility_at(summary, noise)
+    at = utility_between(summary, noise)
     if at is None:
         return " What that costs was not measured."
     cost = summary["tradeoff"]
@@ -124,7 +124,7 @@ def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     return f" It leaves {_utility(cost, at)}{beware}."
 
 
-def utility_at(summary: Mapping[str, Any], scale: float) -> float | None:
+def utility_between(summary: Mapping[str, Any], scale: float) -> float | None:
     """Utility at a scale, on a straight line in its logarithm between those that were tried."""
     points = [(p["scale"], p["utility"]) for p in summary["tradeoff"]["points"] if p["utility"] is not None]
     for (low, before), (high, after) in pairwise(points):
