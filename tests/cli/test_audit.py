@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import pandas
 import fisherleak as fl
 from fisherleak.audit.run import Settings, audit
 from fisherleak.report.summarise import summarise
+from report.test_schema import PUBLISHED, wrong
 from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
@@ -93,10 +95,52 @@ def test_the_gate(fisherleak: Command, people: Path) -> None:
     assert (silent.status, silent.out, silent.err) == (1, "", "")
 
 
-def test_without_noise_the_limit_chooses_it_and_says_so(fisherleak: Command, people: Path) -> None:
-    done = fisherleak("audit", people, "--target", "sick", "--drop", "person", "--max-eta", "0.1", *FAST)
-    assert done.status == 0
-    assert "met by construction" in done.out
+def test_a_policy_that_is_not_kept_names_its_rules(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "house.toml"
+    policy.write_text("[rows]\nmax_eta = 1e-6\n[require]\npublic = 'nothing'\n", encoding="utf-8")
+    options = ("audit", people, "--target", "income", "--drop", "person", "--policy", policy, *FAST)
+    done = fisherleak(*options, "--noise", 1, "--out", tmp_path / "out")
+    assert done.status == 1
+    assert done.err == "fisherleak: the policy 'house.toml' is not kept: rows.max_eta.\n"
+    assert "1 of 2 rules kept" in done.out
+    assert "NOT KEPT  rows.max_eta: The eta of a row is at most" in done.out
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    check_summary(summary)
+    assert wrong(summary, PUBLISHED) == []
+    assert [rule["passed"] for rule in summary["policy"]["rules"]] == [False, True]
+    assert "The policy" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    kept = fisherleak(*options, "--noise", summary["policy"]["noise"] * 1.001, "--quiet")
+    assert (kept.status, kept.out, kept.err) == (0, "", "")
+    untested = fisherleak(*options)
+    assert untested.status == 2
+    assert "--policy needs a noise to test" in untested.err
+
+
+def test_the_command_that_is_advised_runs(
+    fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = fisherleak("audit", people, "--target", "income", "--drop", "person", "--l2", "0.1", *FAST)
+    (line,) = [line.strip() for line in done.out.splitlines() if line.strip().startswith("fisherleak release")]
+    assert done.out.index("people: ") < done.out.index(line) < done.out.index("Most exposed rows")
+    words = shlex.split(line)
+    assert words[words.index("--drop") + 1] == "person"
+    released = fisherleak(*words[1:])
+    assert released.status == 0, released.err
+    card = json.loads((tmp_path / "model.skops.json").read_text(encoding="utf-8"))
+    assert card["noise"]["scale"] == pytest.approx(float(words[words.index("--noise") + 1]))
+    demo = json.loads(fisherleak("audit", "--json", *FAST).out)["next"]
+    assert fisherleak(*shlex.split(demo["command"])[1:], *FAST).status == 0
+
+
+def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None:
+    options = ("audit", people, "--target", "sick", "--drop", "person", "--max-eta", "0.1", *FAST)
+    done = fisherleak(*options)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("fisherleak: --max-eta needs a noise to test: add --noise SIGMA or --released MODEL")
+    assert done.err.count("\n") == 1
+    assert fisherleak(*options, "--eta", "0.1").status == 0
+    assert fisherleak(*options, "--eta", "0.2").status == 1
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,15 @@ def hostile() -> dict[str, Any]:
 def bare() -> dict[str, Any]:
     """The same without any part that may be absent."""
     made = summary()
-    made |= {"command": None, "groups": [], "attacks": [], "balance": None, "gate": None, "membership": None}
+    made |= {
+        "command": None,
+        "groups": [],
+        "attacks": [],
+        "balance": None,
+        "gate": None,
+        "membership": None,
+        "policy": None,
+    }
     made["data"] |= {"classes": None, "id_column": None, "group_column": None, "dropped": []}
     made["tradeoff"] |= {"points": [], "held_out": False}
     made["diagnostics"] |= {"finite_difference": None, "warnings": [], "seconds": {}}
@@ -56,7 +64,9 @@ def bare() -> dict[str, Any]:
     for row in made["rows"]:
         row |= {"id": None, "values": None}
     for attribute in made["attributes"]:
-        attribute |= {"spread": None, "error_least": None, "error_typical": None}
+        attribute |= {"spread": None, "error_least": None, "error_typical": None, "revealed": None}
+    made["people"] = {"count": 0, "share": 0.5, "measured": False}
+    made["next"] = {"noise": None, "note": "Set a limit.", "command": None}
     return made
 
 
@@ -108,6 +118,14 @@ def _measured() -> dict[str, Any]:
         },
         "rows": _rows(leak, train, order[:50]),
         "attributes": _attributes(leak, train),
+        "label": {
+            "name": "progression",
+            "kind": "category",
+            **{f"eta_{key}": _five(leak.per_label())[key] for key in ("max", "mean", "median")},
+            "worst_row": int(leak.per_label().argmax()),
+            "revealed": None,
+        },
+        "people": _people(leak, train),
         "groups": _groups(leak, y_train),
         "tradeoff": _tradeoff(model, test, y_test),
         "attacks": _attacks(),
@@ -118,7 +136,13 @@ def _measured() -> dict[str, Any]:
             "count": int(above.sum()),
             "rows": [{"row": int(k), "id": _patient(train, k), "eta": float(eta[k])} for k in order if above[k]],
         },
+        "policy": _policy(),
         "membership": _membership(leak, train),
+        "next": {
+            "noise": 0.0625,
+            "note": "Noise of scale 0.0625 keeps every limit on what is revealed.",
+            "command": "fisherleak release diabetes.csv --target progression --noise 0.0625 --out model.skops",
+        },
         "diagnostics": {
             "gradient": fit.gradient,
             "distance": fit.distance,
@@ -233,9 +257,29 @@ def _attributes(leak: Any, train: Any) -> list[dict[str, Any]]:
                 "error_typical": float(1 / np.median(column)),
                 "spread": None if category else float(train[name].std()),
                 "worst_row": int(column.argmax()),
+                "revealed": None if category else _revealed(column, float(train[name].std())),
             }
         )
     return made
+
+
+def _revealed(etas: Any, spread: float) -> dict[str, Any]:
+    shares = (etas * spread) ** 2 / (1 + (etas * spread) ** 2)
+    high, median = (float(x) for x in np.quantile(shares, [0.95, 0.5]))
+    return {
+        "spread": spread,
+        "max": float(shares.max()),
+        "q95": high,
+        "median": median,
+        "count": int(sum(shares > 0.5)),
+    }
+
+
+def _people(leak: Any, train: Any) -> dict[str, Any]:
+    numbers = [name for name in leak.attributes if name != "sex"]
+    cells = leak.per_cell()[:, [leak.attributes.index(name) for name in numbers]]
+    above = (cells * train[numbers].std().to_numpy() > 1).any(axis=1)
+    return {"count": int(above.sum()), "share": 0.5, "measured": True}
 
 
 def _groups(leak: Any, labels: Any) -> list[dict[str, Any]]:
@@ -251,6 +295,17 @@ def _groups(leak: Any, labels: Any) -> list[dict[str, Any]]:
         }
         for name, joint in leak.by_group(labels).items()
     ]
+
+
+def _policy() -> dict[str, Any]:
+    rule: dict[str, Any] = {"rule": "rows.max_eta", "passed": False, "limit": 7.5, "value": 9.25, "count": 3}
+    rule |= {"row": 12, "noise": 0.0625, "note": "The eta of a row is too large."}
+    other: dict[str, Any] = {"rule": "require.public", "passed": True, "limit": "nothing", "value": "nothing"}
+    other |= {"count": None, "row": None, "noise": None, "note": "As it must be."}
+    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "count": 2, "kept": 1} | {
+        "noise": 0.0625,
+        "rules": [rule, other],
+    }
 
 
 def _membership(leak: Any, train: Any) -> dict[str, Any]:
@@ -352,6 +407,10 @@ def _renamed(made: dict[str, Any]) -> dict[str, Any]:
     made["data"] |= {"source": image, "target": closing, "classes": [script, odd], "id_column": image}
     made["data"] |= {"group_column": odd, "sha256": closing}
     made["data"]["dropped"][0]["reason"] = script
+    made["label"]["name"] = closing
+    made["policy"] |= {"source": image, "sha256": odd}
+    made["next"] |= {"note": closing, "command": f"fisherleak release {script}"}
+    made["policy"]["rules"][0] |= {"rule": script, "note": closing}
     for k, column in enumerate(made["data"]["columns"]):
         column |= {"name": HOSTILE[k % 4] + f" {k}", "note": HOSTILE[(k + 1) % 4]}
     for k, attribute in enumerate(made["attributes"]):

@@ -64,8 +64,19 @@ SCHEMA: dict[str, Any] = {
             "error_typical": MAYBE,
             "spread": MAYBE,
             "worst_row": int,
+            "revealed": (dict, type(None)),
         }
     ],
+    "label": {
+        "name": str,
+        "kind": str,
+        "eta_max": NUMBER,
+        "eta_mean": NUMBER,
+        "eta_median": NUMBER,
+        "worst_row": int,
+        "revealed": (dict, type(None)),
+    },
+    "people": {"count": int, "share": NUMBER, "measured": bool},
     "groups": [
         {"name": str, "count": int, "eta_joint": NUMBER, "eta_mean": NUMBER, "eta_sd": NUMBER, "eta_max": NUMBER}
     ],
@@ -110,6 +121,7 @@ MEMBERSHIP = {
     "rows": [{"row": int, "id": TEXT, "mu": MAYBE, "right": NUMBER, "auc": NUMBER, "found": NUMBER}],
 }
 GATE = {"max_eta": NUMBER, "exceeded": bool, "count": int, "rows": [{"row": int, "id": TEXT, "eta": NUMBER}]}
+REVEALED = {"spread": NUMBER, "max": NUMBER, "q95": NUMBER, "median": NUMBER, "count": int}
 FINITE_DIFFERENCE = {"rows": int, "largest_relative_error": NUMBER, "note": str}
 ATTACK = {
     "attacker": str,
@@ -151,6 +163,16 @@ def check_summary(summary: dict[str, Any]) -> None:
     if summary["diagnostics"]["finite_difference"] is not None:
         conforms(summary["diagnostics"]["finite_difference"], FINITE_DIFFERENCE, "finite_difference")
     conforms(summary["attacks"], [ATTACK], "attacks")
+    shares = [
+        found["revealed"] for found in (*summary["attributes"], summary["label"]) if found["revealed"] is not None
+    ]
+    conforms(shares, [REVEALED], "revealed")
+    assert all(0 <= share["median"] <= share["q95"] <= share["max"] <= 1 for share in shares)
+    assert (
+        max((share["count"] for share in shares), default=0)
+        <= summary["people"]["count"]
+        <= summary["data"]["train_rows"]
+    )
     data, eta, points = summary["data"], summary["eta"], summary["tradeoff"]["points"]
     assert data["rows_used"] == data["train_rows"] + data["test_rows"] <= data["rows_read"]
     assert sum(group["count"] for group in eta["histogram"]["groups"]) == data["train_rows"]

@@ -18,6 +18,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.audit.model import MeasuredRows, Trained
+from fisherleak.audit.revealed import Yardsticks
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import blocks_of, each_block, gather, map_rows, positions, sum_rows
 from fisherleak.rows.selection import some_rows
@@ -30,6 +31,7 @@ __all__ = [
     "Exposure",
     "Gate",
     "GroupFigures",
+    "LabelFigures",
     "LeakageRows",
     "RowFigures",
     "Spread",
@@ -133,6 +135,22 @@ class ColumnFigures:
     mean: float
     median: float
     worst: int
+    high: float
+    """The quantile 0.95 of a sample of rows."""
+    counts: tuple[int, ...]
+    """Rows above each limit of the yardsticks."""
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """Eta of each row's label alone, in its own unit, as in :class:`ColumnFigures`."""
+
+    largest: float
+    mean: float
+    median: float
+    worst: int
+    high: float
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -187,22 +205,26 @@ class Exposure:
     """Of all rows, where there are no groups."""
     edges: Vector
     columns: tuple[ColumnFigures, ...]
+    label: LabelFigures
+    people: int
+    """Rows with a number, or a label that is one, of which more than half is revealed."""
     groups: tuple[GroupFigures, ...]
     worst: Worst
 
     def named(self, listed: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows that are named, with those that are listed."""
-        return np.unique([*listed.tolist(), *self.worst.rows.tolist(), *(figure.worst for figure in self.columns)])
+        single = [*(figure.worst for figure in self.columns), self.label.worst]
+        return np.unique([*listed.tolist(), *self.worst.rows.tolist(), *single])
 
 
-def exposure_of(trained: Trained, seed: int, timed: Timed) -> Exposure:
+def exposure_of(trained: Trained, rows: RowFigures, sticks: Yardsticks, timed: Timed) -> Exposure:
     """All figures; ``timed(name, step)`` runs a step and counts its seconds."""
-    rows = timed("rows", lambda: row_figures(trained, seed))
     edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
     groups = timed("groups", lambda: group_figures(trained, rows.eta, edges))
     (spread,) = (None,) if groups else timed("rows", lambda: spreads_of(rows.eta, edges))
-    columns = timed("columns", lambda: column_figures(trained, rows.sample))
-    return Exposure(rows, spread, edges, columns, groups, timed("rows", lambda: worst_rows(trained, rows)))
+    columns, label, people = timed("columns", lambda: column_figures(trained, rows.sample, sticks))
+    worst = timed("rows", lambda: worst_rows(trained, rows))
+    return Exposure(rows, spread, edges, columns, label, people, groups, worst)
 
 
 def row_figures(trained: Trained, seed: int) -> RowFigures:
@@ -268,45 +290,59 @@ def _whole(y: VectorLike) -> Any:
     return y.astype(np.int64)
 
 
-def column_figures(trained: Trained, sample: Sample) -> tuple[ColumnFigures, ...]:
-    """Figures of every column: one pass over the cells of all rows, and two for all rows jointly."""
+def column_figures(
+    trained: Trained, sample: Sample, sticks: Yardsticks
+) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
+    """Figures of every column and of the label, and rows of which more than half of a number is revealed.
+
+    One pass over the cells of all rows, and two for all rows jointly.
+    """
     design, model, noise = trained.design, trained.model, trained.leak.noise
-    scales = np.array([feature.scale for feature in design.features])
-    joint = np.asarray(trained.leak.per_attribute()) / scales
+    units = np.array([*(feature.scale for feature in design.features), design.target.scale])
+    joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
-        cells = MeasuredRows(model, noise, X, y, weights).cells()
+        cells = _with_label(MeasuredRows(model, noise, X, y, weights))
         top = cells.argmax(axis=0)
-        return cells[top, np.arange(scales.size)], rows[top], cells.sum(axis=0)
+        return cells[top, np.arange(units.size)], rows[top], cells.sum(axis=0), *sticks.count(cells)
 
     def join(a: Sums, b: Sums) -> Sums:
         later = b[0] > a[0]
-        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), a[2] + b[2]
+        sums = (x + y for x, y in zip(a[2:], b[2:], strict=True))
+        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), *sums
 
     rows = positions(design.X)
-    largest, worst, total = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
-    middle = _medians(sample, trained.block)
-    return tuple(
-        ColumnFigures(
-            feature=feature,
-            joint=float(joint[j]),
-            largest=float(largest[j] / scales[j]),
-            mean=float(total[j] / design.n / scales[j]),
-            median=float(middle[j] / scales[j]),
+    largest, worst, total, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
+    middle, high = _quantiles(sample, trained.block) / units
+    figures = [
+        LabelFigures(
+            largest=float(largest[j] / units[j]),
+            mean=float(total[j] / design.n / units[j]),
+            median=float(middle[j]),
             worst=int(worst[j]),
+            high=float(high[j]),
+            counts=tuple(int(count) for count in above[:, j]),
         )
-        for j, feature in enumerate(design.features)
-    )
+        for j in range(units.size)
+    ]
+    columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
+    return tuple(columns), figures[-1], int(people)
 
 
-def _medians(sample: Sample, most: int) -> Vector:
-    """Of the cells of each column."""
+def _with_label(some: MeasuredRows) -> Vector:
+    """Eta of every column of every row, and of its label behind them, (b, p + 1)."""
+    leak = some.leak
+    return np.column_stack([np.asarray(leak.per_cell()), np.asarray(leak.per_label())])
+
+
+def _quantiles(sample: Sample, most: int) -> Vector:
+    """Medians and 95 % quantiles of the cells of each column and of labels, (2, p + 1)."""
     some = sample.block
 
     def cells(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
-        return replace(some, X=X, y=y, weights=weights).cells()
+        return _with_label(replace(some, X=X, y=y, weights=weights))
 
-    return np.asarray(np.median(map_rows(cells, some.X, some.y, some.weights, most=most), axis=0))
+    return np.asarray(np.quantile(map_rows(cells, some.X, some.y, some.weights, most=most), [0.5, 0.95], axis=0))
 
 
 def own_units(features: Sequence[Feature], cells: Vector) -> Vector:

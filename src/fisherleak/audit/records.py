@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from fisherleak.audit.exposure import (
     ColumnFigures,
     Gate,
     GroupFigures,
+    LabelFigures,
     LeakageRows,
     RowFigures,
     Spread,
@@ -22,7 +23,10 @@ from fisherleak.audit.exposure import (
     leakage_rows,
 )
 from fisherleak.audit.model import Settings, Trained
+from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures
+from fisherleak.audit.revealed import Share, Yardsticks
+from fisherleak.audit.ruling import Rule
 from fisherleak.audit.spotcheck import SpotCheck
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.engine.noise import Noise
@@ -57,6 +61,10 @@ class Plan:
         Where a given noise comes from, in a sentence.
     quick : bool
         Fewer rows and simulated releases in attacks, no attacker who learns, and a refit around one row only.
+    spread : mapping of column to number
+        What an outsider starts from about a number, in its unit; the column's own standard deviation by default.
+    policy : Policy, optional
+        Rules that the audit is held against, from :func:`fisherleak.audit.policy.read_policy`.
     """
 
     noise: float | Noise | None = None
@@ -68,6 +76,8 @@ class Plan:
     draws: int = DRAWS
     noise_note: str = "The scale was given."
     quick: bool = False
+    spread: Mapping[str, float] = field(default_factory=dict)
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,10 @@ class Audit:
     edges: Vector = field(repr=False)
     dataset: float
     columns: tuple[ColumnFigures, ...] = field(repr=False)
+    label: LabelFigures = field(repr=False)
+    people: int
+    """Rows with a number, or a label that is one, of which more than half is revealed at the audit's noise."""
+    yardsticks: Yardsticks = field(repr=False)
     groups: tuple[GroupFigures, ...] = field(repr=False)
     worst: Worst = field(repr=False)
     names: dict[int, tuple[int, str | None]] = field(repr=False)
@@ -123,6 +137,9 @@ class Audit:
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    policy: Policy | None = None
+    rules: tuple[Rule, ...] = ()
+    """What became of every rule of the policy."""
 
     @property
     def design(self) -> Design:
@@ -137,6 +154,19 @@ class Audit:
     def eta(self) -> Any:
         """Eta of every training row at the audit's noise, (n,); lazy where the rows are."""
         return self.rows.eta / self.unit_scale
+
+    def revealed(self) -> tuple[Share | None, ...]:
+        """The share revealed of every column, and of the label behind them; None for categories and classes."""
+        figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
+        units = [*(figure.feature.scale for figure in self.columns), self.design.target.scale]
+        return tuple(
+            self._share(figure, float(spread) * unit) if np.isfinite(spread) else None
+            for figure, spread, unit in zip(figures, self.yardsticks.spreads, units, strict=True)
+        )
+
+    def _share(self, figure: ColumnFigures | LabelFigures, spread: float) -> Share:
+        etas = [eta / self.unit_scale for eta in (figure.largest, figure.high, figure.median)]
+        return Share.of(spread, (etas[0], etas[1], etas[2]), figure.counts[0])
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""

@@ -32,8 +32,11 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
+from fisherleak.audit.revealed import Limits, Yardsticks, prior_spreads, yardsticks
+from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
@@ -90,6 +93,8 @@ def audit(
     balance: bool = False,
     draws: int = DRAWS,
     quick: bool = False,
+    spread: Mapping[str, float] | None = None,
+    policy: Policy | None = None,
     **unknown: Never,
 ) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
@@ -102,14 +107,16 @@ def audit(
     room : Room, optional
         Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
         free by default.
-    noise, eta, max_eta, attributes, attacks, balance, draws, quick
+    noise, eta, max_eta, attributes, attacks, balance, draws, quick, spread, policy
         As in :class:`Plan`.
     """
     for name in unknown:
         known = [item.name for item in fields(Plan) if item.name != "noise_note"]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
-    plan = Plan(noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick)
+    plan = Plan(
+        noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick, spread=spread or {}, policy=policy
+    )
     clock = _Clock()
     with _recorded() as caught:
         trained = clock("fit", lambda: train(as_raw(table), settings, Room.here() if room is None else room))
@@ -146,8 +153,10 @@ def audit_trained(
         trained = trained.with_noise(as_noise(plan.noise))
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
-        found = exposure_of(trained, seed, clock)
-        choice = choose_noise(trained, plan, found.rows.digest.top)
+        rows = clock("rows", lambda: row_figures(trained, seed))
+        choice = choose_noise(trained, plan, rows.digest.top)
+        sticks = _sticks(trained, choice, plan)
+        found = exposure_of(trained, rows, sticks, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
@@ -156,7 +165,7 @@ def audit_trained(
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     attacked = clock("attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed))
-    return Audit(
+    done = Audit(
         settings=settings,
         trained=trained,
         noise=choice,
@@ -165,6 +174,9 @@ def audit_trained(
         edges=found.edges,
         dataset=clock("dataset", trained.leak.dataset),
         columns=found.columns,
+        label=found.label,
+        people=found.people,
+        yardsticks=sticks,
         groups=found.groups,
         worst=found.worst,
         names=clock("rows", lambda: names_of(trained.design, found.named(listed))),
@@ -180,6 +192,18 @@ def audit_trained(
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
     )
+    return done if plan.policy is None else replace(done, policy=plan.policy, rules=judge(plan.policy, done))
+
+
+def _sticks(trained: Trained, choice: NoiseChoice, plan: Plan) -> Yardsticks:
+    """What etas of values are held against: half of a value, and the limits of a policy."""
+    priors = prior_spreads(trained, plan.spread)
+    limits = Limits()
+    if plan.policy is not None:
+        plan.policy.check_columns([column.name for column in trained.design.columns])
+        kinds = {feature.name: feature.kind == "category" for feature in trained.design.features}
+        limits = plan.policy.limits(kinds, priors.tolist())
+    return yardsticks(trained, choice.scale / trained.unit, priors, limits)
 
 
 def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:

@@ -26,8 +26,8 @@ COMMANDS: list[Callable[..., int]] = [audit, release, ledger, verify, attack, re
 app = typer.Typer(
     name="fisherleak",
     help="Measure, limit and equalise what a trained model reveals about the people in its training data.",
-    epilog="Exit status: 0 fine; 1 the limit given with --max-eta or --limit is exceeded, or a released model is not what "
-    "its card says; 2 bad usage or bad input.",
+    epilog="Exit status: 0 fine; 1 a limit given with --max-eta, --policy or --limit is exceeded, or a released model is "
+    "not what its card says; 2 bad usage or bad input.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -48,6 +48,7 @@ __all__ = [
     "say",
     "settings_from",
     "source_table",
+    "spread_from",
     "status_of",
 ]
 
@@ -211,6 +212,25 @@ def bounds_from(given: Sequence[str] | None) -> dict[str, tuple[float, float]]:
         if name in found:
             raise InvalidInputError(f"--bounds name '{name}' twice; give each column once.")
         found[name] = pair
+    return found
+
+
+def spread_from(given: Sequence[str] | None) -> dict[str, float]:
+    """Declared spreads from COLUMN=X; a column whose name has an equals sign keeps all but the last of them."""
+    found: dict[str, float] = {}
+    for text in given or ():
+        name, sign, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not (sign and name and 0 < value < math.inf):
+            raise InvalidInputError(
+                f"--spread must be COLUMN=X, with a number above zero in the column's unit; got {text!r}."
+            )
+        if name in found:
+            raise InvalidInputError(f"--spread names '{name}' twice; give each column once.")
+        found[name] = value
     return found
 
 

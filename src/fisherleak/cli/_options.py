@@ -31,6 +31,8 @@ OPTIONS = {
             "ledger",
             "limit",
             "shape",
+            "spread",
+            "policy",
         )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},

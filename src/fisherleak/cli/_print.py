@@ -12,7 +12,7 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_release"]
+__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_policy", "show_release"]
 
 MOST_SHOWN = 5
 COUNTED = {
@@ -29,6 +29,7 @@ def show_audit(summary: dict[str, Any]) -> None:
     test = f", {data['test_rows']} held out" if data["test_rows"] else ""
     dropped = data["rows_read"] - data["rows_used"]
     emit(f"{printable(summary['title'])}\n")
+    _show_verdict(summary)
     _pairs(
         [
             ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
@@ -93,6 +94,18 @@ def _histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None
         emit(f"  {_number(top * k / bins):>9} to {_number(top * (k + 1) / bins):<9} {bar} {count}")
 
 
+def _show_verdict(summary: dict[str, Any]) -> None:
+    """People, limits, cost, and what to do."""
+    from fisherleak.report.verdict import verdict_of
+
+    verdict = verdict_of(summary)
+    if verdict is None:
+        return
+    emit(printable(verdict.headline))
+    _sentences("", (*verdict.lines, verdict.cost, *([verdict.advice] if verdict.advice else [])))
+    emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
+
+
 def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
     """How often the best attacker is right about whether a record was in the table."""
     if found is None:
@@ -140,6 +153,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
             for a in order
         ],
     )
+    _show_shares(summary)
     if summary["groups"]:
         _table(
             "\nGroups",
@@ -151,11 +165,25 @@ def _show_figures(summary: dict[str, Any]) -> None:
         )
 
 
-def show_gate(gate: dict[str, Any], by_design: bool = False) -> None:
+def _show_shares(summary: dict[str, Any]) -> None:
+    """How much of each number is revealed, the label's too."""
+    shown = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"] is not None]
+    if not shown:
+        return
+    _table(
+        "\nShare of a value revealed to someone who knows everything else (normal guess of that spread; van Trees)",
+        ("column", "worst row", "95 %", "median", "people above half", "spread"),
+        [
+            (a["name"], *(_percent(r[key]) for key in ("max", "q95", "median")), str(r["count"]), _number(r["spread"]))
+            for a, r in ((a, a["revealed"]) for a in sorted(shown, key=lambda a: -a["revealed"]["max"]))
+        ],
+    )
+
+
+def show_gate(gate: dict[str, Any]) -> None:
     """Whether the limit is kept, and the rows that exceed it."""
     if not gate["exceeded"]:
-        why = " The noise was chosen to make it so: test the noise you plan to use with --noise." if by_design else ""
-        emit(f"\nNo row's eta is above {gate['max_eta']:g}.{why}")
+        emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
         return
     emit(
         f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"
@@ -164,6 +192,13 @@ def show_gate(gate: dict[str, Any], by_design: bool = False) -> None:
         emit(f"  {_name(row)}: {_number(row['eta'])}")
     if gate["count"] > MOST_LISTED:
         emit(f"  and {gate['count'] - MOST_LISTED} more")
+
+
+def show_policy(policy: dict[str, Any]) -> None:
+    """Every rule of a policy, those that are not kept first."""
+    emit(f"\nPolicy {printable(policy['source'])}: {policy['kept']} of {policy['count']} rules kept")
+    for rule in policy["rules"]:
+        emit(f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  {printable(rule['rule'])}: {printable(rule['note'])}")
 
 
 def show_confirmation(found: dict[str, Any], model: str) -> None:
@@ -239,6 +274,11 @@ def _name(row: dict[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    """Never 100 % where something stays unknown."""
+    return f"{100 * share:.1f} %" if share < 0.9995 else "> 99.9 %"
 
 
 def _inverse(value: float) -> str:

@@ -10,8 +10,9 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
+from fisherleak.cli._next import next_command
 from fisherleak.cli._options import told
-from fisherleak.cli._print import show_audit, show_confirmation, show_gate
+from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 CARD_NOTE = "The scale is that of the released model, from its card; the model was fitted again from the table."
+NOTHING_TO_TEST = (
+    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one; a gate that chooses its own "
+    "noise cannot fail."
+)
 
 
 def audit(
@@ -45,6 +50,20 @@ def audit(
     ] = None,
     max_eta: Annotated[
         float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", metavar="FILE", help="Exit with status 1 if a rule of this policy, in TOML, is not kept."
+        ),
+    ] = None,
+    spread: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spread",
+            metavar="COLUMN=X",
+            help="What an outsider starts from about a number, in its unit (default: the column's own spread). Repeatable.",
+        ),
     ] = None,
     attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,
@@ -97,6 +116,7 @@ def audit(
       fisherleak audit people.csv --released model.skops
       fisherleak audit 'visits/*.parquet' --target sick --cluster tcp://10.0.0.1:8786
     """
+    from fisherleak.audit.policy import read_policy
     from fisherleak.audit.run import audit as run_audit
     from fisherleak.audit.run import check_options
     from fisherleak.report.outputs import write_outputs
@@ -106,12 +126,17 @@ def audit(
         check_folder_place(out, overwrite)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
     check_options(**choice)
+    for option, given in (("--max-eta", max_eta), ("--policy", policy)):
+        if given is not None and noise is None and eta is None and released is None:
+            raise InvalidInputError(NOTHING_TO_TEST.format(option))
     options: dict[str, Any] = {
         **choice,
         "attributes": attribute,
         "balance": balance,
         "attacks": not no_attacks,
         "quick": quick,
+        "spread": common.spread_from(spread),
+        "policy": None if policy is None else read_policy(policy),
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
@@ -127,6 +152,8 @@ def audit(
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
+        if released is None:
+            summary["next"]["command"] = next_command(table, result.settings, summary, form)
         if found is not None:
             summary["released"] = found.record()
         if out is not None:
@@ -134,16 +161,21 @@ def audit(
     if json:
         common.emit_json(summary)
     elif not quiet:
-        _show(summary, noise is None and released is None, released, out)
+        _show(summary, released, out)
     if found is not None and found.failed is not None:
         return common.say(found.failed, status=1)
+    if summary["policy"] is not None and not summary["policy"]["passed"]:
+        failed = ", ".join(rule["rule"] for rule in summary["policy"]["rules"] if not rule["passed"])
+        return common.say(f"the policy '{summary['policy']['source']}' is not kept: {failed}.", status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
 
 
-def _show(summary: dict[str, Any], by_design: bool, released: Path | None, out: Path | None) -> None:
+def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> None:
     show_audit(summary)
     if summary["gate"]:
-        show_gate(summary["gate"], by_design=by_design)
+        show_gate(summary["gate"])
+    if summary["policy"]:
+        show_policy(summary["policy"])
     if released is not None:
         show_confirmation(summary["released"], str(released))
     if out is not None:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
+from fisherleak.report.verdict import verdict_of
 from fisherleak.report.words import (
     WORDS,
+    any_value,
     attribute_sentence,
     chosen_how,
     counted_sentence,
@@ -26,6 +28,7 @@ from fisherleak.report.words import (
     measured_sentence,
     not_promised,
     presence_sentence,
+    share,
 )
 
 if TYPE_CHECKING:
@@ -70,13 +73,14 @@ def render(summary: Mapping[str, Any]) -> str:
         .get_template("report.html.j2")
         .render(
             shown,
-            policy=_policy([library, script], style),
+            security=_policy([library, script], style),
             style=Markup(style),  # noqa: S704 - our own file
             library=Markup(library),  # noqa: S704 - the vendored file
             script=Markup(script),  # noqa: S704 - our own files
             charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
             words=WORDS,
             not_promised=not_promised(shown),
+            verdict=verdict_of(shown),
             measured=measured_sentence(shown),
             counted=counted_sentence(shown),
             most=view.MOST,
@@ -154,6 +158,8 @@ def _environment() -> Environment:
         "chosen_how": chosen_how,
         "in_hundred": in_hundred,
         "presence_sentence": presence_sentence,
+        "share": share,
+        "any": any_value,
     }
     environment.globals["exposure"] = view.exposure
     return environment

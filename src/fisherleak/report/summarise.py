@@ -9,12 +9,15 @@ from typing import Any
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
+from fisherleak.audit.advice import advice_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
 from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import name_of, noise_words
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
+from fisherleak.audit.revealed import HALF, Share
+from fisherleak.audit.rules import noise_that_keeps
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -33,7 +36,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         The command line, for the record.
     """
     design = audit.design
-    kind, scale = design.target.kind, audit.unit_scale
+    kind, scale, advice = design.target.kind, audit.unit_scale, advice_on(audit)
     summary = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -52,7 +55,12 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         },
         "eta": _eta(audit),
         "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
-        "attributes": [_attribute(audit, figures) for figures in audit.columns],
+        "attributes": [
+            _attribute(audit, figures) | {"revealed": _share(share)}
+            for figures, share in zip(audit.columns, audit.revealed(), strict=False)
+        ],
+        "label": _label(audit),
+        "people": {"count": audit.people, "share": HALF, "measured": any(audit.revealed())},
         "groups": [
             {"name": group.name, "count": group.spread.count, "eta_joint": group.joint / scale}
             | _moments(group.spread, scale)
@@ -62,7 +70,9 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "attacks": outcomes_of(audit.attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
+        "policy": _policy(audit),
         "membership": _membership(audit),
+        "next": {"noise": advice.noise, "note": advice.note, "command": None},
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)
@@ -97,6 +107,9 @@ def _assumptions(audit: Audit) -> list[str]:
         "single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
         f"level at public centres. {audit.noise.note}",
+        "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
+        "someone who starts from a normal guess of spread s, the column's own unless another was given, and knows all else "
+        "(van Trees' inequality, with eta as it is at the value).",
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
         audit.presence.note
@@ -216,6 +229,27 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
     }
 
 
+def _share(share: Share | None) -> Json | None:
+    """Of a number; none for categories."""
+    if share is None:
+        return None
+    return {"spread": share.spread, "max": share.worst, "q95": share.high, "median": share.median, "count": share.count}
+
+
+def _label(audit: Audit) -> Json:
+    """What is revealed about the target, in its own unit."""
+    figures, scale = audit.label, audit.unit_scale
+    return {
+        "name": audit.design.target.name,
+        "kind": "category" if audit.design.target.classes else "number",
+        "eta_max": figures.largest / scale,
+        "eta_mean": figures.mean / scale,
+        "eta_median": figures.median / scale,
+        "worst_row": audit.names[figures.worst][0],
+        "revealed": _share(audit.revealed()[-1]),
+    }
+
+
 def _tradeoff(audit: Audit) -> Json:
     cost, curves = audit.tradeoff, audit.attacked.curves
     where = "held-out rows" if cost.held_out else "the training rows"
@@ -264,6 +298,33 @@ def _gate(audit: Audit) -> Json | None:
         "exceeded": count > 0,
         "count": count,
         "rows": [{"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} for i, eta in above],
+    }
+
+
+def _policy(audit: Audit) -> Json | None:
+    """Every rule with its limit and what was found."""
+    if audit.policy is None:
+        return None
+    return {
+        "source": audit.policy.source,
+        "sha256": audit.policy.sha256,
+        "passed": all(rule.passed for rule in audit.rules),
+        "count": len(audit.rules),
+        "kept": sum(rule.passed for rule in audit.rules),
+        "noise": noise_that_keeps(audit.rules),
+        "rules": [
+            {
+                "rule": rule.name,
+                "passed": rule.passed,
+                "limit": rule.limit,
+                "value": rule.value,
+                "count": rule.count,
+                "row": None if rule.row is None else audit.names[rule.row][0],
+                "noise": rule.noise,
+                "note": rule.words,
+            }
+            for rule in sorted(audit.rules, key=lambda rule: rule.passed)
+        ],
     }
 
 

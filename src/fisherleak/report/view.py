@@ -46,7 +46,14 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["attributes"] = [_clipped(whole[j]) for j in order]
     shown["heat_columns"] = order[: CHARTED["heat_columns"]]
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
-    shown.setdefault("membership", None)  # earlier summaries have none
+    shown.setdefault("membership", None)  # earlier summaries have none of these
+    shown.setdefault("label", None)
+    shown.setdefault("policy", None)
+    shown.setdefault("people", None)
+    for attribute in shown["attributes"]:
+        attribute.setdefault("revealed", None)
+    numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
+    shown["shares"] = sorted((a for a in numbers if a["revealed"]), key=lambda a: -a["revealed"]["max"])
     for rows in (shown["rows"], *((shown[name] or {}).get("rows", []) for name in ("gate", "membership"))):
         for row in rows:
             row["label"] = str(row["row"]) if row["id"] is None else row["id"]

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak.report._numbers import number
+from fisherleak.report._numbers import NOTHING, number
 
 __all__ = [
     "NOT_PROMISED",
     "WORDS",
     "Word",
+    "any_value",
     "attribute_sentence",
     "chosen_how",
     "counted_sentence",
@@ -23,6 +24,7 @@ __all__ = [
     "measured_sentence",
     "not_promised",
     "presence_sentence",
+    "share",
 ]
 
 
@@ -114,6 +116,22 @@ WORDS: dict[str, Word] = {
         "The standard deviation of its values in the data, in its own unit: about the error of someone who guesses the mean "
         "without looking at the release.",
     ),
+    "revealed": Word(
+        "share of a value revealed",
+        "At most this part of what is unknown about a number is taken away by the release, from 0 to 100 % for every column "
+        "and unit: (η s)² / (1 + (η s)²). It assumes someone who knows all other data and starts from a normal guess of spread "
+        "s about this value (van Trees' inequality, with η as it is at the value). At one half, the release tells as much as "
+        "they knew. Categories have no such share: see what attackers get.",
+    ),
+    "revealed_high": Word(
+        "95 % and median",
+        "Of one row in twenty a larger share is revealed than the first, and of half of the rows a larger one than the second.",
+    ),
+    "revealed_spread": Word(
+        "spread started from",
+        "How unsure someone is about the value before they see the release, as a standard deviation: the column's own spread, "
+        "unless the audit was told another. A smaller one means that they know more, and that the release adds less.",
+    ),
     "group_joint": Word(
         "joint η of a group",
         "All values of all rows of the group, taken together. It grows with the group's size; compare the means for what "
@@ -177,6 +195,11 @@ WORDS: dict[str, Word] = {
     "gate": Word(
         "limit",
         "The η that no row may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
+    ),
+    "policy": Word(
+        "policy",
+        "Limits that those who answer for the data wrote down once, in a file. A rule about something that was not measured is "
+        "not kept. The release passes if every rule is kept.",
     ),
     "rows_used": Word(
         "rows",
@@ -289,6 +312,34 @@ def presence_sentence(found: Mapping[str, Any]) -> str:
         f"Whether someone's record was in the table: the best attacker is right {best} of 100 times about the most exposed "
         f"row, and {mean} of 100 times on average, against 50 by guessing."
     )
+
+
+def share(part: float) -> str:
+    """A share revealed in hundredths; never all of it.
+
+    Examples
+    --------
+    >>> share(0.1234), share(0.99999), share(0.00001)
+    ('12.3 %', 'more than 99.9 %', 'below 0.1 %')
+    """
+    if part >= 0.9995:
+        return "more than 99.9 %"
+    return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
+
+
+def any_value(value: Any) -> str:
+    """A limit or a finding: a number, a text, a list, yes or no, or nothing.
+
+    Examples
+    --------
+    >>> any_value(0.51234), any_value(True), any_value(["a", "b"]), any_value(None)
+    ('0.512', 'yes', 'a, b', '–')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or NOTHING
+    return value if isinstance(value, str) else number(value)
 
 
 def in_hundred(part: float) -> str:

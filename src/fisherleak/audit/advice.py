@@ -1,0 +1,76 @@
+"""What to do next: the noise to release with, and why.
+
+Where limits are kept it is the noise that was audited; where they are not, the least that keeps them; where none were set, the
+least at which no number of anyone present is revealed by more than a tenth. Scales are rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fisherleak.audit.records import Audit
+from fisherleak.audit.revealed import exposure_at
+from fisherleak.audit.rules import noise_that_keeps
+
+__all__ = ["TENTH", "Advice", "advice_on", "rounded_up"]
+
+TENTH = 0.1
+"""The share of a value that is revealed at most where no limit was set."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A scale of noise, none where more of it does not help, and why in a sentence."""
+
+    noise: float | None
+    note: str
+
+
+def advice_on(audit: Audit) -> Advice:
+    """From the limits that were set, and what was found."""
+    scale, gate = audit.noise.scale, audit.gate
+    failed = [rule for rule in audit.rules if not rule.passed]
+    needed = [scale * audit.rows.digest.high / audit.unit_scale / gate.max_eta] if gate and gate.count else []
+    if failed:
+        enough = noise_that_keeps(audit.rules)
+        if enough is None:
+            return Advice(None, "More noise alone does not keep every rule: the policy's rules say what each needs.")
+        needed.append(enough)
+    if needed:
+        noise = rounded_up(max(needed))
+        return Advice(noise, f"Noise of scale {noise:g} keeps every limit on what is revealed.")
+    if gate or audit.policy is not None:
+        return Advice(scale, "Every limit is kept: release the model with this noise.")
+    worst = _exposure(audit)
+    if worst is None:
+        return Advice(None, "Set a limit, and audit the noise that you plan to use.")
+    noise = rounded_up(scale * worst / exposure_at(TENTH))
+    return Advice(
+        noise, f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
+    )
+
+
+def _exposure(audit: Audit) -> float | None:
+    """The largest eta of a number, in its spread."""
+    standard = [figure.largest * figure.feature.scale for figure in audit.columns]
+    exposures = np.array([*standard, audit.label.largest * audit.design.target.scale]) * audit.yardsticks.spreads
+    worst = float(np.nanmax(exposures)) if np.isfinite(exposures).any() else 0.0
+    return worst / audit.unit_scale if worst > 0 else None
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """To some significant digits, never down.
+
+    Examples
+    --------
+    >>> rounded_up(0.012301), rounded_up(1230.0), rounded_up(12301.0)
+    (0.0124, 1230.0, 12400.0)
+    """
+    nearest = float(f"{value:.{digits - 1}e}")
+    if nearest >= value:
+        return nearest
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{nearest + step:.{digits - 1}e}")

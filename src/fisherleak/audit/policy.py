@@ -1,0 +1,169 @@
+"""A policy: the limits that a release must keep, written once in TOML by those who answer for the data.
+
+    [rows]            max_eta
+    [columns.NAME]    max_revealed, min_error, max_eta, max_attack      ("*": every column, max_revealed and max_attack)
+    [label]           max_revealed, min_error, max_eta
+    [groups]          max_eta_joint, max_eta_mean, max_ratio
+    [membership]      max_right
+    [attacks]         max_accuracy, max_gain
+    [utility]         min, max, max_loss
+    [require]         public, model, group, held_out, attacks, attributes
+
+Every line is a rule of its own. What is not known is refused: a rule that is read past would be thought to be kept.
+``audit.rules`` holds an audit against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fisherleak._support.checks import nearest
+from fisherleak.audit.revealed import Limits, exposure_at
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["EVERY", "Policy", "policy_of", "read_policy"]
+
+EVERY = "*"
+LARGEST_FILE = 1_000_000
+Check = tuple[str, Callable[[Any], bool]]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+ANY: Check = ("a number", _is_number)
+POSITIVE: Check = ("a number above zero", lambda value: _is_number(value) and value > 0)
+NOT_NEGATIVE: Check = ("a number, zero or more", lambda value: _is_number(value) and value >= 0)
+SHARE: Check = ("a share above 0 and below 1", lambda value: _is_number(value) and 0 < value < 1)
+RATIO: Check = ("a number, one or more", lambda value: _is_number(value) and value >= 1)
+CHANCE: Check = ("a share from 0.5, which is guessing, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
+TEXT: Check = ("a text", lambda value: isinstance(value, str) and bool(value))
+YES: Check = ("true", lambda value: value is True)
+TEXTS: Check = (
+    "a list of texts",
+    lambda value: isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value),
+)
+ONE_VALUE = {"max_revealed": SHARE, "min_error": POSITIVE, "max_eta": POSITIVE}
+COLUMN: Mapping[str, Check] = {**ONE_VALUE, "max_attack": SHARE}
+EVERY_COLUMN: Mapping[str, Check] = {"max_revealed": SHARE, "max_attack": SHARE}
+SECTIONS: Mapping[str, Mapping[str, Check]] = {
+    "rows": {"max_eta": POSITIVE},
+    "columns": {},
+    "label": ONE_VALUE,
+    "groups": {"max_eta_joint": POSITIVE, "max_eta_mean": POSITIVE, "max_ratio": RATIO},
+    "membership": {"max_right": CHANCE},
+    "attacks": {"max_accuracy": SHARE, "max_gain": SHARE},
+    "utility": {"min": ANY, "max": ANY, "max_loss": NOT_NEGATIVE},
+    "require": {
+        "public": TEXT,
+        "model": TEXT,
+        "group": TEXT,
+        "held_out": SHARE,
+        "attacks": YES,
+        "attributes": TEXTS,
+    },
+}
+"""Every section with its keys, and what each takes."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Rules by section, and where they come from."""
+
+    source: str
+    sha256: str
+    sections: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        return self.sections.get(name, {})
+
+    def of_column(self, name: str, category: bool) -> dict[str, Any]:
+        """Limits on one column: its own, and those on every column that it has none of its own for."""
+        columns = self.section("columns")
+        fits = "max_attack" if category else "max_revealed"  # a number has a share, a category has guesses
+        common = {key: value for key, value in columns.get(EVERY, {}).items() if key == fits}
+        return {**common, **columns.get(name, {})}
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Refuse rules for columns that the table does not have."""
+        for name in self.section("columns"):
+            if name != EVERY and name not in names:
+                raise InvalidInputError(
+                    f"The policy has a rule for the column '{name}', which the table does not have. {nearest(name, names)}"
+                )
+
+    def limits(self, columns: Mapping[str, bool], spreads: Sequence[float]) -> Limits:
+        """Limits on values as etas in their own unit; spreads in that unit, the label's last."""
+        found = {
+            name: _etas(self.of_column(name, category), spread)
+            for (name, category), spread in zip(columns.items(), spreads, strict=False)
+        }
+        return Limits(found, _etas(self.section("label"), spreads[-1]))
+
+
+def _etas(given: Mapping[str, Any], spread: float) -> dict[str, float]:
+    made: dict[str, Callable[[float], float]] = {
+        "max_revealed": lambda value: exposure_at(value) / spread,
+        "min_error": lambda value: 1.0 / value,
+        "max_eta": float,
+    }
+    etas = {key: make(given[key]) for key, make in made.items() if key in given}
+    return {key: eta for key, eta in etas.items() if eta > 0}  # not NaN: a category has no share
+
+
+def read_policy(path: str | os.PathLike[str]) -> Policy:
+    """The policy in a TOML file."""
+    place = Path(path)
+    try:
+        data = place.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"The policy '{place}' cannot be read: {error.strerror or error}.") from None
+    if len(data) > LARGEST_FILE:
+        raise InvalidInputError(f"The policy '{place}' has {len(data)} bytes: a policy is a short TOML file.")
+    try:
+        given = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"The policy '{place}' is no TOML in UTF-8: {error}.") from None
+    return policy_of(given, place.name, hashlib.sha256(data).hexdigest())
+
+
+def policy_of(given: Mapping[str, Any], source: str = "policy", sha256: str = "") -> Policy:
+    """A policy from its sections, each checked."""
+    if not given:
+        raise InvalidInputError(f"The policy '{source}' is empty: it has none of {', '.join(SECTIONS)}.")
+    for section, rules in given.items():
+        if section not in SECTIONS:
+            raise InvalidInputError(f"The policy '{source}' has a section [{section}]. {nearest(section, [*SECTIONS])}")
+        if section == "columns":
+            _check_table(source, section, rules)
+            for name, own in rules.items():
+                _check_rules(source, f"columns.{name}", own, EVERY_COLUMN if name == EVERY else COLUMN)
+        else:
+            _check_rules(source, section, rules, SECTIONS[section])
+    return Policy(source, sha256, given)
+
+
+def _check_table(source: str, section: str, rules: Any) -> None:
+    if not isinstance(rules, Mapping) or not rules:
+        raise InvalidInputError(
+            f"The policy '{source}' has no rules in [{section}]: write a section with a rule in it."
+        )
+
+
+def _check_rules(source: str, section: str, rules: Any, known: Mapping[str, Check]) -> None:
+    _check_table(source, section, rules)
+    for key, value in rules.items():
+        if key not in known:
+            raise InvalidInputError(
+                f"The policy '{source}' has a rule '{key}' in [{section}]. {nearest(key, [*known])}"
+            )
+        words, holds = known[key]
+        if not holds(value):
+            raise InvalidInputError(f"{section}.{key} of the policy '{source}' must be {words}; got {value!r}.")

@@ -1,0 +1,154 @@
+r"""The share of a value that a release reveals, row by row: one scale from 0 to 1 for every number, whatever its unit.
+
+Someone who knows all other data starts from a spread s about a number. By van Trees' inequality no estimate has a mean squared
+error below :math:`1 / (\eta^2 + 1 / s^2)` where the prior is normal with that spread, so the part of the variance that the
+release can take away is at most
+
+.. math:: \frac{(\eta s)^2}{1 + (\eta s)^2},
+
+with s the column's own standard deviation unless another is given. It is above one half where :math:`\eta s > 1`. Eta is that
+at the value itself. Categories have no such share: their measure is how often attackers guess right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.namespaces import Sums
+from fisherleak.audit.model import Trained
+from fisherleak.errors import InvalidInputError
+from fisherleak.rows import sum_rows
+from fisherleak.rows.moments import Moments
+
+__all__ = ["HALF", "Limits", "Share", "Yardsticks", "exposure_at", "prior_spreads", "share_of", "yardsticks"]
+
+HALF = 0.5
+"""People are counted of whom more than this share of a value is revealed."""
+Vector = NDArray[np.float64]
+
+
+def share_of(exposure: float) -> float:
+    """The share of a value revealed where eta is so many times 1 / spread.
+
+    Examples
+    --------
+    >>> share_of(0.0), share_of(1.0), share_of(3.0)
+    (0.0, 0.5, 0.9)
+    """
+    return 1.0 - 1.0 / (1.0 + exposure * exposure)
+
+
+def exposure_at(share: float) -> float:
+    """Eta times spread at which that share of a value is revealed.
+
+    Examples
+    --------
+    >>> exposure_at(0.5), round(exposure_at(0.9), 12)
+    (1.0, 3.0)
+    """
+    return math.sqrt(share / (1.0 - share))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Etas in the column's own unit past which rows are counted, by name of the limit: of columns, and of the label."""
+
+    columns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    label: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of the values of a column, or of the label, is revealed at an audit's noise."""
+
+    spread: float
+    worst: float
+    high: float
+    """Of one row in twenty it is more."""
+    median: float
+    count: int
+    """Rows of which more than ``HALF`` is revealed."""
+
+    @classmethod
+    def of(cls, spread: float, etas: tuple[float, float, float], count: int) -> Share:
+        """From the largest eta, its 95 % quantile and its median, in the unit of the spread."""
+        worst, high, median = (share_of(eta * spread) for eta in etas)
+        return cls(spread, worst, high, median, count)
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """What etas are held against, (p + 1,) each with the label last: prior spreads in standard units, NaN for categories.
+
+    Attributes
+    ----------
+    spreads : array
+    levels : tuple of str
+        Names of limits, the first of them "half".
+    etas : array of shape (len(levels), p + 1)
+        In standard units at noise of scale 1; infinite where there is no limit.
+    """
+
+    spreads: Vector = field(repr=False)
+    levels: tuple[str, ...]
+    etas: Vector = field(repr=False)
+
+    def count(self, cells: Vector) -> tuple[Any, Any]:
+        """Cells (b, p + 1) above each limit, (levels, p + 1), and rows with a number of which more than half is revealed."""
+        above = cells[None, :, :] > self.etas[:, None, :]
+        return above.sum(axis=1), int(above[0].any(axis=1).sum())
+
+
+def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
+    """What an outsider starts from about each column, and the label behind them, in their units; NaN for categories."""
+    known = _declared(trained, spread)
+    own = [known.get(f.name, f.spread) if f.kind == "number" else np.nan for f in trained.design.features]
+    return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
+
+
+def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -> Yardsticks:
+    """Limits at a scale of noise, in standard units, as etas at noise of scale 1; prior spreads in columns' own units."""
+    design = trained.design
+    names = [f.name for f in design.features]
+    units = np.append([f.scale for f in design.features], design.target.scale)
+    spreads = priors / units
+    levels = tuple(dict.fromkeys(name for given in (*limits.columns.values(), limits.label) for name in given))
+    etas = np.full((1 + len(levels), spreads.size), np.inf)
+    etas[0] = np.where(np.isfinite(spreads), 1.0 / spreads, np.inf)
+    for j, given in [*((names.index(n), g) for n, g in limits.columns.items() if n in names), (-1, limits.label)]:
+        for level, eta in given.items():
+            etas[1 + levels.index(level), j] = eta * units[j]
+    return Yardsticks(spreads, ("half", *levels), etas * scale)
+
+
+def label_spread(trained: Trained) -> float:
+    """Standard deviation of a number that is predicted, in its own unit; NaN for classes."""
+    design = trained.design
+    if design.target.classes:
+        return math.nan
+
+    def block(y: Any) -> Sums:
+        return (Moments.of(np.asarray(y, dtype=np.float64)),)
+
+    (found,) = sum_rows(block, design.y, join=lambda a, b: (a[0] + b[0],))
+    return math.sqrt(found.squares / found.count) * design.target.scale
+
+
+def _declared(trained: Trained, spread: Mapping[str, float]) -> Mapping[str, float]:
+    """Spreads that were given, of numbers that the model uses or predicts."""
+    design = trained.design
+    numbers = [f.name for f in design.features if f.kind == "number"]
+    numbers += [] if design.target.classes else [design.target.name]
+    for name in spread:
+        if name not in numbers:
+            raise InvalidInputError(
+                f"`spread` names '{name}', which is no number of this model. {nearest(name, numbers)}"
+            )
+    return {name: check_positive(value, f"spread of '{name}'") for name, value in spread.items()}

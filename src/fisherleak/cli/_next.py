@@ -1,0 +1,47 @@
+"""The command that comes after an audit: a release of the same model with the noise that was advised."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fisherleak.cli._common import printable
+from fisherleak.cli._options import OPTIONS
+
+if TYPE_CHECKING:
+    from fisherleak.audit.model import Settings
+
+__all__ = ["next_command"]
+
+SAME = ("model", "l2", "numbers", "categories", "drop", "decimal", "na", "unite", "keep_total", "id", "public")
+"""Settings that a release takes as the audit does."""
+FORM = ("delimiter", "encoding", "columns")
+
+
+def next_command(
+    table: str | None, settings: Settings, summary: Mapping[str, Any], form: Mapping[str, Any]
+) -> str | None:
+    """None where there is no noise to advise, or no table that could be read again.
+
+    The data that come with the command have no file to release from: they are audited again.
+    """
+    noise = summary["next"]["noise"]
+    if noise is None or table == "-":
+        return None
+    if table is None:
+        return f"fisherleak audit --noise {noise:.15g}"
+    words = ["fisherleak", "release", table, "--target", settings.target]
+    plain = type(settings)(settings.target)
+    given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
+    for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
+        words += _option(OPTIONS[name], value)
+    if form.get("header") is not None:
+        words.append("--header" if form["header"] else "--no-header")
+    return printable(shlex.join([*words, "--noise", f"{noise:.15g}", "--out", "model.skops"]))
+
+
+def _option(option: str, value: Any) -> list[str]:
+    if value is True:
+        return [option]
+    return [word for item in (value if isinstance(value, tuple) else (value,)) for word in (option, str(item))]

@@ -1,0 +1,140 @@
+"""The verdict: what a summary says about people and limits, what the noise costs and what to do, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fisherleak.report._numbers import number, percent
+from fisherleak.report.words import in_hundred, share
+
+__all__ = ["Verdict", "verdict_of"]
+
+MOST_RULES = 4
+LEARNS = "someone who knows everything else learns more than half of what is unknown about a value of theirs"
+NOBODY = (
+    "about none of them does someone who knows everything else learn more than half of what is unknown about a value"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A headline, sentences about people and limits, the cost, and what to do with the command for it."""
+
+    headline: str
+    kept: bool | None
+    """None where no limit was set."""
+    lines: tuple[str, ...]
+    cost: str
+    advice: str
+    command: str | None
+
+
+def verdict_of(summary: Mapping[str, Any]) -> Verdict | None:
+    """From a summary; none from those of earlier versions, which do not count people."""
+    if not summary.get("people"):
+        return None
+    headline, kept = _headline(summary)
+    advised = summary.get("next") or {"noise": None, "note": "", "command": None}
+    lines = (*_people(summary), *_target(summary), *_presence(summary), *_broken(summary))
+    return Verdict(headline, kept, lines, _cost(summary), advised["note"] + _then(summary, advised), advised["command"])
+
+
+def _headline(summary: Mapping[str, Any]) -> tuple[str, bool | None]:
+    policy, gate = summary.get("policy"), summary["gate"]
+    if policy and not policy["passed"]:
+        failed = policy["count"] - policy["kept"]
+        said = f"{number(failed)} of {number(policy['count'])} rules of {policy['source']}"
+        return f"Not yet: {said} {'is' if failed == 1 else 'are'} not kept.", False
+    if gate and gate["exceeded"]:
+        above, rows = number(gate["count"]), number(summary["data"]["train_rows"])
+        return f"Not yet: {above} of {rows} people are above the limit of η = {number(gate['max_eta'])}.", False
+    if policy:
+        return f"Yes: every rule of {policy['source']} is kept.", True
+    if gate:
+        return f"Yes: nobody is above the limit of η = {number(gate['max_eta'])}.", True
+    return "No limit was set: choose one.", None
+
+
+def _people(summary: Mapping[str, Any]) -> list[str]:
+    people, rows = summary["people"], number(summary["data"]["train_rows"])
+    if not people["measured"]:
+        return []
+    shares = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"]]
+    worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
+    who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
+    most = f"The most: {worst['name']} of row {number(worst['worst_row'])}, {share(worst['revealed']['max'])}."
+    return [f"{who}. {most}"]
+
+
+def _target(summary: Mapping[str, Any]) -> list[str]:
+    label = summary["label"]
+    if not label["revealed"]:
+        return []
+    found = label["revealed"]
+    return [
+        f"Of the target, {label['name']}, at most {share(found['max'])} of anyone's is revealed, and more than half of "
+        f"{_whose(found['count'])}."
+    ]
+
+
+def _whose(count: int) -> str:
+    return "nobody's" if not count else "one person's" if count == 1 else f"{number(count)} people's"
+
+
+def _presence(summary: Mapping[str, Any]) -> list[str]:
+    found = summary.get("membership")
+    if not found:
+        return []
+    return [
+        f"Whether someone is in the table can be told rightly {in_hundred(found['right_max'])} of 100 times at most, "
+        f"{in_hundred(found['right_mean'])} on average; 50 is guessing."
+    ]
+
+
+def _broken(summary: Mapping[str, Any]) -> list[str]:
+    policy = summary.get("policy") or {"rules": [], "count": 0, "kept": 0}
+    failed = [rule for rule in policy["rules"] if not rule["passed"]][:MOST_RULES]
+    left = policy["count"] - policy["kept"] - len(failed)
+    more = [f"{number(left)} more {'rule is' if left == 1 else 'rules are'} not kept."] if left > 0 else []
+    return [f"Not kept, {rule['rule']}: {rule['note']}" for rule in failed] + more
+
+
+def _cost(summary: Mapping[str, Any]) -> str:
+    cost = summary["tradeoff"]
+    at = utility_between(summary, summary["noise"]["scale"])
+    with_noise = "unknown" if at is None else _utility(cost, at)
+    return f"What it costs: {with_noise} with this noise, {_utility(cost, cost['without_noise'])} without ({cost['label']})."
+
+
+def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
+    """What the noise that is advised costs, where it is another one."""
+    noise = advised["noise"]
+    if noise is None or math.isclose(noise, summary["noise"]["scale"], rel_tol=1e-9):
+        return ""
+    at = utility_between(summary, noise)
+    if at is None:
+        return " What that costs was not measured."
+    cost = summary["tradeoff"]
+    better = at > cost["constant"] if cost["higher_is_better"] else at < cost["constant"]
+    beware = "" if better else ", no better than a constant: collect more rows, or allow more"
+    return f" It leaves {_utility(cost, at)}{beware}."
+
+
+def utility_between(summary: Mapping[str, Any], scale: float) -> float | None:
+    """Utility at a scale, on a straight line in its logarithm between those that were tried."""
+    points = [(p["scale"], p["utility"]) for p in summary["tradeoff"]["points"] if p["utility"] is not None]
+    for (low, before), (high, after) in pairwise(points):
+        if low <= scale <= high:
+            part = math.log(scale / low) / math.log(high / low) if high > low else 0.0
+            return float(before + part * (after - before))
+    return None
+
+
+def _utility(cost: Mapping[str, Any], value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return {"accuracy": percent(value), "r2": f"R² {number(value)}"}.get(cost["metric"], f"deviance {number(value)}")

@@ -1,0 +1,51 @@
+"""What to do next: the noise that is advised keeps what it is said to keep, and hardly less would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from fisherleak.audit import Settings, audit
+from fisherleak.audit.advice import advice_on, rounded_up
+from fisherleak.audit.policy import policy_of
+
+FAST: dict[str, Any] = {"draws": 4, "attacks": False}
+
+
+def test_scales_are_never_rounded_down() -> None:
+    for value in (1.0, 9.999, 0.0012345, 999.5, 1e-9 / 3):
+        assert value <= rounded_up(value) <= value * 1.011
+
+
+@pytest.mark.parametrize("target", ["income", "sick"])
+def test_without_limits_a_tenth_is_revealed_at_most(people: Any, target: str) -> None:
+    table, settings = people[["age", "weight", "city", target]], Settings(target)
+    advice = advice_on(audit(table, settings, **FAST))
+    again = audit(table, settings, noise=advice.noise, **FAST)
+    worst = max(share.worst for share in again.revealed() if share is not None)
+    assert 0.097 < worst <= 0.1
+
+
+def test_limits_decide_where_there_are_some(people: Any) -> None:
+    table, settings = people[["age", "weight", "city", "sick"]], Settings("sick")
+    kept = audit(table, settings, noise=5.0, max_eta=100.0, **FAST)
+    assert advice_on(kept).noise == 5.0
+    broken = audit(
+        table, settings, noise=0.01, max_eta=0.5, policy=policy_of({"membership": {"max_right": 0.6}}), **FAST
+    )
+    noise = advice_on(broken).noise
+    again = audit(table, settings, noise=noise, max_eta=0.5, policy=broken.policy, **FAST)
+    assert again.gate is not None
+    assert again.gate.count == 0
+    assert all(rule.passed for rule in again.rules)
+    lost = audit(table, settings, noise=5.0, policy=policy_of({"attacks": {"max_gain": 0.1}}), **FAST)
+    assert advice_on(lost).noise is None
+
+
+def test_a_table_of_categories_has_no_share(people: Any) -> None:
+    found = audit(people[["city", "sick"]], Settings("sick"), **FAST)
+    assert found.revealed() == (None, None)
+    assert advice_on(found).noise is None

@@ -1,0 +1,74 @@
+"""The verdict: people first, limits by name, costs and the way on, from the numbers of the summary alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fisherleak.report.render import render
+from fisherleak.report.verdict import utility_between, verdict_of
+from report import sample
+
+
+def said(summary: dict[str, Any]) -> Any:
+    verdict = verdict_of(summary)
+    assert verdict is not None
+    return verdict
+
+
+def test_people_and_limits_come_first() -> None:
+    made = sample.summary()
+    verdict = said(made)
+    people, rows = made["people"]["count"], made["data"]["train_rows"]
+    assert people > 0
+    assert verdict.lines[0].startswith(
+        f"{people} of {rows} people: someone who knows everything else learns more than half"
+    )
+    assert (verdict.headline, verdict.kept) == ("Not yet: 1 of 2 rules of house.toml is not kept.", False)
+    assert any(line.startswith("Not kept, rows.max_eta: ") for line in verdict.lines)
+    page = render(made)
+    assert page.index(verdict.headline) < page.index("<nav") < page.index("What was measured</h2>")
+    assert "--noise 0.0625 --out model.skops" in page
+
+
+@pytest.mark.parametrize(
+    ("policy", "gate", "headline", "kept"),
+    [
+        (None, None, "No limit was set: choose one.", None),
+        (True, None, "Yes: every rule of house.toml is kept.", True),
+        (None, True, "Yes: nobody is above the limit of η = 7.", True),
+        (True, False, "Not yet: ", False),
+        (False, True, "Not yet: 1 of 2 rules of house.toml is not kept.", False),
+    ],
+)
+def test_headlines(policy: bool | None, gate: bool | None, headline: str, kept: bool | None) -> None:
+    made = sample.summary()
+    made["policy"] = None if policy is None else made["policy"] | {"passed": policy}
+    made["gate"] = None if gate is None else made["gate"] | {"exceeded": not gate}
+    verdict = said(made)
+    assert verdict.headline.startswith(headline)
+    assert verdict.kept is kept
+
+
+def test_nobody_and_nothing() -> None:
+    made = sample.summary()
+    made["people"]["count"] = 0
+    assert "about none of them" in said(made).lines[0]
+    bare = said(sample.bare())
+    assert bare.command is None
+    assert not any("people" in line for line in bare.lines)
+    assert verdict_of({key: value for key, value in made.items() if key != "people"}) is None
+
+
+def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
+    made = sample.summary()
+    points = made["tradeoff"]["points"]
+    for point in points:
+        assert utility_between(made, point["scale"]) == pytest.approx(point["utility"])
+    middle = (points[3]["scale"] * points[4]["scale"]) ** 0.5
+    assert utility_between(made, middle) == pytest.approx((points[3]["utility"] + points[4]["utility"]) / 2)
+    assert utility_between(made, 1e9) is None
+    made["next"]["noise"] = points[-1]["scale"]
+    made["tradeoff"]["constant"] = 1.0
+    assert "no better than a constant" in said(made).advice
