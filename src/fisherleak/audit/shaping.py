@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,8 @@ def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None =
     """The covariance of noise of a named shape at scale 1, from the rows of the table itself."""
     if shape == HESSIAN:
         return _matrix(own_shape(trained.fit))
-    return _matrix(_least_loss(trained.leak, columns))
+    people = trained.design.people
+    return _matrix(_least_loss(trained.leak, columns, None if people is None else people.of_row))
 
 
 def public_rows_shape(
@@ -104,8 +106,9 @@ def _matrix(noise: Gaussian) -> Matrix:
     return np.asarray(noise.shape)
 
 
-def _least_loss(leak: Leakage, columns: Sequence[str] | None) -> Gaussian:
-    noise = noise_shaped(leak, LEAST_LOSS, "max", None if columns is None else list(columns), None, None, GAP)
+def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None) -> Gaussian:
+    over = "max" if people is None else "group"
+    noise = noise_shaped(leak, LEAST_LOSS, over, None if columns is None else list(columns), None, people, GAP)
     assert isinstance(noise, Gaussian)
     return noise
 
@@ -134,6 +137,7 @@ def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
         drop=tuple(name for name in public.names if name not in used),
         id=None,
         group=None,
+        person=None,
         levels=tuple(levels.items()),
     )
 

@@ -41,14 +41,15 @@ def audit(
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X.")
+        float | None, typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's (person's) eta to X.")
     ] = None,
     max_eta: Annotated[
-        float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
+        float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's (person's) eta is above X.")
     ] = None,
     attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,
     id_: common.Id = None,
+    person: common.Person = None,
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
@@ -92,6 +93,7 @@ def audit(
     Examples:
       fisherleak audit --out report
       fisherleak audit people.csv --target income --id person --group city --out report
+      fisherleak audit wages.csv --target wage --person worker --max-eta 0.5 --noise 0.05
       fisherleak audit people.parquet --target sick --noise 0.05 --max-eta 0.5
       zcat people.csv.gz | fisherleak audit - --target sick --json
       fisherleak audit people.csv --released model.skops
@@ -113,7 +115,7 @@ def audit(
         "attacks": not no_attacks,
         "quick": quick,
     }
-    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
     decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
@@ -143,7 +145,7 @@ def audit(
 def _show(summary: dict[str, Any], by_design: bool, released: Path | None, out: Path | None) -> None:
     show_audit(summary)
     if summary["gate"]:
-        show_gate(summary["gate"], by_design=by_design)
+        show_gate(summary["gate"], by_design=by_design, people=summary["data"]["people"] is not None)
     if released is not None:
         show_confirmation(summary["released"], str(released))
     if out is not None:
