@@ -153,12 +153,13 @@ def check_summary(summary: dict[str, Any]) -> None:
     conforms(summary["attacks"], [ATTACK], "attacks")
     data, eta, points = summary["data"], summary["eta"], summary["tradeoff"]["points"]
     assert data["rows_used"] == data["train_rows"] + data["test_rows"] <= data["rows_read"]
-    assert sum(group["count"] for group in eta["histogram"]["groups"]) == data["train_rows"]
+    counted = data["train_rows"] if data["people"] is None else data["people"]
+    assert sum(group["count"] for group in eta["histogram"]["groups"]) == counted
     for group in eta["histogram"]["groups"]:
         assert sum(group["counts"]) == group["count"]
         assert len(group["counts"]) == len(eta["histogram"]["edges"]) - 1
     assert eta["histogram"]["edges"] == sorted(eta["histogram"]["edges"])
-    assert 1 <= len(summary["rows"]) == min(50, data["train_rows"])
+    assert 1 <= len(summary["rows"]) == min(50, counted)
     ordered = [row["eta"] for row in summary["rows"]]
     assert ordered == sorted(ordered, reverse=True)
     assert ordered[0] == eta["examples"]["max"]

@@ -88,8 +88,8 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
     whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is {rows.mean / scale:.3g} and "
-        f"the largest {rows.high / scale:.3g}.",
+        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is {rows.mean / scale:.3g} "
+        f"and the largest {rows.high / scale:.3g}.",
         True,
     )
 

@@ -275,7 +275,9 @@ def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NearSingularWarning)  # said of the plain fit
-        points = track(balance(measured, np.ones(design.n if people is None else people.count), n_iter), n_iter + 1, "Reweighting")
+        points = track(
+            balance(measured, np.ones(design.n if people is None else people.count), n_iter), n_iter + 1, "Reweighting"
+        )
         *_, last = points
     found: Trained = last.state
     return found
@@ -287,7 +289,8 @@ def calibrated_scale(
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
     The limit is on every row (every person, where rows belong to people), in standard units, or on every value of one column,
-    in the column's own unit. ``top`` are the most exposed with their etas at noise of scale 1 where they are known. This is the one place where a scale is chosen.
+    in the column's own unit. ``top`` are the most exposed with their etas at noise of scale 1 where they are known.
+    This is the one place where a scale is chosen.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:

@@ -2,8 +2,9 @@ r"""Etas of people who have several rows: all rows of a person are one set S, an
 
 .. math:: \eta(S) = \|J_S\|_2 / \sigma, \qquad J_S = [J_i]_{i \in S},
 
-over all columns and labels of these rows, over one column of them, or over their labels alone. An attacker is then taken to know
-everything but this person's rows. Sets of the same size are measured together, so that any number of people takes one pass.
+over all columns and labels of these rows, over one column of them, or over their labels alone. An attacker is then taken to
+know everything but this person's rows. Sets of the same size are measured together, so that any number of people takes
+one pass.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ Rows = NDArray[np.int64]
 BLOCK_VALUES = 2**22
 """Values of Jacobians that are written out at a time."""
 NOT_ATTACKED = (
-    "No attack was run: attackers guess a value of one row and know the person's other rows; leave `person` out, and its column "
-    "with `drop`, to see what they get row by row."
+    "No attack was run: attackers guess a value of one row and know the person's other rows; leave `person` out, and its "
+    "column with `drop`, to see what they get row by row."
 )
 
 
 def refuse_attacks() -> None:
     """Refuse attacks that are asked for where rows belong to people."""
     raise InvalidInputError(
-        "`person` cannot be given with `attributes`: attackers guess a value of one row and know the person's other rows. Leave "
-        "`person` out, and its column with `drop`, to see what they get row by row."
+        "`person` cannot be given with `attributes`: attackers guess a value of one row and know the person's other rows. "
+        "Leave `person` out, and its column with `drop`, to see what they get row by row."
     )
 
 
@@ -59,8 +60,8 @@ def groups_of_people(people: People, labels: Any) -> NDArray[Any]:
     if several.size:
         count = np.unique(people.of_row[several]).size
         raise InvalidInputError(
-            f"{count} of {people.count} people have rows in several groups: with `person` everyone must be in one; leave `group` "
-            "out."
+            f"{count} of {people.count} people have rows in several groups: with `person` everyone must be in one; leave "
+            "`group` out."
         )
     return own
 
@@ -72,7 +73,7 @@ def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
     sizes = np.array([rows.size for rows in sets])
     for size in np.unique(sizes):
         (places,) = np.nonzero(sizes == size)
-        rows = np.stack([sets[k] for k in places])
+        rows = np.stack([sets[k] for k in places.tolist()])
         for first, some in _batches(trained, attributes, int(size)):
             label = first + len(some) == len(attributes)
             width = sum(attribute.size for attribute in some) + label

@@ -362,6 +362,7 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
 def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
     design = trained.design
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
+    presence = "is measured beside it, by an audit" if design.people is None else "is not measured"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
         f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
@@ -369,7 +370,7 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
-        "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
+        f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
         _scale_words(noise, "row" if design.people is None else "person"),
         "Scales and centres of columns are on a grid of powers of 2^(1/4), the number of rows has two digits: a person who "
         "moves one of them across an edge of its grid is told by that, and eta does not count it.",
@@ -390,7 +391,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         )
     if trained.weights is not None:
         sentences.append(
-            f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which these etas do not count."
+            f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which "
+            "these etas do not count."
         )
     return sentences
 

@@ -111,7 +111,7 @@ KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row t
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Person = Annotated[
     str | None,
-    column("--person", help="Rows with the same value here are one person's: take them as one set."),
+    column("--person", help="Rows with the same value here are one person's: all etas are then of people."),
 ]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[

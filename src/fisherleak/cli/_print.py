@@ -164,7 +164,8 @@ def show_gate(gate: dict[str, Any], by_design: bool = False, people: bool = Fals
         emit(f"\nNo {one}'s eta is above {gate['max_eta']:g}.{why}")
         return
     emit(
-        f"\n{gate['count']} {many if gate['count'] > 1 else one} above the limit of {gate['max_eta']:g}, the most exposed first:"
+        f"\n{gate['count']} {many if gate['count'] > 1 else one} above the limit of {gate['max_eta']:g}, the most "
+        "exposed first:"
     )
     for row in gate["rows"][:MOST_LISTED]:
         emit(f"  {_name(row)}: {_number(row['eta'])}")

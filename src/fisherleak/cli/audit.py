@@ -41,10 +41,12 @@ def audit(
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's (person's) eta to X.")
+        float | None,
+        typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X."),
     ] = None,
     max_eta: Annotated[
-        float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's (person's) eta is above X.")
+        float | None,
+        typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X."),
     ] = None,
     attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,

@@ -185,10 +185,10 @@ class Leakage:
             groups = distinct(labels)
             norms = group_norms(self._information, labels, groups, missing)
             return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
-        groups = rows_by_group(labels, self.n)
-        sets = (check_rows(rows, self.n, X) for rows in groups.values())
+        members = rows_by_group(labels, self.n)
+        sets = (check_rows(rows, self.n, X) for rows in members.values())
         norms = norms_of_sets(self._information, self._information.attributes, True, sets)
-        return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
+        return {group: norm / self._scale for group, norm in zip(members, norms, strict=True)}
 
     def dataset(self) -> float:
         """Eta of everything: all attributes and labels of all rows."""

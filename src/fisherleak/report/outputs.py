@@ -31,7 +31,8 @@ def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
 def _write_leakage(audit: Audit, path: Path) -> None:
     """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label, membership.
 
-    Where rows belong to people, also person and eta_person, which is that of all rows of the person. Rows that are not in memory come without their columns' etas: these are as large as the table.
+    Where rows belong to people, also person and eta_person, which is that of all rows of the person.
+    Rows that are not in memory come without their columns' etas: these are as large as the table.
     """
     arrow()
     import pyarrow as pa

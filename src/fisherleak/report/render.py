@@ -18,7 +18,6 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
 from fisherleak.report.words import (
-    WORDS,
     attribute_sentence,
     chosen_how,
     counted_sentence,
@@ -26,6 +25,7 @@ from fisherleak.report.words import (
     measured_sentence,
     not_promised,
     presence_sentence,
+    words_for,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def render(summary: Mapping[str, Any]) -> str:
             library=Markup(library),  # noqa: S704 - the vendored file
             script=Markup(script),  # noqa: S704 - our own files
             charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
-            words=WORDS,
+            words=words_for(shown),
             not_promised=not_promised(shown),
             measured=measured_sentence(shown),
             counted=counted_sentence(shown),

@@ -121,9 +121,9 @@ def _assumptions(audit: Audit) -> list[str]:
 
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
     return (
-        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas of "
-        "people or of their values in a column are said, all rows of the person are taken together. How many rows each person "
-        "has is public."
+        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas "
+        "of people or of their values in a column are said, all rows of the person are taken together. How many rows each "
+        "person has is public."
     )
 
 
@@ -240,6 +240,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "error_typical": scale / figures.median if figures.median > 0 else None,
         "spread": feature.spread if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
+        **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }
 
 
@@ -270,14 +271,15 @@ def _balance(audit: Audit) -> Json | None:
         return None
     scale = audit.unit_scale
     sides = {"before": even.before, "after": even.after}
+    who = "Rows" if audit.design.people is None else "People"
     return {
         "iterations": even.iterations,
         **{k: {"mean": s.mean / scale, "sd": s.sd / scale, "max": s.largest / scale} for k, s in sides.items()},
         "histogram": {"edges": even.edges / scale, **{k: s.bins for k, s in sides.items()}},
         "utility_before": even.utility_before,
         "utility_after": even.utility_after,
-        "note": f"{'Rows' if audit.design.people is None else 'People'} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility is "
-        "the mean over noisy copies. The weights depend on the data, which these etas do not count.",
+        "note": f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
+        "is the mean over noisy copies. The weights depend on the data, which these etas do not count.",
     }
 
 
@@ -291,7 +293,8 @@ def _gate(audit: Audit) -> Json | None:
         "exceeded": count > 0,
         "count": count,
         "rows": [
-            {"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} | _many(audit, i) for i, eta in above
+            {"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} | _many(audit, i)
+            for i, eta in above
         ],
     }
 
