@@ -153,7 +153,8 @@ def check_summary(summary: dict[str, Any]) -> None:
     conforms(summary["attacks"], [ATTACK], "attacks")
     data, eta, points = summary["data"], summary["eta"], summary["tradeoff"]["points"]
     assert data["rows_used"] == data["train_rows"] + data["test_rows"] <= data["rows_read"]
-    counted = data["train_rows"] if data["people"] is None else data["people"]
+    people = data.get("people")  # earlier summaries know no people
+    counted = data["train_rows"] if people is None else people
     assert sum(group["count"] for group in eta["histogram"]["groups"]) == counted
     for group in eta["histogram"]["groups"]:
         assert sum(group["counts"]) == group["count"]
@@ -166,7 +167,15 @@ def check_summary(summary: dict[str, Any]) -> None:
     assert all(len(row["cells"]) == len(summary["attributes"]) for row in summary["rows"])
     assert [p["scale"] for p in points] == sorted(p["scale"] for p in points)
     assert eta["dataset"] >= eta["examples"]["max"] * (1 - 1e-9)
-    assert {column["kind"] for column in data["columns"]} <= {"number", "category", "target", "id", "group", "ignored"}
+    assert {column["kind"] for column in data["columns"]} <= {
+        "number",
+        "category",
+        "target",
+        "id",
+        "person",
+        "group",
+        "ignored",
+    }
 
 
 def test_a_wrong_summary_is_noticed() -> None:

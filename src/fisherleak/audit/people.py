@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fisherleak.audit.model import Trained
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.people import People
+from fisherleak.tables.whose_rows import People
 
 __all__ = ["NOT_ATTACKED", "column_etas", "groups_of_people", "person_names", "refuse_attacks", "rows_of"]
 

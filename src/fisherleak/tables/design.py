@@ -23,7 +23,6 @@ from fisherleak.tables.features import Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
-from fisherleak.tables.people import People, by_people, people_in, split_people
 from fisherleak.tables.profile import Profile, profiles_of
 from fisherleak.tables.split import (
     FEWEST_ROWS,
@@ -38,6 +37,7 @@ from fisherleak.tables.split import (
 )
 from fisherleak.tables.survey import Unread
 from fisherleak.tables.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
+from fisherleak.tables.whose_rows import People, by_people, people_in, split_people
 from fisherleak.tables.written import Change, as_written, changed
 
 __all__ = ["Design", "design_of"]
