@@ -143,6 +143,25 @@ def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None
     assert fisherleak(*options, "--eta", "0.2").status == 1
 
 
+def test_people_with_several_rows(fisherleak: Command, frame: Any, tmp_path: Path) -> None:
+    """The gate, the tables and the sentences are about people, and what is about rows is refused by name."""
+    path = tmp_path / "visits.csv"
+    frame.assign(person=[f"p{k // 3}" for k in range(len(frame))]).to_csv(path, index=False)
+    options = ("audit", path, "--target", "income", "--person", "person", "--noise", "9", "--max-eta", "1e-9", *FAST)
+    done = fisherleak(*options)
+    assert done.status == 1
+    assert "Most exposed people (5 of 30)" in done.out
+    assert "30 people above the limit" in done.out
+    assert "(3 rows)" in done.out
+    summary = json.loads(fisherleak(*options, "--json").out)
+    check_summary(summary)
+    assert (summary["data"]["people"], summary["data"]["train_rows"]) == (30, 90)
+    asked = ("--target", "income", "--person", "person", "--attribute", "city", "--noise", "1")
+    refused = fisherleak("attack", path, *asked)
+    assert (refused.status, refused.out) == (2, "")
+    assert "--person cannot be given with --attribute" in refused.err
+
+
 @pytest.mark.parametrize(
     "kind", ["csv", "csv.gz", "tsv", "semicolons", "parquet", "parquet.gz", "latin", "bom", "crlf", "stdin"]
 )

@@ -40,6 +40,20 @@ def test_trim_keeps_tables_tables() -> None:
     assert list(result.estimator.feature_names_in_) == list(frame.columns)
 
 
+def test_trim_drops_whole_groups() -> None:
+    who = np.arange(len(Y)) // 4
+    leak = fl.measure(lm.Ridge().fit(X, Y), X, Y)
+    etas = np.array([leak.of(who == k) for k in who])
+    limit = float(np.quantile(etas, 0.8))
+    result = fl.trim(lm.Ridge(), X, Y, limit, groups=who.astype(str))
+    np.testing.assert_allclose(result.before, etas)
+    np.testing.assert_array_equal(result.kept, etas <= limit)
+    left = fl.measure(result.estimator, X[result.kept], Y[result.kept]).by_group(who[result.kept])
+    np.testing.assert_allclose(result.after, [left[k] for k in who[result.kept]])
+    with pytest.raises(fl.InvalidInputError, match="attributes and groups cannot both"):
+        fl.trim(lm.Ridge(), X, Y, limit, attributes=[0], groups=who)
+
+
 def test_estimators_without_weights_are_refused() -> None:
     with pytest.raises(fl.UnsupportedModelError, match="takes no sample_weight"):
         fl.trim(lm.OrthogonalMatchingPursuit(), X, Y, 1.0, sample_weight=np.ones(len(Y)))

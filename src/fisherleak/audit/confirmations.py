@@ -86,9 +86,10 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 
 def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
+    whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a row is {rows.mean / scale:.3g} and "
-        f"the largest {rows.high / scale:.3g}.",
+        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is {rows.mean / scale:.3g} "
+        f"and the largest {rows.high / scale:.3g}.",
         True,
     )
 
@@ -98,7 +99,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     if claims["limit"] is None:
         return "The card claims no limit.", True
     limit, columns = float(claims["limit"]), claims["limit_columns"]
-    words = limited_words(columns)
+    words = limited_words(columns, saved.settings.person)
     largest = _largest(audit, columns)
     if claims["limit_on"] != words:
         return f"The card of '{saved.path.name}' says in two ways what its limit is on, which do not agree.", False

@@ -18,6 +18,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.audit.model import MeasuredRows, Trained
+from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_of
 from fisherleak.audit.revealed import Yardsticks
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import blocks_of, each_block, gather, map_rows, positions, sum_rows
@@ -100,7 +101,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class RowFigures:
-    """Eta of every row.
+    """Eta of every row, or of every person where rows belong to people: then "row" below, and a row's place, are a person's.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ class RowFigures:
     digest : Digest
         With the ``MOST_LISTED`` most exposed rows.
     low, middle, high : float
-        The quantiles 0.05, 0.5 and 0.95 of a sample of rows.
+        The quantiles 0.05, 0.5 and 0.95 of a sample of rows, or of all people.
     sample : Sample
     """
 
@@ -168,7 +169,10 @@ class Worst:
     eta: Vector = field(repr=False)
     eta_label: Vector = field(repr=False)
     cells: Vector = field(repr=False)
+    members: tuple[NDArray[np.int64], ...] = field(repr=False)
+    """The training rows of each: one, or all of a person's."""
     X: Vector = field(repr=False)
+    """Features of these rows, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,9 @@ class LeakageRows:
     eta: Vector
     cells: Vector | None
     eta_label: Vector
+    persons: NDArray[Any] | None = None
+    eta_person: Vector | None = None
+    """What the row's person is called, and that person's eta; none where rows do not belong to people."""
     membership: Vector | None = None
     """How far apart releases with and without the row are, in standard deviations of the noise; none where not measured."""
 
@@ -219,7 +226,8 @@ class Exposure:
 
 def exposure_of(trained: Trained, rows: RowFigures, sticks: Yardsticks, timed: Timed) -> Exposure:
     """All figures; ``timed(name, step)`` runs a step and counts its seconds."""
-    edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, trained.design.n)
+    count = trained.design.n if trained.design.people is None else trained.design.people.count
+    edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, count)
     groups = timed("groups", lambda: group_figures(trained, rows.eta, edges))
     (spread,) = (None,) if groups else timed("rows", lambda: spreads_of(rows.eta, edges))
     columns, label, people = timed("columns", lambda: column_figures(trained, rows.sample, sticks))
@@ -229,14 +237,15 @@ def exposure_of(trained: Trained, rows: RowFigures, sticks: Yardsticks, timed: T
 
 def row_figures(trained: Trained, seed: int) -> RowFigures:
     """Eta of every row, in two passes: over all rows, and for a sample of them."""
-    eta = trained.leak.per_example()
+    eta = trained.each_eta()
     found = digest(eta, MOST_LISTED)
     if not np.isfinite([found.mean, found.high]).all():
         raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger `l2`.")
     n = trained.design.n
     rows = some_rows(n, min(MEDIAN_ROWS, max(1, MEDIAN_VALUES // int(trained.design.X.shape[1]))), seed)
     sample = Sample(rows, trained.take(None if rows.size == n and not trained.design.lazy else rows))
-    low, middle, high = (float(x) for x in np.quantile(sample.eta, [0.05, 0.5, 0.95]))
+    some = sample.eta if trained.design.people is None else eta
+    low, middle, high = (float(x) for x in np.quantile(some, [0.05, 0.5, 0.95]))
     return RowFigures(eta, found, low, middle, high, sample)
 
 
@@ -273,11 +282,12 @@ def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigur
     """By the column that was asked for, by class, or not at all."""
     design = trained.design
     labels, names = design.groups, list(design.group_names)
-    if labels is None and design.target.classes:
+    if labels is None and design.target.classes and design.people is None:  # a person may have rows of both classes
         labels, names = map_rows(_whole, design.y), [str(name) for name in design.target.classes]
     if labels is None:
         return ()
-    spreads = spreads_of(eta, edges, labels, len(names))
+    own = labels if design.people is None else groups_of_people(design.people, labels)
+    spreads = spreads_of(eta, edges, own, len(names))
     joint = trained.leak.by_group(labels)
     return tuple(
         GroupFigures(name, float(joint[k]), spread)
@@ -311,6 +321,8 @@ def column_figures(
         sums = (x + y for x, y in zip(a[2:], b[2:], strict=True))
         return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), *sums
 
+    if design.people is not None:
+        return _figures_of_people(trained, joint, units, sticks)
     rows = positions(design.X)
     largest, worst, total, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
     middle, high = _quantiles(sample, trained.block) / units
@@ -327,6 +339,30 @@ def column_figures(
     ]
     columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
     return tuple(columns), figures[-1], int(people)
+
+
+def _figures_of_people(
+    trained: Trained, joint: Vector, units: Vector, sticks: Yardsticks
+) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
+    """The same over the values that each person's rows have in a column, and over their labels, taken jointly."""
+    design = trained.design
+    assert design.people is not None
+    cells = column_etas(trained, rows_of(design.people))
+    above, people = sticks.count(cells)
+    middle, high = np.quantile(cells, [0.5, 0.95], axis=0) / units
+    figures = [
+        LabelFigures(
+            largest=float(cells[:, j].max() / units[j]),
+            mean=float(cells[:, j].mean() / units[j]),
+            median=float(middle[j]),
+            worst=int(cells[:, j].argmax()),
+            high=float(high[j]),
+            counts=tuple(int(count) for count in above[:, j]),
+        )
+        for j in range(units.size)
+    ]
+    columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
+    return tuple(columns), figures[-1], people
 
 
 def _with_label(some: MeasuredRows) -> Vector:
@@ -351,30 +387,48 @@ def own_units(features: Sequence[Feature], cells: Vector) -> Vector:
 
 
 def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
-    chosen = rows.top[:WORST_ROWS]
+    chosen, people = rows.top[:WORST_ROWS], trained.design.people
+    eta = np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]])
+    if people is not None:
+        every = rows_of(people)
+        members = tuple(every[k] for k in chosen)
+        cells = column_etas(trained, members)
+        X = trained.take(np.concatenate(members)).X
+        return Worst(chosen, eta, cells[:, -1], own_units(trained.design.features, cells[:, :-1]), members, X)
     block = trained.take(chosen)
     return Worst(
         rows=chosen,
-        eta=np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]]),
+        eta=eta,
         eta_label=np.asarray(block.leak.per_label()),
         cells=own_units(trained.design.features, block.cells()),
+        members=tuple(chosen[:, None]),
         X=block.X,
     )
 
 
 def leakage_rows(trained: Trained, eta: Any, scale: float, mu: Any = None) -> Iterator[LeakageRows]:
-    """All training rows, some at a time, from their etas (and mu) at scale 1 to those at a scale in standard units."""
-    design, label = trained.design, trained.leak.per_label()
-    arrays = (design.rows, design.ids, eta, label, mu, *(() if design.lazy else trained.arrays))
+    """All training rows, some at a time, from their etas (and mu) at scale 1 to those at a scale in standard units.
+
+    Where rows belong to people, ``eta`` is that of the people.
+    """
+    design, label, people = trained.design, trained.leak.per_label(), trained.design.people
+    whose = None if people is None else people.names[people.of_row]
+    joint = None if people is None else eta[people.of_row] / scale
+    eta = eta if people is None else trained.leak.per_example()
+    arrays = (design.rows, design.ids, whose, joint, eta, label, mu, *(() if design.lazy else trained.arrays))
     blocks = each_block(arrays, trained.block)
-    for _, (numbers, ids, own, of_label, presence, *data) in track(blocks, blocks_of(eta, trained.block), "Writing"):
+    for _, (numbers, ids, who, theirs, own, of_label, presence, *data) in track(
+        blocks, blocks_of(eta, trained.block), "Writing"
+    ):
         cells = own_units(design.features, trained.measured(*data).cells()) / scale if data else None
         told = None if presence is None else presence / scale
-        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit, told)
+        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit, who, theirs, told)
 
 
 def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:
-    """Number in the table, and identifier, of some training rows."""
+    """Number in the table, and identifier, of some training rows, or of some people: that of the first row, and the name."""
+    if design.people is not None:
+        return person_names(design.people, design.rows, rows.tolist())
     found: list[Any] = gather([design.rows, design.ids], rows)
     numbers, ids = found
     texts = [None] * rows.size if ids is None else [str(value) for value in ids]

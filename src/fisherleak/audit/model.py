@@ -96,6 +96,8 @@ class Settings:
     drop: tuple[str, ...] = ()
     id: str | None = None
     group: str | None = None
+    person: str | None = None
+    """The column that tells which rows belong to one person: they count as one set."""
     public: str = "nothing"
     """"nothing": what scaling learned is counted, end to end; "preprocessing": it is taken as known, as in the paper."""
     levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -155,6 +157,11 @@ class Trained:
     def measured(self, X: TableLike, y: VectorLike, weights: VectorLike = None) -> MeasuredRows:
         """Rows of features, labels and weights, with what the model reveals about them."""
         return MeasuredRows(self.model, self.leak.noise, X, y, weights)
+
+    def each_eta(self) -> Any:
+        """Eta of every row, (n,), lazy where the rows are; of every person, (people,), where rows belong to people."""
+        people = self.design.people
+        return self.leak.per_example() if people is None else np.array([*self.leak.by_group(people.of_row).values()])
 
     def with_noise(self, noise: Noise) -> Trained:
         """The same model, measured with another noise at scale 1."""
@@ -258,17 +265,21 @@ def _in_columns(sentence: str, design: Design) -> str:
 
 
 def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
-    """The same model with the weights of IRFIL, which reveals as much about every row."""
+    """The same model with the weights of IRFIL, which reveals as much about every row, or about every person."""
     estimator_for(trained)  # refuses a kind without one
-    design, noise = trained.design, trained.leak.noise
+    design, noise, people = trained.design, trained.leak.noise, trained.design.people
 
     def measured(weights: Vector, _: Any) -> tuple[Vector, Trained]:
-        made = trained_on(trained.kind, design, trained.l2, weights, trained.public).with_noise(noise)
-        return np.asarray(made.leak.per_example()), made
+        # all rows of a person have that person's weight
+        own = weights if people is None else weights[people.of_row]
+        made = trained_on(trained.kind, design, trained.l2, own, trained.public).with_noise(noise)
+        return np.asarray(made.each_eta()), made
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NearSingularWarning)  # said of the plain fit
-        points = track(balance(measured, np.ones(design.n), n_iter), n_iter + 1, "Reweighting")
+        points = track(
+            balance(measured, np.ones(design.n if people is None else people.count), n_iter), n_iter + 1, "Reweighting"
+        )
         *_, last = points
     found: Trained = last.state
     return found
@@ -279,12 +290,19 @@ def calibrated_scale(
 ) -> float:
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
-    The limit is on every row, in standard units, or on every value of one column, in the column's own unit. ``top`` are the
-    most exposed rows with their etas at noise of scale 1 where they are known. This is the one place where a scale is chosen.
+    The limit is on every row (every person, where rows belong to people), in standard units, or on every value of one column,
+    in the column's own unit. ``top`` are the most exposed with their etas at noise of scale 1 where they are known.
+    This is the one place where a scale is chosen.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
+    if trained.design.people is not None and attribute is None:
+        groups = trained.design.people.of_row
+        if top is None:
+            return float(calibrate(trained.leak, limit, over="group", groups=groups).scale) * trained.unit
+        largest = max(eta for _, eta in top) * (1.0 + trained.leak._information.error)
+        return float(enough(trained.leak.noise, largest, limit).scale) * trained.unit
     if top is not None and attribute is None:
         return float(enough(trained.leak.noise, trained.leak._certain(None, None, top), limit).scale) * trained.unit
     if attribute is None:

@@ -95,6 +95,8 @@ def _finite(mu: Any) -> Any:
 
 def _unknown(trained: Trained) -> str:
     (jacobian,) = trained.leak._information.jacobians
+    if trained.design.people is not None:
+        return "it is exact for leaving out one row, not for leaving out all rows of a person"
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"
     if not is_known(jacobian):

@@ -142,7 +142,8 @@ def save_model(
     path : Path
         The model's file; its card is ``path`` + ".json". The model before the noise is never written.
     eta : float, optional
-        The limit: on every row in standard units, or on every value of ``attribute`` in its own unit. The least Gaussian noise
+        The limit: on every row in standard units (on every person where ``settings.person`` says whose rows they are; with
+        ``over="max"`` only), or on every value of ``attribute`` in its own unit. The least Gaussian noise
         that keeps it is added, rounded up on a grid of powers of 2^(1/4).
     noise : float or Noise, optional
         The noise to add in place of a limit; a number is the scale of Gaussian noise.
@@ -181,6 +182,7 @@ def save_model(
     if noise is not None and limited is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
     _check_over(over, bounds, eta)
+    _check_people(settings, over, eta, limited, ledger)
     how = shape or (ISOTROPIC if shape_from is None else HESSIAN)
     check_shape(how, noise is not None, shape_from is not None)
     target = None if eta is None else check_positive(eta, "eta")
@@ -236,6 +238,28 @@ def _check_over(over: str, bounds: Mapping[str, Any] | None, eta: float | None) 
         raise InvalidInputError("`bounds` say who could be in the table: they go with a limit `eta` on all of these.")
 
 
+def _check_people(
+    settings: Settings, over: str, eta: float | None, columns: tuple[str, ...] | None, ledger: Path | None
+) -> None:
+    """Refuse what is about single rows where a release is about people."""
+    if settings.person is None:
+        return
+    if eta is not None and over == ADMISSIBLE:
+        raise InvalidInputError(
+            "`over='admissible'` cannot be given with `person`: it certifies a limit for one row in place of another, not for "
+            "all rows of a person; `over='max'` limits the people who are there."
+        )
+    if columns is not None:
+        raise InvalidInputError(
+            "`attribute` cannot be given with `person`: it limits the value of a column in every single row; leave it out to "
+            "limit all rows of a person together."
+        )
+    if ledger is not None:
+        raise InvalidInputError(
+            "`ledger` cannot be given with `person`: it adds up what releases reveal row by row; leave one of them out."
+        )
+
+
 def _calibrated(
     trained: Trained, limit: float, columns: tuple[str, ...] | None, shape: str, public: Any = None
 ) -> Noise:
@@ -248,8 +272,10 @@ def _calibrated(
     return remembering(noise, Calibration("max", limit, shape=shape if own else None))
 
 
-def limited_words(columns: Sequence[str] | None) -> str:
+def limited_words(columns: Sequence[str] | None, person: str | None = None) -> str:
     """What a limit is on."""
+    if person is not None:
+        return f"every person (by '{person}'), all rows together, in standard units"
     if columns is None:
         return "every row, in standard units"
     names = " and of ".join(f"'{name}'" for name in columns)
@@ -266,7 +292,7 @@ def _card(
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
 ) -> Json:
     design, target = trained.design, trained.design.target
-    what, size = limited_words(columns), int(trained.fit.coef.shape[0]) + 1
+    what, size = limited_words(columns, settings.person), int(trained.fit.coef.shape[0]) + 1
     card = {
         "schema": CARD,
         "model": {
@@ -316,7 +342,7 @@ def _about(rows: int) -> int:
     return int(float(f"{rows:.1e}"))
 
 
-def _scale_words(noise: Noise) -> str:
+def _scale_words(noise: Noise, whose: str = "row") -> str:
     """Whether anybody decides the noise's scale."""
     told = getattr(noise, "calibrated", None)
     if told is None:
@@ -324,7 +350,7 @@ def _scale_words(noise: Noise) -> str:
     if not told.counted:
         return (
             "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it tells about "
-            "the row that decides it, which eta does not count."
+            f"the {whose} that decides it, which eta does not count."
         )
     return (
         "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
@@ -336,6 +362,7 @@ def _scale_words(noise: Noise) -> str:
 def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
     design = trained.design
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
+    presence = "is measured beside it, by an audit" if design.people is None else "is not measured"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
         f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
@@ -343,8 +370,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
-        "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
-        _scale_words(noise),
+        f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
+        _scale_words(noise, "row" if design.people is None else "person"),
         "Scales and centres of columns are on a grid of powers of 2^(1/4), the number of rows has two digits: a person who "
         "moves one of them across an edge of its grid is told by that, and eta does not count it.",
         "Every further release from the same data adds to what is revealed.",
@@ -352,6 +379,11 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
     if shaped[0] != ISOTROPIC:
         told = getattr(noise, "calibrated", None)
         sentences.insert(6, shape_words(*shaped, counted=told is not None and told.counted))
+    if design.people is not None:
+        sentences.append(
+            "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
+            "person has."
+        )
     pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
     if pooled:
         sentences.append(
@@ -359,7 +391,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         )
     if trained.weights is not None:
         sentences.append(
-            "Rows were reweighted by IRFIL; the weights depend on the data, which these etas do not count."
+            f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which "
+            "these etas do not count."
         )
     return sentences
 

@@ -49,7 +49,8 @@ def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
         (row, top), *_ = audit.rows.digest.top
         value = top / audit.unit_scale
         count = gate_of(audit.rows, audit.unit_scale, limit).count
-        words = f"The eta of a row is at most {value:.3g}; limit {limit:g}"
+        whose = "row" if audit.design.people is None else "person"
+        words = f"The eta of a {whose} is at most {value:.3g}; limit {limit:g}"
         yield Rule(f"rows.{key}", limit, value, count == 0, _with(words, count), count, row, _more(audit, value, limit))
 
 

@@ -32,6 +32,7 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
@@ -207,7 +208,8 @@ def _sticks(trained: Trained, choice: NoiseChoice, plan: Plan) -> Yardsticks:
 
 
 def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:
-    return spot_check(trained, np.asarray(rows.eta), 1 if plan.quick else 3)
+    own = rows.eta if trained.design.people is None else trained.leak.per_example()
+    return spot_check(trained, np.asarray(own), 1 if plan.quick else 3)
 
 
 def _attacked(
@@ -224,6 +226,8 @@ def _attacked(
     nothing = Attacked(curves=((),) * len(grid))
     if not plan.attacks or trained.design.lazy:
         return nothing
+    if trained.design.people is not None:
+        return replace(nothing, notes=(NOT_ATTACKED,))
     if trained.kind.estimator is None:
         note = f"No attack was run: no model of scikit-learn has the minimum of a {trained.kind.words}."
         return replace(nothing, notes=(note,))
@@ -242,6 +246,8 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
                 f"`{name}` needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by "
                 "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
             )
+    if attributes and design.people is not None:
+        refuse_attacks()
     if attributes or balance:
         estimator_for(trained)  # refuses a kind without one
 
@@ -253,16 +259,21 @@ def choose_noise(trained: Trained, plan: Plan, top: Sequence[tuple[int, float]])
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
-    limit = plan.eta if plan.eta is not None else plan.max_eta
+    limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
     target = 1.0 if limit is None else limit
     noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=top[:1]))
     if limit is not None:
-        note = f"The least scale at which no row's eta is above {target:g}."
+        note = f"The least scale at which no {whose}'s eta is above {target:g}."
         if plan.eta is None:
             note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
         return NoiseChoice(noise, "calibrated", note)
-    note = "Nothing was asked for, so the scale is that at which the most exposed row has an eta of 1. It is no advice."
+    note = f"Nothing was asked for, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
     return NoiseChoice(noise, "default", note)
+
+
+def _whose(trained: Trained) -> str:
+    """What an eta is of."""
+    return "row" if trained.design.people is None else "person"
 
 
 def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
@@ -286,7 +297,10 @@ def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan
     even = reweighted(trained)
     after = row_figures(even, seed)
     low, high = min(rows.digest.low, after.digest.low), max(rows.digest.high, after.digest.high)
-    edges = edges_of(low, float(np.median([*rows.sample.eta, *after.sample.eta])), high, 2 * trained.design.n)
+    people = trained.design.people
+    sides = (rows.sample.eta, after.sample.eta) if people is None else (rows.eta, after.eta)
+    count = 2 * (trained.design.n if people is None else people.count)
+    edges = edges_of(low, float(np.median(np.concatenate(sides))), high, count)
     (one,), (two,) = spreads_of(rows.eta, edges), spreads_of(after.eta, edges)
     assert one is not None
     assert two is not None
@@ -306,6 +320,11 @@ def _cautions(trained: Trained) -> list[str]:
     if design.n < 100:
         cautions.append(
             f"There are only {design.n} training rows: what a model of so few rows reveals is a matter of chance."
+        )
+    if design.people is not None and design.people.count < 100 <= design.n:
+        cautions.append(
+            f"There are only {design.people.count} people in the training rows: what a model of so few reveals is a matter of "
+            "chance."
         )
     if trained.fit.coef.shape[0] + 1 > design.n:
         cautions.append(

@@ -54,7 +54,8 @@ def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None =
     """The covariance of noise of a named shape at scale 1, from the rows of the table itself."""
     if shape == HESSIAN:
         return _matrix(own_shape(trained.fit))
-    return _matrix(_least_loss(trained.leak, columns))
+    people = trained.design.people
+    return _matrix(_least_loss(trained.leak, columns, None if people is None else people.of_row))
 
 
 def public_rows_shape(
@@ -96,8 +97,9 @@ def _matrix(noise: Gaussian) -> Matrix:
     return np.asarray(noise.shape)
 
 
-def _least_loss(leak: Leakage, columns: Sequence[str] | None) -> Gaussian:
-    noise = noise_shaped(leak, LEAST_LOSS, "max", None if columns is None else list(columns), None, None, GAP)
+def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None) -> Gaussian:
+    over = "max" if people is None else "group"
+    noise = noise_shaped(leak, LEAST_LOSS, over, None if columns is None else list(columns), None, people, GAP)
     assert isinstance(noise, Gaussian)
     return noise
 
@@ -123,6 +125,7 @@ def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
         group=None,
         levels=(),
         rare=0,
+        person=None,
     )
 
 

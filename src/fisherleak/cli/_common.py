@@ -110,6 +110,10 @@ Unite = Annotated[
 ]
 KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
+Person = Annotated[
+    str | None,
+    column("--person", help="Rows with the same value here are one person's: all etas are then of people."),
+]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[
     float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")

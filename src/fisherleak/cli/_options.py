@@ -35,7 +35,7 @@ OPTIONS = {
             "policy",
         )
     },
-    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite")},
+    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person")},
     "shape_from": "--shape-from",
     "keep_total": "--keep-total",
     "quick": "--quick",

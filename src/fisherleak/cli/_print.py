@@ -25,7 +25,7 @@ MOST_LISTED = 20
 def show_audit(summary: dict[str, Any]) -> None:
     """The digest of an audit."""
     data, eta, cost = summary["data"], summary["eta"], summary["tradeoff"]
-    examples = eta["examples"]
+    examples, people = eta["examples"], data["people"]
     test = f", {data['test_rows']} held out" if data["test_rows"] else ""
     dropped = data["rows_read"] - data["rows_used"]
     emit(f"{printable(summary['title'])}\n")
@@ -33,11 +33,15 @@ def show_audit(summary: dict[str, Any]) -> None:
     _pairs(
         [
             ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
+            *([] if people is None else [("people", f"{people} in the training rows, by {data['person_column']}")]),
             *_kinds(data["columns"]),
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             ("noise", f"{_number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})"),
             ("counted", COUNTED[summary["model"]["public"]]),
-            ("eta of a row", f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most"),
+            (
+                f"eta of a {'row' if people is None else 'person'}",
+                f"{_number(examples['mean'])} on average, {_number(examples['max'])} at most",
+            ),
             ("eta of all data", _number(eta["dataset"])),
             *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
@@ -138,16 +142,17 @@ def _kinds(columns: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def _show_figures(summary: dict[str, Any]) -> None:
     """Rows, columns and groups."""
-    data = summary["data"]
+    data, people = summary["data"], summary["data"]["people"]
+    one, many, count = ("row", "rows", data["train_rows"]) if people is None else ("person", "people", people)
     _table(
-        f"\nMost exposed rows ({min(MOST_SHOWN, len(summary['rows']))} of {data['train_rows']})",
-        ("row", "eta", "least error in standard units"),
+        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary['rows']))} of {count})",
+        (one, "eta", "least error in standard units"),
         [(_name(row), _number(row["eta"]), _inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
     )
     order = sorted(summary["attributes"], key=lambda item: -item["eta_max"] * (item["spread"] or 1.0))
     _table(
         "\nColumns, in their own units: no unbiased attacker does better than",
-        ("column", "worst row", "typical row", "the column varies by"),
+        ("column", f"worst {one}", f"typical {one}", "the column varies by"),
         [
             (a["name"], f"± {_number(a['error_least'])}", f"± {_number(a['error_typical'])}", _number(a["spread"]))
             for a in order
@@ -157,7 +162,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
     if summary["groups"]:
         _table(
             "\nGroups",
-            ("group", "rows", "eta jointly", "mean eta", "largest eta"),
+            ("group", many, "eta jointly", "mean eta", "largest eta"),
             [
                 (g["name"], str(g["count"]), *(_number(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")))
                 for g in summary["groups"]
@@ -180,13 +185,15 @@ def _show_shares(summary: dict[str, Any]) -> None:
     )
 
 
-def show_gate(gate: dict[str, Any]) -> None:
-    """Whether the limit is kept, and the rows that exceed it."""
+def show_gate(gate: dict[str, Any], people: bool = False) -> None:
+    """Whether the limit is kept, and the rows, or people, that exceed it."""
+    one, many = ("person", "people") if people else ("row", "rows")
     if not gate["exceeded"]:
-        emit(f"\nNo row's eta is above {gate['max_eta']:g}.")
+        emit(f"\nNo {one}'s eta is above {gate['max_eta']:g}.")
         return
     emit(
-        f"\n{gate['count']} row{'s' * (gate['count'] > 1)} above the limit of {gate['max_eta']:g}, the most exposed first:"
+        f"\n{gate['count']} {many if gate['count'] > 1 else one} above the limit of {gate['max_eta']:g}, the most "
+        "exposed first:"
     )
     for row in gate["rows"][:MOST_LISTED]:
         emit(f"  {_name(row)}: {_number(row['eta'])}")
@@ -269,6 +276,8 @@ def _utility(cost: dict[str, Any], scale: float) -> str:
 
 
 def _name(row: dict[str, Any]) -> str:
+    if "rows" in row:
+        return f"{printable(row['id'])} ({row['rows']} row{'s' * (row['rows'] > 1)})"
     return f"row {row['row']}" if row["id"] is None else f"{printable(row['id'])} (row {row['row']})"
 
 

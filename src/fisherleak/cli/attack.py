@@ -30,6 +30,7 @@ def attack(
     released: common.Released = None,
     model: common.Model = None,
     l2: common.L2 = None,
+    person: common.Person = None,
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
@@ -58,11 +59,13 @@ def attack(
     from fisherleak._support.json import plain, versions
     from fisherleak.audit.attackers import attack_all
     from fisherleak.audit.model import train
+    from fisherleak.audit.people import refuse_attacks
     from fisherleak.audit.released_files import load_model, retrain
     from fisherleak.audit.run import attacked_columns
     from fisherleak.report.summarise import outcomes_of
 
     given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given["person"] = person
     given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     against: Any = None
@@ -79,6 +82,8 @@ def attack(
             added = noise = check_positive(noise, "noise")
             settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
             trained = train(common.source_table(table, **form), settings)
+        if settings.person is not None:
+            refuse_attacks()
         chosen, _ = attacked_columns(trained.design, attribute)
         attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
     outcomes, notes = outcomes_of(attacked), list(attacked.notes)

@@ -46,10 +46,12 @@ def audit(
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X.")
+        float | None,
+        typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X."),
     ] = None,
     max_eta: Annotated[
-        float | None, typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X.")
+        float | None,
+        typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X."),
     ] = None,
     policy: Annotated[
         Path | None,
@@ -68,6 +70,7 @@ def audit(
     attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
     group: common.Group = None,
     id_: common.Id = None,
+    person: common.Person = None,
     number: common.Numbers = None,
     category: common.Categories = None,
     drop: common.Drop = None,
@@ -111,6 +114,7 @@ def audit(
     Examples:
       fisherleak audit --out report
       fisherleak audit people.csv --target income --id person --group city --out report
+      fisherleak audit wages.csv --target wage --person worker --max-eta 0.5 --noise 0.05
       fisherleak audit people.parquet --target sick --noise 0.05 --max-eta 0.5
       zcat people.csv.gz | fisherleak audit - --target sick --json
       fisherleak audit people.csv --released model.skops
@@ -138,7 +142,7 @@ def audit(
         "spread": common.spread_from(spread),
         "policy": None if policy is None else read_policy(policy),
     }
-    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group}
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
     decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
@@ -173,7 +177,7 @@ def audit(
 def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> None:
     show_audit(summary)
     if summary["gate"]:
-        show_gate(summary["gate"])
+        show_gate(summary["gate"], people=summary["data"]["people"] is not None)
     if summary["policy"]:
         show_policy(summary["policy"])
     if released is not None:

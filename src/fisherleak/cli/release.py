@@ -76,6 +76,7 @@ def release(
     unite: common.Unite = None,
     keep_total: common.KeepTotal = False,
     id_: common.Id = None,
+    person: common.Person = None,
     levels: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,6 +128,7 @@ def release(
     Examples:
       fisherleak release people.csv --target sick --eta 0.5 --bounds age=0:120 --out model.skops
       fisherleak release people.csv --target income --eta 0.5 --shape hessian --bounds income=0:9000 --out model.skops
+      fisherleak release wages.csv --target wage --person worker --over max --eta 0.5 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
       fisherleak release people.csv --target sick --id name --eta 0.3 --out m2.skops --ledger people.ledger.json --limit 1
       fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
@@ -144,6 +146,7 @@ def release(
         public=public,
         levels=common.levels_from(levels),
         id=id_,
+        person=person,
         numbers=number,
         categories=category,
         drop=drop,

@@ -9,20 +9,21 @@ preprocessing that is not affine), and models of several outputs (``norms.severa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, namespace
+from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import sum_groups, sum_rows
 
-__all__ = ["Information", "Product", "certain_norm", "group_norms", "rounding_of", "set_norm"]
+__all__ = ["Information", "Product", "certain_norm", "group_norms", "norms_of_sets", "rounding_of", "set_norm"]
 
 GROUP_VALUES = 2**24
 """Values of the matrices of all groups that are summed in one pass over lazy rows."""
@@ -97,6 +98,21 @@ def set_norm(information: Information, attributes: Sequence[Attribute], label: b
     return _root(product.finish(sum_rows(product.block, *product.arrays, rows=rows)))
 
 
+def norms_of_sets(
+    information: Information, attributes: Sequence[Attribute], label: bool, sets: Iterable[Array]
+) -> list[float]:
+    """The same for each of many sets of examples in memory: every row is read once for each set that it is in."""
+    product = information.set_product(attributes, label)
+    xp = namespace(information.rows[0])
+    at_once = max(1, GROUP_VALUES // product.size**2)
+    norms: list[float] = []
+    for some in _batches(sets, at_once):
+        squares = [product.finish(sum_rows(product.block, *product.arrays, rows=rows)) for rows in some]
+        tops = xp.linalg.eigvalsh(xp.stack(squares))[:, -1]
+        norms += host(xp.sqrt(xp.clip(tops, 0.0, None))).tolist()
+    return norms
+
+
 def group_norms(
     information: Information, labels: Array, groups: Sequence[Any], missing: Callable[[Any], Any]
 ) -> list[float]:
@@ -125,6 +141,13 @@ def certain_norm(J: NDArray[np.float64], norm: float, error: float) -> float:
 def rounding_of(fit: Fit) -> float:
     """Relative error that rounding and the distance from the minimum leave in the norms of a fit."""
     return float(np.finfo(float).eps) * (64 + fit.condition) + (fit.distance if fit.left is None else fit.left)
+
+
+def _batches(sets: Iterable[Array], most: int) -> Iterator[list[Array]]:
+    """Lists of at most ``most`` of them."""
+    left = iter(sets)
+    while some := list(islice(left, most)):
+        yield some
 
 
 def _root(M: Array) -> float:

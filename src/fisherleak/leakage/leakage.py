@@ -20,7 +20,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.information import Information, group_norms, set_norm
+from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
@@ -187,10 +187,14 @@ class Leakage:
     def by_group(self, labels: Any) -> dict[Any, float]:
         """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.
 
+        Any number of groups is possible: where several rows belong to one person, ``by_group(person)`` is the eta of each
+        person. Rows in memory are sorted by group once and each is read once, so that the work does not grow with the number
+        of groups but for one eigenvalue of each.
+
         Parameters
         ----------
         labels : str or array of shape (n,)
-            A column of the table, or the group of each row, numbers or text.
+            A column of the table, or the group (or person) of each row, numbers or text.
         """
         labels = self._labels(labels)
         X = self._information.rows[0]
@@ -199,7 +203,10 @@ class Leakage:
             groups = distinct(labels)
             norms = group_norms(self._information, labels, groups, missing)
             return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
-        return {group: self.of(rows) for group, rows in rows_by_group(labels, self.n).items()}
+        members = rows_by_group(labels, self.n)
+        sets = (check_rows(rows, self.n, X) for rows in members.values())
+        norms = norms_of_sets(self._information, self._information.attributes, True, sets)
+        return {group: norm / self._scale for group, norm in zip(members, norms, strict=True)}
 
     def dataset(self) -> float:
         """Eta of everything: all attributes and labels of all rows."""

@@ -1,4 +1,4 @@
-"""Dropping the most exposed rows, and what that does to the others."""
+"""Dropping the most exposed rows, or people with all their rows, and what that does to the others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
 from fisherleak.models import as_table
 from fisherleak.models.wrapper import fit_weighted
+from fisherleak.rows.selection import rows_by_group
 
 __all__ = ["Trimmed", "trim"]
 
@@ -35,9 +37,9 @@ class Trimmed:
         Fitted on the rows that were kept.
     kept : array of bool of shape (n,)
     before : array of shape (n,)
-        Eta of every row in the first model.
+        Eta of every row, or of its group, in the first model.
     after : array of shape (number kept,)
-        Eta of the rows kept, in the model without the others.
+        Eta of the rows kept, or of their groups, in the model without the others.
     limit : float
     """
 
@@ -72,6 +74,7 @@ def trim(
     noise: Noise | None = None,
     sample_weight: VectorLike = None,
     attributes: Sequence[str | int] | None = None,
+    groups: VectorLike = None,
 ) -> Trimmed:
     """Drop the rows above a limit, fit again, measure again, and say what that did to everyone else.
 
@@ -86,7 +89,10 @@ def trim(
         Any of ``fl.NOISES``; ``fl.Gaussian(1.0)`` by default.
     sample_weight : array of shape (n,), optional
     attributes : names, optional
-        The values that count; everything, with the label, by default.
+        The values that count; everything, with the label, by default. Not with ``groups``.
+    groups : array of shape (n,), optional
+        The group (or person) of each row: those whose rows, taken jointly, have an eta above the limit are dropped with all
+        their rows.
 
     Returns
     -------
@@ -101,7 +107,10 @@ def trim(
     table, labels = as_table(X), np.asarray(y)
     weights = check_weights(sample_weight, np.empty((table.n, 1)))
     model = fit_weighted(clone(estimator), X, y, weights)
-    before = np.asarray(host(measure_own(model, X, y, noise, weights, polish=True).per_example(attributes)))
+    if groups is not None and attributes is not None:
+        raise InvalidInputError("attributes and groups cannot both be given: a group is limited with all its values.")
+    whose = None if groups is None else _places(groups, table.n)
+    before = _etas(measure_own(model, X, y, noise, weights, polish=True), attributes, whose)
     kept = before <= limit
     if not kept.any():
         raise InvalidInputError(
@@ -110,4 +119,22 @@ def trim(
     rest, remaining = table.rows(kept).values, None if weights is None else weights[kept]
     model = fit_weighted(clone(estimator), rest, labels[kept], remaining)
     leak = measure_own(model, rest, labels[kept], noise, remaining, polish=True)
-    return Trimmed(model, kept, before, np.asarray(host(leak.per_example(attributes))), limit)
+    return Trimmed(model, kept, before, _etas(leak, attributes, None if whose is None else whose[kept]), limit)
+
+
+def _places(groups: VectorLike, n: int) -> NDArray[np.int64]:
+    """A number for the group of each row."""
+    places = np.empty(n, dtype=np.int64)
+    for k, rows in enumerate(rows_by_group(groups, n).values()):
+        places[host(rows)] = k
+    return places
+
+
+def _etas(
+    leak: Leakage, attributes: Sequence[str | int] | None, whose: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Eta of each row, or that of its group."""
+    if whose is None:
+        return np.asarray(host(leak.per_example(attributes)))
+    found = leak.by_group(whose)
+    return np.array([found[place] for place in whose.tolist()])

@@ -31,6 +31,7 @@ def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
 def _write_leakage(audit: Audit, path: Path) -> None:
     """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label, membership.
 
+    Where rows belong to people, also person and eta_person, which is that of all rows of the person.
     Rows that are not in memory come without their columns' etas: these are as large as the table.
     """
     arrow()
@@ -40,6 +41,7 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     design = audit.design
     names = [] if design.lazy else [f"eta[{feature.name}]" for feature in design.features]
     kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
+    kinds += [] if design.people is None else [("person", pa.string()), ("eta_person", pa.float64())]
     kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *("membership",) * audit.presence.measured)]
     schema = pa.schema(kinds)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
@@ -47,6 +49,7 @@ def _write_leakage(audit: Audit, path: Path) -> None:
             ids = [] if block.ids is None else [[str(value) for value in block.ids]]
             cells = [] if block.cells is None else [*np.asfortranarray(block.cells).T]
             told = [] if block.membership is None else [block.membership]
-            columns: list[Any] = [block.numbers, *ids, block.eta, *cells, block.eta_label, *told]
+            people = [] if block.persons is None else [[str(name) for name in block.persons], block.eta_person]
+            columns: list[Any] = [block.numbers, *ids, *people, block.eta, *cells, block.eta_label, *told]
             values = [pa.array(column, kind) for column, (_, kind) in zip(columns, kinds, strict=True)]
             writer.write_table(pa.Table.from_arrays(values, schema=schema))

@@ -19,7 +19,6 @@ from fisherleak.report import view
 from fisherleak.report._numbers import number, percent, plus_minus
 from fisherleak.report.verdict import verdict_of
 from fisherleak.report.words import (
-    WORDS,
     any_value,
     attribute_sentence,
     chosen_how,
@@ -29,6 +28,7 @@ from fisherleak.report.words import (
     not_promised,
     presence_sentence,
     share,
+    words_for,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def render(summary: Mapping[str, Any]) -> str:
             library=Markup(library),  # noqa: S704 - the vendored file
             script=Markup(script),  # noqa: S704 - our own files
             charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
-            words=WORDS,
+            words=words_for(shown),
             not_promised=not_promised(shown),
             verdict=verdict_of(shown),
             measured=measured_sentence(shown),

@@ -6,6 +6,8 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
@@ -100,6 +102,7 @@ def _outcome(outcome: Outcome, note: str) -> Json:
 def _assumptions(audit: Audit) -> list[str]:
     design = audit.design
     own = "in standard deviations too" if design.target.standardised else "as the model sees it"
+    people = design.people
     sentences = [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
@@ -118,6 +121,7 @@ def _assumptions(audit: Audit) -> list[str]:
         "This is not differential privacy and not anonymity.",
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
+        *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
         *design.notes,
     ]
     ignored = [column for column in design.columns if column.kind == "ignored" and column.assumed]
@@ -126,6 +130,14 @@ def _assumptions(audit: Audit) -> list[str]:
         sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
     sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
     return sentences
+
+
+def _people_sentence(column: str | None, people: int, rows: int) -> str:
+    return (
+        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas "
+        "of people or of their values in a column are said, all rows of the person are taken together. How many rows each "
+        "person has is public."
+    )
 
 
 def _unread(audit: Audit, show_values: bool) -> list[str]:
@@ -145,6 +157,8 @@ def _data(audit: Audit) -> Json:
         "classes": [str(name) for name in design.target.classes] or None,
         "id_column": settings.id,
         "group_column": settings.group,
+        "person_column": settings.person,
+        "people": None if design.people is None else design.people.count,
         "in_memory": not design.lazy,
         "train_rows": design.n,
         "test_rows": design.held_out,
@@ -173,7 +187,8 @@ def _model(audit: Audit) -> Json:
 def _eta(audit: Audit) -> Json:
     rows, scale = audit.rows, audit.unit_scale
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
-    bars += [] if audit.spread is None else [_bar("all rows", audit.spread, scale)]
+    everyone = "all rows" if audit.design.people is None else "all people"
+    bars += [] if audit.spread is None else [_bar(everyone, audit.spread, scale)]
     examples = {
         "mean": rows.digest.mean / scale,
         "sd": (rows.digest.sd or 0.0) / scale,
@@ -198,15 +213,27 @@ def _moments(spread: Spread, scale: float) -> dict[str, float]:
 def _row(audit: Audit, k: int, show_values: bool) -> Json:
     design, worst, scale = audit.design, audit.worst, audit.unit_scale
     number, name = audit.names[int(worst.rows[k])]
-    own = worst.X[k : k + 1]
+    ends = np.cumsum([0, *(rows.size for rows in worst.members)])
+    own = worst.X[ends[k] : ends[k + 1]]
     return {
         "row": number,
         "id": name,
         "eta": worst.eta[k] / scale,
         "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
         "cells": worst.cells[k] / scale,
-        "values": {f.name: _text(design.raw(f, own)[0]) for f in design.features} if show_values else None,
-    }
+        "values": {f.name: _texts(design.raw(f, own)) for f in design.features} if show_values else None,
+    } | _many(audit, int(worst.rows[k]))
+
+
+def _many(audit: Audit, place: int) -> dict[str, int]:
+    """How many rows a person has; nothing where rows stand for themselves."""
+    people = audit.design.people
+    return {} if people is None else {"rows": int(people.sizes[place])}
+
+
+def _texts(values: Any) -> str:
+    """The values of a row in a column, or the different ones of a person's rows."""
+    return ", ".join(dict.fromkeys(_text(value) for value in values))
 
 
 def _text(value: Any) -> str:
@@ -226,6 +253,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "error_typical": scale / figures.median if figures.median > 0 else None,
         "spread": feature.spread if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
+        **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }
 
 
@@ -277,14 +305,15 @@ def _balance(audit: Audit) -> Json | None:
         return None
     scale = audit.unit_scale
     sides = {"before": even.before, "after": even.after}
+    who = "Rows" if audit.design.people is None else "People"
     return {
         "iterations": even.iterations,
         **{k: {"mean": s.mean / scale, "sd": s.sd / scale, "max": s.largest / scale} for k, s in sides.items()},
         "histogram": {"edges": even.edges / scale, **{k: s.bins for k, s in sides.items()}},
         "utility_before": even.utility_before,
         "utility_after": even.utility_after,
-        "note": "Rows are reweighted until the model leans equally on all of them. Both sides have the same noise; utility is "
-        "the mean over noisy copies. The weights depend on the data, which these etas do not count.",
+        "note": f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
+        "is the mean over noisy copies. The weights depend on the data, which these etas do not count.",
     }
 
 
@@ -297,7 +326,10 @@ def _gate(audit: Audit) -> Json | None:
         "max_eta": audit.gate.max_eta,
         "exceeded": count > 0,
         "count": count,
-        "rows": [{"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} for i, eta in above],
+        "rows": [
+            {"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} | _many(audit, i)
+            for i, eta in above
+        ],
     }
 
 

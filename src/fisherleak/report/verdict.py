@@ -50,7 +50,7 @@ def _headline(summary: Mapping[str, Any]) -> tuple[str, bool | None]:
         said = f"{number(failed)} of {number(policy['count'])} rules of {policy['source']}"
         return f"Not yet: {said} {'is' if failed == 1 else 'are'} not kept.", False
     if gate and gate["exceeded"]:
-        above, rows = number(gate["count"]), number(summary["data"]["train_rows"])
+        above, rows = number(gate["count"]), number(_how_many(summary))
         return f"Not yet: {above} of {rows} people are above the limit of η = {number(gate['max_eta'])}.", False
     if policy:
         return f"Yes: every rule of {policy['source']} is kept.", True
@@ -60,14 +60,21 @@ def _headline(summary: Mapping[str, Any]) -> tuple[str, bool | None]:
 
 
 def _people(summary: Mapping[str, Any]) -> list[str]:
-    people, rows = summary["people"], number(summary["data"]["train_rows"])
+    people, rows = summary["people"], number(_how_many(summary))
     if not people["measured"]:
         return []
     shares = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"]]
     worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
     who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
-    most = f"The most: {worst['name']} of row {number(worst['worst_row'])}, {share(worst['revealed']['max'])}."
+    whose = "row" if summary["data"].get("people") is None else "the person of row"
+    most = f"The most: {worst['name']} of {whose} {number(worst['worst_row'])}, {share(worst['revealed']['max'])}."
     return [f"{who}. {most}"]
+
+
+def _how_many(summary: Mapping[str, Any]) -> int:
+    """People in training: rows, unless several belong to one."""
+    people = summary["data"].get("people")
+    return int(summary["data"]["train_rows"] if people is None else people)
 
 
 def _target(summary: Mapping[str, Any]) -> list[str]:

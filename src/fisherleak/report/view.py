@@ -71,10 +71,26 @@ def page(summary: Mapping[str, Any]) -> Json:
         "columns": len(summary["data"]["columns"]),
         "panels": len(summary["eta"]["histogram"]["groups"]),
     }
+    shown["who"] = who_is_measured(summary)
     near = min(summary["tradeoff"]["points"], key=lambda p: abs(p["scale"] - summary["noise"]["scale"]), default=None)
     shown["utility_at_noise"] = None if near is None else near["utility"]
     shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
     return shown
+
+
+def who_is_measured(summary: Mapping[str, Any]) -> Json:
+    """What the etas are of, in words and in number: rows, or people who have several."""
+    people = summary["data"].get("people")  # earlier summaries know no people
+    if people is None:
+        return {
+            "people": False,
+            "one": "row",
+            "many": "rows",
+            "One": "Row",
+            "Many": "Rows",
+            "count": summary["data"]["train_rows"],
+        }
+    return {"people": True, "one": "person", "many": "people", "One": "Person", "Many": "People", "count": people}
 
 
 def charts(shown: Mapping[str, Any]) -> Json:
@@ -93,6 +109,7 @@ def charts(shown: Mapping[str, Any]) -> Json:
             "errors": [{"least": a["error_least"], "spread": a["spread"]} for a in shown["tightest"]],
         },
         "balance": _balance(shown["balance"]),
+        "who": {"one": shown["who"]["one"], "many": shown["who"]["many"]},
     }
     rounded: dict[str, Any] = _rounded(drawn)
     rounded["chosen"]["scale"] = shown["noise"]["scale"]

@@ -97,7 +97,7 @@ def rows_by_group(labels: VectorLike, n: int) -> dict[Any, Array]:
 
     Positions are of the library of the labels, and where they are; those of lists and tables are NumPy's.
     """
-    if _is_device_array(labels):
+    if _is_device_array(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1):
         return _rows_by_number(labels, n)
     if not hasattr(labels, "tolist") and not isinstance(labels, Iterable):
         raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {labels!r}.")

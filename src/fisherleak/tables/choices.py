@@ -156,6 +156,8 @@ class Choices:
     drop: tuple[str, ...] = ()
     id: str | None = None
     group: str | None = None
+    person: str | None = None
+    """The column that tells which rows belong to one person."""
     levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Levels of categories that are declared, by column: they are public, whether a row has them or not."""
     rare: int = 0
@@ -184,7 +186,7 @@ def spelled(names: Sequence[str], choices: Choices) -> Choices:
         key: tuple(own(name) for name in getattr(choices, key)) for key in ("numbers", "categories", "drop", "unite")
     }
     single: dict[str, Any] = {
-        key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group")
+        key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group", "person")
     }
     return replace(choices, target=own(choices.target), **lists, **single)
 
@@ -195,7 +197,8 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
     said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
     said += [("drop", name) for name in choices.drop] + [("unite", name) for name in choices.unite]
     check_levels(names, choices)
-    said += [("id", choices.id)] * (choices.id is not None) + [("group", choices.group)] * (choices.group is not None)
+    single = {"id": choices.id, "person": choices.person, "group": choices.group}
+    said += [(role, name) for role, name in single.items() if name is not None]
     for role, name in said:
         if name not in names:
             raise InvalidInputError(
@@ -203,7 +206,7 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
             )
     roles: dict[str, str] = {}
     for role, name in said:
-        if role == "unite" or (role == "group" and name != choices.target and name != choices.id):
+        if role == "unite" or (role == "group" and name not in (choices.target, choices.id, choices.person)):
             continue  # groups may be formed by a column that has another role
         if name in roles and roles[name] != role:
             raise InvalidInputError(

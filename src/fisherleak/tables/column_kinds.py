@@ -16,7 +16,7 @@ from fisherleak.tables.profile import Profile
 
 __all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide"]
 
-ColumnKind = Literal["number", "category", "target", "id", "group", "ignored"]
+ColumnKind = Literal["number", "category", "target", "id", "person", "group", "ignored"]
 MOST_LEVELS = 50
 """A text column with more different values is not taken as a category unless the user says so."""
 MOST_GROUPS = 50
@@ -50,8 +50,8 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
     if profile is None or name in choices.drop:
         kind: ColumnKind = "group" if name == choices.group else "ignored"
         return Column(name, kind, False, "left out as asked" if kind == "ignored" else "forms the groups; no feature")
-    if name == choices.id:
-        return _identifier(name, dtype, profile)
+    if name in (choices.id, choices.person):
+        return _identifier(name, dtype, profile, "id" if name == choices.id else "person")
     if profile.missing == profile.rows:
         return _empty(name, choices)
     if name == choices.target:
@@ -78,12 +78,15 @@ def _empty(name: str, choices: Choices) -> Column:
     return Column(name, "group" if name == choices.group else "ignored", True, "has no values at all")
 
 
-def _identifier(name: str, dtype: Any, profile: Profile) -> Column:
+def _identifier(name: str, dtype: Any, profile: Profile, role: Literal["id", "person"]) -> Column:
     if profile.missing:
-        raise InvalidInputError(f"The id column '{name}' has {profile.missing} missing values: every row needs one.")
+        raise InvalidInputError(
+            f"The {role} column '{name}' has {profile.missing} missing values: every row needs one."
+        )
     if not is_plain(dtype):
-        raise InvalidInputError(f"The id column '{name}' holds {dtype}, not text or numbers.")
-    return Column(name, "id", False, "names the rows")
+        raise InvalidInputError(f"The {role} column '{name}' holds {dtype}, not text or numbers.")
+    note = "names the rows" if role == "id" else "tells whose rows they are; all rows of a person count as one set"
+    return Column(name, role, False, note)
 
 
 def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column | None:

@@ -37,6 +37,7 @@ from fisherleak.tables.split import (
 )
 from fisherleak.tables.survey import Unread
 from fisherleak.tables.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
+from fisherleak.tables.whose_rows import People, by_people, people_in, split_people
 from fisherleak.tables.written import Change, as_written, changed
 
 __all__ = ["Design", "design_of"]
@@ -89,6 +90,8 @@ class Design:
     notes: tuple[str, ...]
     unread: tuple[Unread, ...] = field(default=(), repr=False)
     """The first cells of columns of numbers that are none, with their texts: for eyes that may see values."""
+    people: People | None = field(default=None, repr=False)
+    """Who the training rows belong to, where several may be one person's."""
 
     @property
     def n(self) -> int:
@@ -144,8 +147,15 @@ def design_of(
     raw, complete, groups, lazily = found.raw, found.complete, found.groups, found.lazily
     unsure = "" if choices.id is None else check_ids(raw, choices.id, found.profiles[choices.id], lazily)
     counted = count_rows(raw, complete, groups, lazily)
-    split, note = split_rows(counted, complete.target, held_out, seed, raw.rows)
+    people = None if choices.person is None else people_in(raw, choices.person, lazily)
+    split, note = (
+        split_rows(counted, complete.target, held_out, seed, raw.rows)
+        if people is None
+        else split_people(people, counted.complete, held_out, seed)
+    )
     facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
+    if people is not None and choices.rare:
+        facts = by_people(facts, raw, complete, split, people)
     target = standardised(complete.target, facts.label)
     features, refused = features_of(complete.used, facts, found.profiles, choices)
     maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
@@ -184,6 +194,7 @@ def design_of(
         group_names=() if groups is None else groups.names,
         notes=tuple(note for note in notes if note),
         unread=found.unread,
+        people=None if people is None else people.among(rows.rows),
     )
 
 

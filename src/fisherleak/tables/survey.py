@@ -105,7 +105,7 @@ def _some(values: Iterable[float]) -> frozenset[float]:
 
 def surveys_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Survey]:
     """The columns of text whose cells look like numbers, in one pass over such columns; those left out are not looked at."""
-    left = {*choices.drop, *choices.categories, *choices.unite, choices.id}
+    left = {*choices.drop, *choices.categories, *choices.unite, choices.id, choices.person}
     names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in left)
     if not names:
         return {}

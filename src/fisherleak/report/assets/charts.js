@@ -9,7 +9,7 @@ function heatMap(colours, data, description, narrow) {
   const tip = ({ value: [x, y] }) => {
     const eta = data.eta[y][x];
     const error = eta > 0 ? `± ${number(1 / eta)}${data.categories[x] ? " (encoded values)" : ""}` : "no limit";
-    return `row ${plain(data.rows[y])}\n${plain(data.columns[x])}\nη ${number(eta)}, least error ${error}\nexposure ${number(data.exposure[y][x])}`;
+    return `${DATA.who.one} ${plain(data.rows[y])}\n${plain(data.columns[x])}\nη ${number(eta)}, least error ${error}\nexposure ${number(data.exposure[y][x])}`;
   };
   const names = (values, width) => ({ color: colours.muted, fontSize: 12, width, overflow: "truncate", interval: 0, formatter: (i) => plain(values[i]) });
   const band = (values) => ({ type: "category", data: values.map((_, i) => i), axisTick: { show: false }, axisLine: { show: false }, splitArea: { show: false } });

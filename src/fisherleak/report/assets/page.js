@@ -18,7 +18,7 @@ function option(kind, box) {
     case "balance": return histogram(colours, DATA.balance, description);
     case "heat": return heatMap(colours, DATA.heat, description, narrow);
     case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
-    case "groups": return ranges(colours, DATA.groups, description, { narrow, name: "η of a row" });
+    case "groups": return ranges(colours, DATA.groups, description, { narrow, name: `η of a ${DATA.who.one}` });
     case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
     default: return tradeoff(colours, DATA.tradeoff, description, sigma);
   }

@@ -69,12 +69,12 @@ function histogramPanel(colours, data, group, k, highest) {
   return {
     grid: { left: 52, right: 20, top, height: PANEL.height },
     title: {
-      text: `${plain(group.name)}: ${number(group.count, 9)} rows, mean η ${number(group.mean)}`,
+      text: `${plain(group.name)}: ${number(group.count, 9)} ${DATA.who.many}, mean η ${number(group.mean)}`,
       left: 52, top: top - 27, padding: 0,
       textStyle: { color: colours.ink, fontSize: 13, fontWeight: 600 },
     },
     xAxis: axis(colours, {
-      type, gridIndex: k, ...ends, name: last ? "η of a row" : "", nameLocation: "middle", nameGap: 32,
+      type, gridIndex: k, ...ends, name: last ? `η of a ${DATA.who.one}` : "", nameLocation: "middle", nameGap: 32,
       axisLabel: { show: last, showMinLabel: false, showMaxLabel: false },
     }),
     yAxis: axis(colours, {
@@ -119,7 +119,7 @@ function histogram(colours, data, description) {
   const highest = (k) => rounded(data.own_heights ? shares[k] : Math.max(...shares));
   const panels = data.groups.map((group, k) => histogramPanel(colours, data, group, k, highest(k)));
   const tip = ({ value, seriesName }) =>
-    `${seriesName}\nη from ${number(value[0])} to ${number(value[1])}\n${number(value[3], 9)} rows (${percent(value[2])})`;
+    `${seriesName}\nη from ${number(value[0])} to ${number(value[1])}\n${number(value[3], 9)} ${DATA.who.many} (${percent(value[2])})`;
   return {
     ...base(colours, description, tip),
     grid: panels.map((p) => p.grid),

@@ -67,7 +67,7 @@ function startSlider(redraw) {
     clearTimeout(later);
     // one announcement when the slider rests, not one for every step
     later = setTimeout(() => {
-      said.textContent = `At ${text}: η of the most exposed row ${shown.max}, mean ${shown.mean}, utility ${shown.utility}.`;
+      said.textContent = `At ${text}: η of the most exposed ${DATA.who.one} ${shown.max}, mean ${shown.mean}, utility ${shown.utility}.`;
     }, 400);
     redraw("tradeoff");
   };

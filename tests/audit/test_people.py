@@ -1,0 +1,217 @@
+"""People who have several rows: all rows of a person are one set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+import pandas
+
+import fisherleak as fl
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
+from fisherleak.audit.people import column_etas, rows_of
+from fisherleak.audit.released_files import load_model, save_model
+from fisherleak.audit.run import audit
+from fisherleak.report.outputs import write_outputs
+from fisherleak.report.render import render
+from fisherleak.report.summarise import summarise
+from fisherleak.tables import from_frame
+
+PLAIN: dict[str, Any] = {"attacks": False, "draws": 3}
+
+
+def visits(people: int = 40, kind: str = "wage") -> Any:
+    """One to five rows for each of some people, in no order."""
+    rng = np.random.default_rng(7)
+    who = rng.permutation(np.repeat(np.arange(people), rng.integers(1, 6, people)))
+    n, own = who.size, rng.normal(0, 1, people)
+    frame = pandas.DataFrame(
+        {
+            "worker": [f"w{k:02d}" for k in who],
+            "age": rng.normal(40, 9, n).round(),
+            "hours": rng.normal(8, 2, n).round(1),
+        }
+    )
+    frame["job"] = rng.choice(["cook", "nurse", "smith"], n)
+    frame["town"] = np.where(own[who] > 0, "Bonn", "Genua")
+    wage = frame.age / 10 + own[who] + rng.normal(0, 1, n)
+    frame[kind] = wage.round(2) if kind == "wage" else np.where(wage > wage.median(), "yes", "no")
+    return frame
+
+
+def settings(kind: str = "wage", **given: Any) -> Settings:
+    return Settings(kind, person="worker", held_out=0.0, **given)
+
+
+@pytest.fixture(scope="module", params=["wage", "sick"])
+def trained(request: pytest.FixtureRequest) -> Trained:
+    return train(from_frame(visits(kind=request.param)), settings(request.param))
+
+
+def test_eta_of_a_person_is_that_of_the_rows_taken_jointly(trained: Trained) -> None:
+    people = trained.design.people
+    assert people is not None
+    etas = trained.each_eta()
+    for k, rows in enumerate(rows_of(people)):
+        J = np.asarray(trained.leak.fim(rows))
+        assert etas[k] == pytest.approx(np.linalg.eigvalsh(J)[-1] ** 0.5, rel=1e-9)
+        assert etas[k] >= np.asarray(trained.leak.per_example())[rows].max() * (1 - 1e-9)
+
+
+def test_columns_and_labels_of_a_person_are_taken_jointly_too(trained: Trained) -> None:
+    people = trained.design.people
+    assert people is not None
+    sets = rows_of(people)
+    found = column_etas(trained, sets)
+    for k in (0, 7, 23):
+        alone = [trained.leak.of(sets[k], [name]) for name in trained.leak.attributes]
+        label = np.linalg.eigvalsh(np.asarray(trained.leak.fim(sets[k], [], label=True)))[-1] ** 0.5
+        np.testing.assert_allclose(found[k], [*alone, label], rtol=1e-9)
+
+
+def test_small_blocks_give_the_same(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = trained.design.people
+    assert people is not None
+    whole = column_etas(trained, rows_of(people))
+    monkeypatch.setattr("fisherleak.audit.people.BLOCK_VALUES", 40)
+    np.testing.assert_allclose(column_etas(trained, rows_of(people)), whole, rtol=1e-12)
+
+
+def test_a_noise_for_a_limit_keeps_every_person_below_it(trained: Trained) -> None:
+    scale = calibrated_scale(trained, 0.3)
+    etas = trained.each_eta() / (scale / trained.unit)
+    assert etas.max() <= 0.3
+    assert etas.max() == pytest.approx(0.3, rel=1e-6)
+    top = [(3, float(trained.each_eta().max()))]
+    assert calibrated_scale(trained, 0.3, top=top) == pytest.approx(scale, rel=1e-9)
+
+
+def test_balancing_makes_people_equal_and_gives_their_rows_one_weight(trained: Trained) -> None:
+    even = reweighted(trained)
+    people = trained.design.people
+    assert people is not None
+    assert even.weights is not None
+    assert np.ptp(even.each_eta()) < 0.05 * np.ptp(trained.each_eta())
+    for rows in rows_of(people):
+        assert np.ptp(even.weights[rows]) == 0
+
+
+def test_one_row_each_gives_the_figures_of_rows() -> None:
+    frame = visits().drop_duplicates("worker")
+    rows = audit(frame.drop(columns="worker"), Settings("wage", held_out=0.0), noise=0.1, **PLAIN)
+    found = audit(frame, settings(), noise=0.1, **PLAIN)
+    np.testing.assert_allclose(found.eta, np.asarray(rows.eta), rtol=1e-7)
+    assert [f.largest for f in found.columns] == pytest.approx([f.largest for f in rows.columns])
+    np.testing.assert_allclose(found.worst.cells, rows.worst.cells, rtol=1e-7)
+    np.testing.assert_allclose(found.worst.eta_label, rows.worst.eta_label, rtol=1e-7)
+
+
+def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
+    frame = visits()
+    found = audit(frame, settings(group="town"), noise=0.1, max_eta=1e-6, balance=True, **PLAIN)
+    summary = summarise(found)
+    data = summary["data"]
+    assert (data["person_column"], data["people"], data["train_rows"]) == ("worker", 40, len(frame))
+    assert "worker" not in [item["name"] for item in summary["attributes"]]
+    assert summary["gate"]["count"] == 40
+    assert sum(group["count"] for group in summary["groups"]) == 40
+    worst = summary["rows"][0]
+    assert worst["rows"] == int((frame.worker == worst["id"]).sum())
+    assert summary["membership"] is None
+    assert "all rows of a person" in found.presence.note
+    page = render(summary)
+    assert "Most exposed person" in page
+    assert "exceeded by 40 of 40 people" in page
+    write_outputs(found, summary, tmp_path / "out")
+    table = pandas.read_parquet(tmp_path / "out" / "leakage.parquet")
+    assert list(table.person) == list(frame.worker)
+    assert (table.groupby("person").eta_person.nunique() == 1).all()
+    assert (table.eta_person >= table.eta * (1 - 1e-9)).all()
+    assert table.eta_person.max() == pytest.approx(worst["eta"])
+
+
+def test_people_are_held_out_with_all_their_rows() -> None:
+    frame = visits()
+    design = train(from_frame(frame), Settings("wage", person="worker")).design
+    assert design.people is not None
+    assert design.held_out > 0
+    inside = frame.worker.iloc[np.asarray(design.rows) - 1]
+    assert design.people.count == inside.nunique() == 30
+    assert len(inside) == frame.worker.isin(set(inside)).sum()
+
+
+def test_a_level_that_few_people_have_is_not_named_in_a_release(tmp_path: Path) -> None:
+    frame = visits()
+    frame.loc[frame.worker.isin(["w01", "w02", "w03"]), "job"] = "king"
+    assert (frame.job == "king").sum() >= 5
+    save_model(from_frame(frame), settings(), tmp_path / "m.skops", eta=1.0, over="max")
+    card = json.loads((tmp_path / "m.skops.json").read_text(encoding="utf-8"))
+    (job,) = [column for column in card["columns"] if column["name"] == "job"]
+    assert "king" not in job["levels"]
+    assert "worker" not in [column["name"] for column in card["columns"]]
+    assert card["eta"]["limit_on"] == "every person (by 'worker'), all rows together, in standard units"
+    noise = load_model(tmp_path / "m.skops").scale
+    again = train(from_frame(frame), settings(rare=5))
+    assert again.each_eta().max() / (noise / again.unit) <= 1.0
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"eta": 1.0}, "`over='admissible'` cannot be given with `person`.*`over='max'`"),
+    ({"eta": 1.0, "over": "max", "attribute": "age"}, "`attribute` cannot be given with `person`"),
+    ({"noise": 1.0, "ledger": Path("l.json")}, "`ledger` cannot be given with `person`"),
+]
+
+
+@pytest.mark.parametrize(("given", "sentence"), REFUSED)
+def test_a_release_refuses_what_is_about_single_rows(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match=sentence):
+        save_model(from_frame(visits()), settings(), tmp_path / "m.skops", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_attacks_that_are_asked_for_are_refused() -> None:
+    with pytest.raises(fl.InvalidInputError, match="attackers guess a value of one row"):
+        audit(visits(), settings(), noise=1.0, attributes=["job"], draws=3)
+    assert "No attack was run" in audit(visits(), settings(), noise=1.0, draws=3).attacked.notes[0]
+
+
+def _gone(frame: Any) -> Any:
+    frame.loc[3, "worker"] = None
+    return frame
+
+
+BAD: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
+    (_gone, {}, "The person column 'worker' has 1 missing value"),
+    (lambda frame: frame.assign(worker="one"), {}, "has one value only: at least 2 people"),
+    (lambda frame: frame, {"group": "job"}, "people have rows in several groups"),
+    (lambda frame: frame, {"drop": ("worker",)}, "it can have one role only"),
+]
+
+
+@pytest.mark.parametrize(("change", "given", "sentence"), BAD)
+def test_bad_tables(change: Callable[[Any], Any], given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match=sentence):
+        audit(change(visits()), settings(**given), noise=1.0, **PLAIN)
+
+
+def test_many_people_in_one_pass() -> None:
+    """As many groups as a table has people: no row is looked at once for each of them."""
+    rng = np.random.default_rng(0)
+    n, people = 20_000, 5_000
+    X, who = rng.normal(size=(n, 4)), rng.integers(0, people, n)
+    y = X @ np.ones(4) + rng.normal(size=n)
+    leak = fl.measure(fl.minimise(X, y, l2=1e-3), X, y)
+    found = leak.by_group(who)
+    assert list(found) == sorted(set(who.tolist()))
+    for person in (0, 17, 4999):
+        assert found[person] == pytest.approx(leak.of(who == person), rel=1e-12)
+    noise = fl.calibrate(leak, 0.1, over="group", groups=who)
+    assert max(leak.with_noise(noise).by_group(who).values()) <= 0.1
