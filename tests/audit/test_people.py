@@ -17,7 +17,7 @@ import pandas
 
 import fisherleak as fl
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
-from fisherleak.audit.people import column_etas, rows_of
+from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.released_files import load_model, save_model
 from fisherleak.audit.run import audit
 from fisherleak.report.outputs import write_outputs
@@ -60,7 +60,7 @@ def test_eta_of_a_person_is_that_of_the_rows_taken_jointly(trained: Trained) -> 
     people = trained.design.people
     assert people is not None
     etas = trained.each_eta()
-    for k, rows in enumerate(rows_of(people)):
+    for k, rows in enumerate(rows_by_person(people)):
         J = np.asarray(trained.leak.fim(rows))
         assert etas[k] == pytest.approx(np.linalg.eigvalsh(J)[-1] ** 0.5, rel=1e-9)
         assert etas[k] >= np.asarray(trained.leak.per_example())[rows].max() * (1 - 1e-9)
@@ -69,7 +69,7 @@ def test_eta_of_a_person_is_that_of_the_rows_taken_jointly(trained: Trained) -> 
 def test_columns_and_labels_of_a_person_are_taken_jointly_too(trained: Trained) -> None:
     people = trained.design.people
     assert people is not None
-    sets = rows_of(people)
+    sets = rows_by_person(people)
     found = column_etas(trained, sets)
     for k in (0, 7, 23):
         alone = [trained.leak.of(sets[k], [name]) for name in trained.leak.attributes]
@@ -80,9 +80,9 @@ def test_columns_and_labels_of_a_person_are_taken_jointly_too(trained: Trained) 
 def test_small_blocks_give_the_same(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     people = trained.design.people
     assert people is not None
-    whole = column_etas(trained, rows_of(people))
+    whole = column_etas(trained, rows_by_person(people))
     monkeypatch.setattr("fisherleak.audit.people.BLOCK_VALUES", 40)
-    np.testing.assert_allclose(column_etas(trained, rows_of(people)), whole, rtol=1e-12)
+    np.testing.assert_allclose(column_etas(trained, rows_by_person(people)), whole, rtol=1e-12)
 
 
 def test_a_noise_for_a_limit_keeps_every_person_below_it(trained: Trained) -> None:
@@ -100,7 +100,7 @@ def test_balancing_makes_people_equal_and_gives_their_rows_one_weight(trained: T
     assert people is not None
     assert even.weights is not None
     assert np.ptp(even.each_eta()) < 0.05 * np.ptp(trained.each_eta())
-    for rows in rows_of(people):
+    for rows in rows_by_person(people):
         assert np.ptp(even.weights[rows]) == 0
 
 

@@ -18,7 +18,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.audit.model import MeasuredRows, Trained
-from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_of
+from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_by_person
 from fisherleak.audit.revealed import Yardsticks
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import blocks_of, each_block, gather, map_rows, positions, sum_rows
@@ -347,7 +347,7 @@ def _figures_of_people(
     """The same over the values that each person's rows have in a column, and over their labels, taken jointly."""
     design = trained.design
     assert design.people is not None
-    cells = column_etas(trained, rows_of(design.people))
+    cells = column_etas(trained, rows_by_person(design.people))
     above, people = sticks.count(cells)
     middle, high = np.quantile(cells, [0.5, 0.95], axis=0) / units
     figures = [
@@ -390,7 +390,7 @@ def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
     chosen, people = rows.top[:WORST_ROWS], trained.design.people
     eta = np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]])
     if people is not None:
-        every = rows_of(people)
+        every = rows_by_person(people)
         members = tuple(every[k] for k in chosen)
         cells = column_etas(trained, members)
         X = trained.take(np.concatenate(members)).X

@@ -20,7 +20,7 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.whose_rows import People
 
-__all__ = ["NOT_ATTACKED", "column_etas", "groups_of_people", "person_names", "refuse_attacks", "rows_of"]
+__all__ = ["NOT_ATTACKED", "column_etas", "groups_of_people", "person_names", "refuse_attacks", "rows_by_person"]
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -40,7 +40,7 @@ def refuse_attacks() -> None:
     )
 
 
-def rows_of(people: People) -> list[Rows]:
+def rows_by_person(people: People) -> list[Rows]:
     """The training rows of each person, in order."""
     order = np.argsort(people.of_row, kind="stable")
     return np.split(order, np.cumsum(people.sizes)[:-1])

@@ -9,9 +9,8 @@ preprocessing that is not affine), and models of several outputs (``norms.severa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -27,6 +26,13 @@ __all__ = ["Information", "Product", "certain_norm", "group_norms", "norms_of_se
 
 GROUP_VALUES = 2**24
 """Values of the matrices of all groups that are summed in one pass over lazy rows."""
+
+MANY = 16
+"""Sets of one size from which on they are written out together, where they are small."""
+WRITTEN_OUT = 2**20
+"""Values of the Jacobian of one such set at most."""
+SETS_VALUES = 2**21
+"""Values of the Jacobians of all that are written out at a time."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +105,59 @@ def set_norm(information: Information, attributes: Sequence[Attribute], label: b
 
 
 def norms_of_sets(
-    information: Information, attributes: Sequence[Attribute], label: bool, sets: Iterable[Array]
+    information: Information, attributes: Sequence[Attribute], label: bool, sets: Sequence[Array]
 ) -> list[float]:
-    """The same for each of many sets of examples in memory: every row is read once for each set that it is in."""
+    """The same for each of many sets of examples in memory: every row is read once for each set that it is in.
+
+    Many small sets of one size are written out together, for what a product costs to begin would be paid for each of them.
+    """
     product = information.set_product(attributes, label)
-    xp = namespace(information.rows[0])
-    at_once = max(1, GROUP_VALUES // product.size**2)
-    norms: list[float] = []
-    for some in _batches(sets, at_once):
-        squares = [product.finish(sum_rows(product.block, *product.arrays, rows=rows)) for rows in some]
-        tops = xp.linalg.eigvalsh(xp.stack(squares))[:, -1]
-        norms += host(xp.sqrt(xp.clip(tops, 0.0, None))).tolist()
+    width = product.size * (sum(attribute.size for attribute in attributes) + int(label))
+    norms = [0.0] * len(sets)
+    for size, places in _by_size(sets).items():
+        some = [sets[k] for k in places]
+        if len(places) >= MANY and size * width <= WRITTEN_OUT:
+            step = max(1, SETS_VALUES // (size * width))
+            batches = [some[k : k + step] for k in range(0, len(some), step)]
+            found = [_written_squares(information, attributes, label, batch) for batch in batches]
+        else:
+            step = max(1, GROUP_VALUES // product.size**2)
+            found = [_summed_squares(product, some[k : k + step]) for k in range(0, len(some), step)]
+        for k, norm in zip(places, (norm for squares in found for norm in _roots(squares)), strict=True):
+            norms[k] = norm
     return norms
+
+
+def _by_size(sets: Sequence[Array]) -> dict[int, list[int]]:
+    """The places of the sets of each size."""
+    places: dict[int, list[int]] = {}
+    for k, rows in enumerate(sets):
+        places.setdefault(int(rows.shape[0]), []).append(k)
+    return places
+
+
+def _summed_squares(product: Product, sets: Sequence[Array]) -> Array:
+    """J_S J_S^T of each set by the product over its rows, (sets, p, p)."""
+    squares = [product.finish(sum_rows(product.block, *product.arrays, rows=rows)) for rows in sets]
+    return namespace(squares[0]).stack(squares)
+
+
+def _written_squares(
+    information: Information, attributes: Sequence[Attribute], label: bool, sets: Sequence[Array]
+) -> Array:
+    """J_S J_S^T of sets of one size from their Jacobians, (sets, p, p)."""
+    xp = namespace(sets[0])
+    J = information.written_out(attributes, label, xp.concat(list(sets)))
+    J = xp.reshape(J, (len(sets), -1, *J.shape[1:]))
+    J = xp.reshape(xp.permute_dims(J, (0, 2, 1, 3)), (len(sets), J.shape[2], -1))
+    return J @ xp.permute_dims(J, (0, 2, 1))
+
+
+def _roots(squares: Array) -> list[float]:
+    """The largest singular values of J_S from J_S J_S^T, (sets, p, p)."""
+    xp = namespace(squares)
+    found: list[float] = host(xp.sqrt(xp.clip(xp.linalg.eigvalsh(squares)[:, -1], 0.0, None))).tolist()
+    return found
 
 
 def group_norms(
@@ -141,13 +188,6 @@ def certain_norm(J: NDArray[np.float64], norm: float, error: float) -> float:
 def rounding_of(fit: Fit) -> float:
     """Relative error that rounding and the distance from the minimum leave in the norms of a fit."""
     return float(np.finfo(float).eps) * (64 + fit.condition) + (fit.distance if fit.left is None else fit.left)
-
-
-def _batches(sets: Iterable[Array], most: int) -> Iterator[list[Array]]:
-    """Lists of at most ``most`` of them."""
-    left = iter(sets)
-    while some := list(islice(left, most)):
-        yield some
 
 
 def _root(M: Array) -> float:

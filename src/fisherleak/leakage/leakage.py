@@ -204,7 +204,8 @@ class Leakage:
             norms = group_norms(self._information, labels, groups, missing)
             return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
         members = rows_by_group(labels, self.n)
-        sets = (check_rows(rows, self.n, X) for rows in members.values())
+        xp = namespace(X)
+        sets = [rows if namespace(rows) is xp else check_rows(rows, self.n, X) for rows in members.values()]
         norms = norms_of_sets(self._information, self._information.attributes, True, sets)
         return {group: norm / self._scale for group, norm in zip(members, norms, strict=True)}
 
