@@ -17,6 +17,12 @@ from fisherleak.audit.rules import noise_that_keeps
 
 __all__ = ["TENTH", "Advice", "advice_on", "rounded_up"]
 
+ABOUT_ELSE = ("utility.", "require.")
+"""Sections of a policy that are not about what is revealed."""
+ELSE_UTILITY = (
+    "The limits on what is revealed are kept and utility is not: it takes less noise, more rows or other limits."
+)
+ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the policy requires."
 TENTH = 0.1
 """The share of a value that is revealed at most where no limit was set."""
 
@@ -34,7 +40,10 @@ def advice_on(audit: Audit) -> Advice:
     scale, gate = audit.noise.scale, audit.gate
     failed = [rule for rule in audit.rules if not rule.passed]
     needed = [scale * audit.rows.digest.high / audit.unit_scale / gate.max_eta] if gate and gate.count else []
-    if failed:
+    told = [rule for rule in failed if not rule.name.startswith(ABOUT_ELSE)]
+    if failed and not told and not needed:
+        return Advice(None, ELSE_UTILITY if any(rule.name.startswith("utility.") for rule in failed) else ELSE_REQUIRED)
+    if told:
         enough = noise_that_keeps(audit.rules)
         if enough is None:
             return Advice(None, "More noise alone does not keep every rule: the policy's rules say what each needs.")

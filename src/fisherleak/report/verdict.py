@@ -13,7 +13,7 @@ from fisherleak.report.words import in_hundred, share
 
 __all__ = ["Verdict", "verdict_of"]
 
-MOST_RULES = 4
+MOST_RULES = 3
 LEARNS = "someone who knows everything else learns more than half of what is unknown about a value of theirs"
 NOBODY = (
     "about none of them does someone who knows everything else learn more than half of what is unknown about a value"
