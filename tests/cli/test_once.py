@@ -23,6 +23,7 @@ REPEATABLE = {
     ("audit", "--attribute"),
     ("release", "--attribute"),
     ("attack", "--attribute"),
+    ("audit", "--spread"),
     ("release", "--bounds"),
     ("release", "--levels"),
     *(

@@ -111,6 +111,8 @@ def norms_of_sets(
 
     Many small sets of one size are written out together, for what a product costs to begin would be paid for each of them.
     """
+    if getattr(information, "set_norm", None) is not None:
+        return [set_norm(information, attributes, label, rows) for rows in sets]
     product = information.set_product(attributes, label)
     width = product.size * (sum(attribute.size for attribute in attributes) + int(label))
     norms = [0.0] * len(sets)
