@@ -78,6 +78,7 @@ def test_noise_is_given_calibrated_or_that_of_eta_one(frame: Any) -> None:
     assert given.noise.chosen == "given"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [Settings("ill", id="person", group="city"), Settings("cost", categories=("code",))]
 )

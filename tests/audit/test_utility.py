@@ -18,6 +18,7 @@ from fisherleak.report.summarise import summarise
 from report.test_summarise import check_summary
 
 
+@pytest.mark.long
 def test_utility_falls_with_noise_to_that_of_copies(frame: Any) -> None:
     settings = Settings("income")
     result = audit(frame, settings, noise=500.0, draws=400, attacks=False)

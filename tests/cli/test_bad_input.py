@@ -420,6 +420,7 @@ def test_pyarrow_missing(fisherleak: Command, tmp_path: Path, monkeypatch: pytes
     check_refusal(fisherleak(*AUDIT), "pip install 'fisherleak[frames]'")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_interrupt(kind: signal.Signals, tmp_path: Path) -> None:
@@ -438,6 +439,7 @@ def test_a_real_interrupt(kind: signal.Signals, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
 
 
+@pytest.mark.long
 def test_a_reader_who_leaves_early_is_no_error(tmp_path: Path) -> None:
     csv(GOOD)(tmp_path)
     command = f"{installed()} audit t.csv --target y --json --no-attacks --draws 2 | head -c 10"

@@ -92,6 +92,7 @@ def test_what_needs_all_rows_says_so(folder: Path, fisherleak: Command, tmp_path
     assert "--cluster must be the address of a scheduler" in done.err
 
 
+@pytest.mark.long
 def test_streaming_from_the_command_line(folder: Path, fisherleak: Command, tmp_path: Path) -> None:
     base = ("audit", folder, "--target", "cost", "--draws", 4, "--no-attacks", "--noise", 3)
     here = json.loads(fisherleak(*base, "--json").out)
@@ -222,6 +223,7 @@ def test_a_cluster_that_is_not_there_is_said_in_one_sentence(folder: Path) -> No
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_table_that_is_read_here_is_not_sent_to_a_cluster(tmp_path: Path, server: Server) -> None:
     people(60).to_csv(tmp_path / "t.csv", index=False)
     done = installed("audit", tmp_path / "t.csv", "--target", "ill", "--cluster", server.address)

@@ -332,6 +332,7 @@ sys.exit(main(sys.argv[2:]))
 SENTENCE = b"fisherleak: interrupted; nothing was written.\n"
 
 
+@pytest.mark.long
 @POSIX
 @pytest.mark.parametrize(
     "module",

@@ -234,6 +234,7 @@ def test_table_1_after_reweighting(data_folder: Path, name: str, loss: str, l2: 
     assert 100 * accuracy == pytest.approx(published[f"{name} {loss}"], abs=0.0501)
 
 
+@pytest.mark.long
 def test_acceleration_on_mnist(data_folder: Path) -> None:
     features, y, _, _ = image_features("mnist", data_folder)
     model = fl.IRFIL(lm.LinearRegression(fit_intercept=False), n_iter=12, accelerate=True)

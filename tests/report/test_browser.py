@@ -24,7 +24,10 @@ from report import sample
 pytest.importorskip("pandas")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="browser tests need chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(CHROMIUM is None, reason="browser tests need chromium: apt-get install chromium"),
+]
 FLAGS = [
     *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),

@@ -54,6 +54,7 @@ def test_a_folder_of_files(table: Any, tmp_path: Path, computes: Computes) -> No
         fl.minimise(rows[["age", "city"]], y)
 
 
+@pytest.mark.long
 def test_a_pipeline_is_measured_partition_by_partition(table: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     from sklearn.compose import make_column_transformer
