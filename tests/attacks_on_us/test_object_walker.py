@@ -18,8 +18,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 import fisherleak as fl
 from attacks_on_us.walker import copied_with_noise, leaves
+from fisherleak.audit.cards import trusted_types
 from fisherleak.audit.model import Settings
-from fisherleak.audit.released_files import save_model, trusted_types
+from fisherleak.audit.released_files import save_model
 from fisherleak.tables import from_frame
 from releasable import ESTIMATORS, NUMBERS, labels, people, pipelines
 

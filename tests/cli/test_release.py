@@ -22,9 +22,10 @@ import pandas
 import skops.io as skops_io
 from sklearn.pipeline import Pipeline
 
+from fisherleak.audit.cards import trusted_types
 from fisherleak.audit.model import Settings
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
-from fisherleak.audit.released_files import load_model, retrain, trusted_types
+from fisherleak.audit.released_files import load_model, retrain
 from fisherleak.audit.signatures import card_path, digest_of
 from fisherleak.engine.noise import Gaussian
 from fisherleak.errors import InvalidInputError

@@ -15,10 +15,11 @@ import numpy as np
 
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import declared_on, least_admitted
+from fisherleak.audit.cards import limited_words
 from fisherleak.audit.noises import distance_of
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
-from fisherleak.audit.released_files import SavedModel, limited_words
+from fisherleak.audit.released_files import SavedModel
 from fisherleak.audit.signatures import digest_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP

@@ -9,10 +9,9 @@ refused by the types it holds; a pickle is never loaded.
 from __future__ import annotations
 
 import json
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
-from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
+from fisherleak.audit.cards import about, card_of, rounded_up, trusted_types
 from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import COUNTED, Settings, Trained, calibrated_scale, reweighted, train
-from fisherleak.audit.noises import as_noise, by_its_noise, from_card, noise_words
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
+from fisherleak.audit.noises import as_noise, by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import (
     ISOTROPIC,
@@ -35,41 +34,33 @@ from fisherleak.audit.shaping import (
     noise_of_card,
     own_rows_shape,
     public_rows_shape,
-    shape_words,
 )
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.spending import spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
-from fisherleak.engine.noise import Gaussian, Noise, grid_of
+from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.estimators import parameters
 from fisherleak.protection.calibration import remembering
 from fisherleak.protection.own_shape import HESSIAN
-from fisherleak.tables import Feature, RawTable, Room
-from fisherleak.tables.features import OTHER
+from fisherleak.tables import RawTable, Room
 
 __all__ = [
     "CARD",
     "SavedModel",
     "card_path",
-    "limited_words",
     "load_model",
     "retrain",
     "save_model",
-    "trusted_types",
 ]
 
-TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
-"""Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
 OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
 FEWEST_ROWS = 5
 """Levels that are not declared and have fewer training rows are not named in a release."""
-STEPS = 4
-"""Steps of the grid of scales in a factor of two."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +98,6 @@ class SavedModel:
 def _tuples(value: Any) -> Any:
     """Lists of JSON, inside one another, as settings have them."""
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def trusted_types() -> set[str]:
-    """Types that a released model of any kind may hold beside those that skops knows."""
-    return TRUSTED.union(*(kind.holds for kind in KINDS))
 
 
 def save_model(
@@ -213,7 +199,7 @@ def save_model(
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
         source = None if shape_from is None else shape_from.source
-        card = _card(trained, settings, chosen, target, limited, file_digest(folder / path.name), (how, source))
+        card = card_of(trained, settings, chosen, target, limited, file_digest(folder / path.name), (how, source))
         card = sealed(card, key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
@@ -268,136 +254,8 @@ def _calibrated(
     if matrix is not None:
         trained = trained.with_noise(Gaussian(1.0, matrix))
     scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
-    noise = trained.leak.noise.rescaled(_rounded_up(max(scales)))
+    noise = trained.leak.noise.rescaled(rounded_up(max(scales)))
     return remembering(noise, Calibration("max", limit, shape=shape if own else None))
-
-
-def limited_words(columns: Sequence[str] | None, person: str | None = None) -> str:
-    """What a limit is on."""
-    if person is not None:
-        return f"every person (by '{person}'), all rows together, in standard units"
-    if columns is None:
-        return "every row, in standard units"
-    names = " and of ".join(f"'{name}'" for name in columns)
-    return f"every value of {names}, {'each in' if len(columns) > 1 else 'in'} its own unit"
-
-
-def _card(
-    trained: Trained,
-    settings: Settings,
-    noise: Noise,
-    limit: float | None,
-    columns: tuple[str, ...] | None,
-    digest: str,
-    shaped: tuple[str, str | None] = (ISOTROPIC, None),
-) -> Json:
-    design, target = trained.design, trained.design.target
-    what, size = limited_words(columns, settings.person), int(trained.fit.coef.shape[0]) + 1
-    card = {
-        "schema": CARD,
-        "model": {
-            "file_sha256": digest,
-            "kind": design.target.kind,
-            "parameters": size,
-            "trusted_types": sorted(TRUSTED.union(trained.kind.holds)),
-        },
-        "settings": {**asdict(settings), "model": design.target.kind},
-        "balanced": trained.weights is not None,
-        "counted": COUNTED[trained.public],
-        "columns": [_column(feature) for feature in design.features],
-        "target": {
-            "name": target.name,
-            "unit": target.scale,
-            "classes": [str(name) for name in target.classes] or None,
-        },
-        "data": {"source": design.source, "rows": _about(design.n)},
-        "noise": noise.record(),
-        "grid": grid_of(noise, size),
-        "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
-        "shape": {"name": shaped[0], "from": shaped[1]},
-        "assumptions": _assumptions(trained, noise, None if limit is None else what, shaped),
-        "versions": versions(),
-    }
-    done: dict[str, Any] = plain(card)
-    return done
-
-
-def _column(feature: Feature) -> Json:
-    """A column of the model: where noise acts on a number, or the levels of a category."""
-    if feature.kind == "number":
-        return {"name": feature.name, "kind": feature.kind, "scale": feature.scale, "centre": feature.centre}
-    levels = [str(level) for level in feature.levels]
-    return {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
-
-
-def _rounded_up(scale: float) -> float:
-    """To a power of 2^(1/4): small changes of the data do not move it, and more noise than asked for keeps the limit."""
-    power = math.ceil(STEPS * math.log2(scale) - 1e-9)
-    rounded = 2.0 ** (power / STEPS)
-    return rounded if rounded >= scale else float(2.0 ** ((power + 1) / STEPS))
-
-
-def _about(rows: int) -> int:
-    """To two digits: the exact number tells whether someone is among them whose others are known."""
-    return int(float(f"{rows:.1e}"))
-
-
-def _scale_words(noise: Noise, whose: str = "row") -> str:
-    """Whether anybody decides the noise's scale."""
-    told = getattr(noise, "calibrated", None)
-    if told is None:
-        return "The noise's scale was given."
-    if not told.counted:
-        return (
-            "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it tells about "
-            f"the {whose} that decides it, which eta does not count."
-        )
-    return (
-        "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
-        "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
-        f"person's row changes it with a probability of at most {told.probability:g}."
-    )
-
-
-def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
-    design = trained.design
-    limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
-    presence = "is measured beside it, by an audit" if design.people is None else "is not measured"
-    sentences = [
-        "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
-        "then rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own "
-        "units.",
-        f"{limit}. Standard units count every number in its column's scale.",
-        f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
-        f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
-        _scale_words(noise, "row" if design.people is None else "person"),
-        "Scales and centres of columns are on a grid of powers of 2^(1/4), the number of rows has two digits: a person who "
-        "moves one of them across an edge of its grid is told by that, and eta does not count it.",
-        "Every further release from the same data adds to what is revealed.",
-    ]
-    if shaped[0] != ISOTROPIC:
-        told = getattr(noise, "calibrated", None)
-        sentences.insert(6, shape_words(*shaped, counted=told is not None and told.counted))
-    if design.people is not None:
-        sentences.append(
-            "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
-            "person has."
-        )
-    pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
-    if pooled:
-        sentences.append(
-            f"Levels of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
-        )
-    if trained.weights is not None:
-        sentences.append(
-            f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which "
-            "these etas do not count."
-        )
-    return sentences
-
-
-# loading
 
 
 def load_model(path: Path) -> SavedModel:
@@ -480,7 +338,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     give every single value away.
     """
     trained = train(raw, saved.settings, room)
-    if _about(trained.design.n) != saved.card["data"].get("rows"):
+    if about(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
             f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
             f"train on, the card says about {saved.card['data'].get('rows')}."
