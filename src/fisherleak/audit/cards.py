@@ -22,7 +22,7 @@ from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.tables import Feature
 from fisherleak.tables.features import OTHER
 
-__all__ = ["about", "card_of", "limited_words", "rounded_up", "trusted_types"]
+__all__ = ["card_of", "limited_words", "rounded_up", "trusted_types", "two_digits"]
 
 TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
@@ -73,7 +73,7 @@ def card_of(
             "unit": target.scale,
             "classes": [str(name) for name in target.classes] or None,
         },
-        "data": {"source": design.source, "rows": about(design.n)},
+        "data": {"source": design.source, "rows": two_digits(design.n)},
         "noise": noise.record(),
         "grid": grid_of(noise, size),
         "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
@@ -100,7 +100,7 @@ def rounded_up(scale: float) -> float:
     return rounded if rounded >= scale else float(2.0 ** ((power + 1) / STEPS))
 
 
-def about(rows: int) -> int:
+def two_digits(rows: int) -> int:
     """To two digits: the exact number tells whether someone is among them whose others are known."""
     return int(float(f"{rows:.1e}"))
 

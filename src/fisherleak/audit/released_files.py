@@ -22,7 +22,7 @@ from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
-from fisherleak.audit.cards import about, card_of, rounded_up, trusted_types
+from fisherleak.audit.cards import card_of, rounded_up, trusted_types
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
@@ -338,7 +338,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     give every single value away.
     """
     trained = train(raw, saved.settings, room)
-    if about(trained.design.n) != saved.card["data"].get("rows"):
+    if two_digits(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
             f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
             f"train on, the card says about {saved.card['data'].get('rows')}."
