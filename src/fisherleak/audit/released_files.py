@@ -22,7 +22,7 @@ from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
-from fisherleak.audit.cards import card_of, rounded_up, trusted_types
+from fisherleak.audit.cards import card_of, rounded_up, trusted_types, two_digits
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
