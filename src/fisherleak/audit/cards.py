@@ -22,7 +22,7 @@ from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.tables import Feature
 from fisherleak.tables.features import OTHER
 
-__all__ = ["card_of", "limited_words", "rounded_up", "trusted_types", "two_digits"]
+__all__ = ["card_of", "limited_words", "trusted_types", "two_digits", "up_to_the_grid"]
 
 TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
@@ -93,7 +93,7 @@ def _column(feature: Feature) -> Json:
     return {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
 
 
-def rounded_up(scale: float) -> float:
+def up_to_the_grid(scale: float) -> float:
     """To a power of 2^(1/4): small changes of the data do not move it, and more noise than asked for keeps the limit."""
     power = math.ceil(STEPS * math.log2(scale) - 1e-9)
     rounded = 2.0 ** (power / STEPS)

@@ -22,7 +22,7 @@ from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
-from fisherleak.audit.cards import card_of, rounded_up, trusted_types, two_digits
+from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
@@ -254,7 +254,7 @@ def _calibrated(
     if matrix is not None:
         trained = trained.with_noise(Gaussian(1.0, matrix))
     scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
-    noise = trained.leak.noise.rescaled(rounded_up(max(scales)))
+    noise = trained.leak.noise.rescaled(up_to_the_grid(max(scales)))
     return remembering(noise, Calibration("max", limit, shape=shape if own else None))
 
 
