@@ -79,7 +79,7 @@ def test_several_targets_of_ridge_and_linear_regression() -> None:
         fit = fl.minimise(X, Y, l2=l2, sample_weight=WEIGHTS, intercept=True)
         assert_same(fl.measure(model, X, Y, sample_weight=WEIGHTS), fl.measure(fit, X, Y))
     with pytest.raises(fl.UnsupportedModelError, match="alpha for each output"):
-        fl.measure(lm.Ridge(alpha=[1.0, 2.0]).fit(X, Y), X, Y)
+        fl.measure(lm.Ridge(alpha=np.array([1.0, 2.0])).fit(X, Y), X, Y)
     with pytest.raises(fl.NotAtMinimumError):
         fl.measure(lm.Ridge().fit(X, Y), X, Y[:, ::-1])
 
