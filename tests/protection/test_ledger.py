@@ -186,6 +186,11 @@ def test_damaged_and_foreign_ledgers_are_refused_by_name(ledger: fl.Ledger, tmp_
         fl.Ledger(tmp_path / "nowhere" / "a.json")
 
 
+def test_a_folder_is_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(fl.DataError, match="is a folder: name a file"):
+        _ = fl.Ledger(tmp_path).entries
+
+
 def test_other_tables_and_changed_rows_are_refused(ledger: fl.Ledger) -> None:
     frame, y = clinic()
     model = pipeline(LogisticRegression(tol=1e-10, max_iter=9999)).fit(frame, y)

@@ -43,6 +43,8 @@ def held(path: Path) -> Iterator[None]:
 def read_private(path: Path) -> str | None:
     """The text of a file that nobody but its owner may read; None where there is none yet."""
     try:
+        if path.is_dir():
+            raise DataError(f"'{path}' is a folder: name a file in it.")
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & ~OWNER:
             raise DataError(

@@ -23,6 +23,9 @@ ELSE_UTILITY = (
     "The limits on what is revealed are kept and utility is not: it takes less noise, more rows or other limits."
 )
 ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the policy requires."
+FROM_ROWS = (
+    "That scale follows from the rows: a card with it tells about the row that decides it, and a limit counts that."
+)
 TENTH = 0.1
 """The share of a value that is revealed at most where no limit was set."""
 
@@ -50,16 +53,15 @@ def advice_on(audit: Audit) -> Advice:
         needed.append(enough)
     if needed:
         noise = rounded_up(max(needed))
-        return Advice(noise, f"Noise of scale {noise:g} keeps every limit on what is revealed.")
+        return Advice(noise, f"Noise of scale {noise:g} keeps every limit on what is revealed. {FROM_ROWS}")
     if gate or audit.policy is not None:
         return Advice(scale, "Every limit is kept: release the model with this noise.")
     worst = _exposure(audit)
     if worst is None:
         return Advice(None, "Set a limit, and audit the noise that you plan to use.")
     noise = rounded_up(scale * worst / exposure_at(TENTH))
-    return Advice(
-        noise, f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
-    )
+    told_of = f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
+    return Advice(noise, f"{told_of} {FROM_ROWS}")
 
 
 def _exposure(audit: Audit) -> float | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -297,14 +299,29 @@ def _inverse(value: float) -> str:
 def _pairs(items: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in items)
     for name, text in items:
-        emit(f"  {name:<{width}}  {printable(text)}")
+        emit(_wrapped(f"  {name:<{width}}  ", printable(text)))
 
 
 def _sentences(title: str, sentences: Sequence[str]) -> None:
     if title:
         emit(title)
     for sentence in sentences:
-        emit(f"  - {printable(sentence)}")
+        emit(_wrapped("  - ", printable(sentence)))
+
+
+def _wrapped(start: str, text: str) -> str:
+    """A line that a terminal breaks between words, below its own beginning; whole in a pipe."""
+    if not sys.stdout.isatty():
+        return start + text
+    width = max(shutil.get_terminal_size().columns, len(start) + 20)
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -235,7 +235,7 @@ class Ledger:
         text = read_private(self.path)
         if text is None:
             if not fresh:
-                raise DataError(f"'{self.path}' does not exist: record a release first, Ledger.add.")
+                raise DataError(f"'{self.path}' does not exist: record a release in it first.")
             return {"schema": SCHEMA, "confidential": CONFIDENTIAL, "key": secrets.token_hex(32), "entries": []}
         try:
             content = json.loads(text)

@@ -128,7 +128,7 @@ def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     cost = summary["tradeoff"]
     better = at > cost["constant"] if cost["higher_is_better"] else at < cost["constant"]
     beware = "" if better else ", no better than a constant: collect more rows, or allow more"
-    return f" It leaves {_utility(cost, at)}{beware}."
+    return f" That noise leaves {_utility(cost, at)}{beware}."
 
 
 def utility_between(summary: Mapping[str, Any], scale: float) -> float | None:
