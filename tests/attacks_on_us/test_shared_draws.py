@@ -57,6 +57,11 @@ print(json.dumps([each for some in found for each in some]))
 """
 
 
+@pytest.fixture(autouse=True)
+def steady_chance() -> None:
+    """Here it is the system's own randomness that is tested."""
+
+
 def all_differ(releases: list[Any]) -> None:
     found = np.array(releases)
     for k, one in enumerate(found):

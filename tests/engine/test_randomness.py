@@ -45,7 +45,7 @@ def test_numbers_follow_their_law(law: Any) -> None:
 )
 def test_the_ends_are_finite(monkeypatch: pytest.MonkeyPatch, high: int, low: int, normal: float, size: float) -> None:
     data = np.array([high, low], dtype=np.uint64).tobytes()
-    monkeypatch.setattr("os.urandom", lambda count: data)
+    monkeypatch.setattr("fisherleak.engine.randomness.os.urandom", lambda count: data)
     rng = SystemGenerator()
     assert abs(rng.standard_normal()) == pytest.approx(normal, abs=0.05)
     assert abs(rng.laplace()) == pytest.approx(size, abs=0.1)
