@@ -21,7 +21,7 @@ __all__ = ["step_of"]
 Vector = NDArray[np.float64]
 
 
-def step_of(first: Vector, others: Vector, w: Vector, label: bool, alone: bool) -> Step:
+def step_of(first: Vector, others: Vector, w: Vector, label: bool) -> Step:
     """Steps for states (values of shape (b, releases, 4): r, a, c, :math:`|u|^2`; g of shape (b, releases, m)).
 
     Parameters
@@ -32,8 +32,6 @@ def step_of(first: Vector, others: Vector, w: Vector, label: bool, alone: bool) 
         The S of the others, side by side.
     w : array of shape (releases, m)
     label : bool
-    alone : bool
-        Start no threads.
     """
     size = first.shape[0]
 
@@ -41,9 +39,7 @@ def step_of(first: Vector, others: Vector, w: Vector, label: bool, alone: bool) 
         values, g = state
         along, following = np.empty(V.shape[0]), np.empty(V.shape[0])
         moved = V[:, :size] @ others
-        in_threads(
-            _kernel, V.shape[0], (V, before, off, moved, values, g, w, first, along, following, bool(label)), alone
-        )
+        in_threads(_kernel, V.shape[0], (V, before, off, moved, values, g, w, first, along, following, bool(label)))
         return before, along, following
 
     return step

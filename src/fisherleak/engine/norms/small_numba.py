@@ -18,10 +18,10 @@ __all__ = ["top_of_matrices_compiled"]
 Vector = NDArray[np.float64]
 
 
-def top_of_matrices_compiled(G: Vector, alone: bool = False) -> Vector:
-    """As :func:`fisherleak.engine.norms.small.top_of_matrices`, for size 3 or more. ``alone`` starts no threads."""
+def top_of_matrices_compiled(G: Vector) -> Vector:
+    """As :func:`fisherleak.engine.norms.small.top_of_matrices`, for size 3 or more."""
     out = np.empty(G.shape[0])
-    in_threads(_kernel, G.shape[0], (np.ascontiguousarray(G), out), alone)
+    in_threads(_kernel, G.shape[0], (np.ascontiguousarray(G), out))
     return out
 
 

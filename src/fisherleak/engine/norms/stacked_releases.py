@@ -28,11 +28,10 @@ from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products, top_by_steps
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.rows import in_task
 
 __all__ = ["CANCELLED", "StackedReleases"]
 
-COMPILED_FROM = 2**15
+COMPILED_FROM = 2**13
 """Values in the features of a block from which the compiled kernel pays."""
 CANCELLED = 1e-4
 """An eigenvalue below this part of its largest term is computed again without squares."""
@@ -96,7 +95,7 @@ class StackedReleases:
             derivatives = (x.r, x.a, x.c) if x.direct is None else (np.ones_like(x.r), x.a, x.c)
             E = part.E if x.direct is None else x.moved(part.E)
             parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
-        return grams(parts, self.label, in_task())
+        return grams(parts, self.label)
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
@@ -131,7 +130,7 @@ class StackedReleases:
         g = np.stack([state[3] for state in prepared], axis=1)
         w = np.stack([np.asarray(kind.w) for kind in self.kinds])
         others = np.concatenate([np.asarray(kind.S) for kind in self.kinds[1:]], axis=1)
-        step = step_of(np.asarray(self.kinds[0].S), others, w, self.label, in_task())
+        step = step_of(np.asarray(self.kinds[0].S), others, w, self.label)
         return top_by_steps(step, (values, g), width)
 
     def _again(self, rows: Sequence[Array | None], left: Any, values: Array) -> Array:

@@ -17,15 +17,13 @@ __all__ = ["largest_root", "top_of_tridiagonals_compiled"]
 Vector = NDArray[np.float64]
 
 
-def top_of_tridiagonals_compiled(
-    diagonal: Vector, beside: Vector, alone: bool = False
-) -> tuple[Vector, Vector, Vector]:
+def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector, Vector]:
     """As :func:`fisherleak.engine.norms.tridiagonal.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
     size, rows = diagonal.shape
     out = np.empty((3, rows))
     alpha, beta = np.ascontiguousarray(diagonal.T), np.zeros((rows, size))
     beta[:, : size - 1] = beside.T
-    in_threads(_kernel, rows, (alpha, beta, out), alone)
+    in_threads(_kernel, rows, (alpha, beta, out))
     return out[0], out[1], out[2]
 
 
