@@ -158,7 +158,9 @@ def test_what_the_caller_set_for_errors_holds_in_the_blocks(so_many: Any) -> Non
         map_rows(lambda x: 1.0 / x, np.zeros(1000), most=100)
 
 
-@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals reach the main thread only")
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="signals reach the main thread only"
+)
 def test_an_interrupt_ends_the_walk(so_many: Any) -> None:
     begun: list[float] = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fisherleak._support.arrays import Array, is_numpy, namespace, on_accelerator
+from fisherleak._support.arrays import Array, free_on_device, is_numpy, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
 from fisherleak.rows.threads import each_in_order, threads_for
 
@@ -16,7 +16,11 @@ BLOCK_ELEMENTS = 2**18
 EVEN = 4
 """More blocks than one are a multiple of this, all of one size, so that threads end together."""
 ACCELERATOR_ELEMENTS = 2**26
-"""The same on a GPU: 512 MiB, so that starting kernels costs little; a pass holds about eight such blocks at once."""
+"""The same on a GPU that does not say how much memory is free: 512 MiB, so that starting kernels costs little."""
+ACCELERATOR_MOST = 2**29
+"""The same on a GPU with all the memory that can be of use."""
+BYTES = 256
+"""Free memory of a GPU for each value of a block: a pass holds about eight such blocks at once, some four times as many."""
 SMALLEST_BLOCK = 1024
 """Fewer rows than this starve the matrix products of wide data."""
 
@@ -24,8 +28,13 @@ Join = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 
 
 def block_elements(reference: Array) -> int:
-    """Values in a block that is kept where ``reference`` is."""
-    return ACCELERATOR_ELEMENTS if on_accelerator(reference) else BLOCK_ELEMENTS
+    """Values in a block that is kept where ``reference`` is: on a GPU a power of two, by the memory that is free there."""
+    if not on_accelerator(reference):
+        return BLOCK_ELEMENTS
+    free = free_on_device(reference)
+    if free is None:
+        return ACCELERATOR_ELEMENTS
+    return int(min(ACCELERATOR_MOST, max(BLOCK_ELEMENTS, 2 ** max(free // BYTES, 1).bit_length() // 2)))
 
 
 def rows_per_block(width: int, reference: Array) -> int:
