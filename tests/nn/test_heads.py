@@ -50,7 +50,7 @@ def numbers(y: Any) -> Any:
     return np.random.default_rng(3).normal(size=(len(y), 3)) + y[:, None]
 
 
-HEADS = {
+HEADS: dict[str, tuple[Any, Any]] = {
     "softmax": (softmax, lambda y: y),
     "softmax of text": (softmax, lambda y: np.array(["a", "b", "c", "d"])[y]),
     "several numbers": (lambda F, y: fl.minimise(F, y, "squared", 0.05, intercept=True), numbers),
@@ -176,7 +176,8 @@ def test_heads_on_one_network_and_on_others_add_up() -> None:
     parts = [chained(leak, module, X) for leak, module in zip(leaks, (first, second, first), strict=True)]
     J, L = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
     both = np.concatenate([J, L], axis=2)
-    for whole in (fl.compose(*leaks), fl.compose(fl.compose(*leaks[:2]), leaks[2])):
+    ways: list[Any] = [fl.compose(*leaks), fl.compose(fl.compose(*leaks[:2]), leaks[2])]
+    for whole in ways:
         np.testing.assert_allclose(whole.per_example(), np.linalg.norm(both, 2, axis=(1, 2)), rtol=1e-8)
         np.testing.assert_allclose(whole.per_example(label=False), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-8)
         np.testing.assert_allclose(whole.per_label(), np.linalg.norm(L, 2, axis=(1, 2)), rtol=1e-8)
@@ -193,7 +194,7 @@ def test_heads_on_one_network_and_on_others_add_up() -> None:
     with pytest.raises(fl.InvalidInputError, match="no single noise"):
         whole.with_noise(fl.Gaussian(1.0))
     with pytest.raises(fl.InvalidInputError, match="features of each head"):
-        _ = whole.features  # type: ignore[attr-defined]
+        _ = whole.features
 
 
 @pytest.mark.parametrize("features", [5, 40])
@@ -208,7 +209,7 @@ def test_heads_of_one_output_add_up_with_labels_in_their_units(features: int) ->
     both = np.concatenate(
         [np.concatenate([J, L * unit], axis=2) for (J, L), unit in zip(parts, (1, -2), strict=True)], axis=1
     )
-    whole = fl.compose(*leaks)
+    whole: Any = fl.compose(*leaks)
     np.testing.assert_allclose(whole.per_example(), np.linalg.norm(both, 2, axis=(1, 2)), rtol=1e-8)
     assert "per unit of the first release's" in whole.summary()
 

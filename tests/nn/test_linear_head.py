@@ -65,7 +65,7 @@ def test_weight_decay_of_an_optimiser_acts_on_the_bias_too() -> None:
     trained(linear, X, y, nn.CrossEntropyLoss(), everything)
     with pytest.raises(fl.NotAtMinimumError, match="linear is"):
         fl.nn.head(linear, X, y, "softmax", decay)
-    fit = fl.nn.head(linear, X, y, "softmax", decay, bias_l2=decay)
+    fit: Any = fl.nn.head(linear, X, y, "softmax", decay, bias_l2=decay)
     np.testing.assert_allclose(fit.coef, linear.weight.detach().numpy(), atol=1e-7)
     np.testing.assert_allclose(fit.intercept, linear.bias.detach().numpy(), atol=1e-7)
     leak: Any = fl.measure(fit, X, y)
@@ -95,7 +95,7 @@ def test_mean_squared_error_of_several_numbers() -> None:
 def test_what_is_no_head_is_refused() -> None:
     X, y = features()
     binary = (y > 0) * 1.0
-    for linear, labels, options, message in (
+    cases: list[tuple[Any, Any, Any, str]] = [
         (nn.Conv2d(1, 1, 1), y, {}, "linear must be a torch.nn.Linear; got Conv2d"),
         (nn.Linear(4, 3), y, {"loss": "logistic"}, "linear has 3 outputs: loss must be one of softmax, squared"),
         (nn.Linear(4, 4), y, {"loss": "softmax"}, "all of the classes 0 to 3, as linear has 4 outputs; got 3 classes"),
@@ -104,6 +104,7 @@ def test_what_is_no_head_is_refused() -> None:
         (nn.Linear(5, 1), binary, {}, "features must have 5 columns"),
         (nn.Linear(4, 1, bias=False), binary, {"bias_l2": 0.1}, "linear has no bias"),
         (nn.Linear(4, 1), binary, {"l2": -1.0}, "l2 must be"),
-    ):
+    ]
+    for linear, labels, options, message in cases:
         with pytest.raises(fl.InvalidInputError, match=message):
-            fl.nn.head(linear, X, labels, **options)  # type: ignore[arg-type]
+            fl.nn.head(linear, X, labels, **options)
