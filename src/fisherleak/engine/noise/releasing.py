@@ -130,7 +130,7 @@ def to_significant_bits(values: Vector) -> Vector:
     of the last bit of its larger term, M; a number t of B bits hides that comb but for a part :math:`2^{B-52} M / |t|`.
     """
     part, power = np.frexp(values)
-    return np.ldexp(np.rint(np.ldexp(part, SIGNIFICANT)), power - SIGNIFICANT) + 0.0
+    return np.asarray(np.ldexp(np.rint(np.ldexp(part, SIGNIFICANT)), power - SIGNIFICANT) + 0.0)
 
 
 def grid_of(noise: Noise, size: int) -> Vector:
