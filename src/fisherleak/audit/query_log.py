@@ -79,7 +79,7 @@ class Answered:
     @cached_property
     def cells(self) -> Vector:
         """(n, columns); zero for a cell that was filled."""
-        return np.nan_to_num(np.asarray(host(self.leak.per_cell())))
+        return np.asarray(np.nan_to_num(np.asarray(host(self.leak.per_cell()))))
 
 
 def query_features(design: Design, queries: RawTable) -> Vector:
@@ -238,7 +238,7 @@ def _columns(found: Answered) -> list[Json]:
 def _exposure(found: Answered) -> Vector:
     """Eta times what an outsider starts from, (n, columns); zero for categories."""
     units = np.array([feature.scale for feature in found.trained.design.features])
-    return np.nan_to_num(found.cells * prior_spreads(found.trained, {})[:-1] / units)
+    return np.asarray(np.nan_to_num(found.cells * prior_spreads(found.trained, {})[:-1] / units))
 
 
 def _times(found: Answered, largest: float, limit: float | None) -> int | None:

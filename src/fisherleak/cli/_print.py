@@ -102,7 +102,9 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     """Who is exposed by a log of queries: a sentence first, then whom and what about them."""
     eta, half = document["eta"], document["above_half"]
     learns = "someone who knows everything else learns more than half of what is unknown about a number of theirs."
-    nobody = "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
+    nobody = (
+        "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
+    )
     emit((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
     _pairs(
         [
