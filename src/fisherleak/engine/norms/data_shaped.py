@@ -33,7 +33,7 @@ from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
 
-__all__ = ["DataShaped", "data_shaped"]
+__all__ = ["DataShaped", "check_measurable"]
 
 Vector = NDArray[np.float64]
 SETTLED = 1e-9
@@ -44,10 +44,11 @@ SMALL = 256
 """Values of a set up to which its matrix is written out."""
 
 
-def data_shaped(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
-    """The information of a mechanism about the data of a fit, or a refusal by name."""
+def check_measurable(jacobian: Jacobian, mechanism: SelfShaped) -> None:
+    """Refuse, by name, what a mechanism whose noise the data shape is not measured for."""
     name = type(mechanism).__name__
-    check_squared(jacobian.fit, name)
+    if isinstance(mechanism, Posterior):
+        check_squared(jacobian.fit, name)
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError(f"{name} is measured for NumPy rows in memory: compute the rows first.")
     if jacobian.folding is not None:
@@ -63,7 +64,6 @@ def data_shaped(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
         raise InvalidInputError(
             f"{name} is measured for affine preprocessing only, and that of column '{curved[0]}' is not."
         )
-    return DataShaped(jacobian, mechanism)
 
 
 @dataclass(frozen=True)
