@@ -13,7 +13,7 @@ from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_about, refuse_several
+from fisherleak.engine.norms import information_about
 from fisherleak.engine.outputs.class_labels import check_labels
 from fisherleak.engine.outputs.several_fit import OutputsFit, labels_as_fitted, outputs_risk
 from fisherleak.engine.perturbation import Attribute, as_attributes
@@ -125,7 +125,6 @@ def measure(
     if isinstance(X, Behind):
         check_noise(noise)
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
-        refuse_several(seen._information, "fl.nn.on")
         return X.about_inputs(seen, attributes)
     table = as_table(X)
     if isinstance(model, Fit):

@@ -16,8 +16,8 @@ confidence of 99.5 % for each number, at most
 .. math:: \bar q + \sqrt{2 V L / N} + \frac{7 M L}{3 (N - 1)}, \qquad L = \log(2 / 0.005),
 
 V the variance of q over the draws and M the largest value that q can take (Maurer and Pontil, 2009). Rows that tell in rare
-draws only have averages that see nothing of these; M does: it has r, a, a' and c at their largest within five standard deviations of
-the row's score over the draws, x . b and v . b within five of theirs, and twice the largest h, :math:`|t|` and
+draws only have averages that see nothing of these; M does: it has r, a, a' and c at their largest within five standard
+deviations of the row's score over the draws, x . b and v . b within five of theirs, and twice the largest h, :math:`|t|` and
 :math:`|H^{-1} x|` of any draw. For sets M is taken from their own draws.
 """
 
@@ -115,8 +115,8 @@ class Averaged(DataShaped):
         values = count * (int(parts.by_t.shape[1]) + int(label))
         if min(values, self.count) > LARGEST_SET:
             raise InvalidInputError(
-                f"The eta of {values} values together needs matrices of {self.count} draws: use at most {LARGEST_SET} draws, or "
-                "fewer rows."
+                f"The eta of {values} values together needs matrices of {self.count} draws: use at most {LARGEST_SET} draws, "
+                "or fewer rows."
             )
         if not values:
             return 0.0
