@@ -269,7 +269,8 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any
     own = None
     if rows is not None:
         # refuses rows that are not those of the fit
-        own = tuple(np.asarray(x) for x in measure(model, *rows, noise=mechanism)._information.rows)
+        X, y = rows
+        own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
     noisy = mechanism.released_draws(model, 1, generator(random_state), own)[0]
     finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(model)))
     check_fine(noisy, np.asarray(host(model.theta)), finest, mechanism.scale)

@@ -208,7 +208,7 @@ class _Scores:
         y, omega, z = at.y, at.omega, at.z
         a = omega * self.loss.a(z, y)
         along = a * at.tilted / self.variance + omega * _slope(self.loss, z, y) * at.h
-        found = along[:, :, None] * self.by_t
+        found = np.asarray(along[:, :, None] * self.by_t, dtype=np.float64)
         found += (omega * self.loss.r(z, y) / self.variance)[:, :, None] * self.by_b
         found += (2.0 * a)[:, :, None] * at.moved
         if not label:
