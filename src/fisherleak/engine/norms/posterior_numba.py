@@ -10,8 +10,8 @@ With :math:`R^T R = H^{-1}`, :math:`R E = P\, \mathrm{diag}(\sigma) V^T` and :ma
 the label (and what of w no value moves) being one more coordinate with a pole at zero, where g is zero. A fixed diagonal plus
 rank two, as in ``secular``, but the second part may be negative. Then, with :math:`m_{uv} = \sum u v / (\mu - \alpha \sigma^2)`
 and :math:`q = |\kappa|^{1/2} g`, the top eigenvalue above the top pole solves :math:`m_{pp} - m_{pq}^2 / (1 + m_{qq}) = 1`: its
-left side is :math:`p^T (\mu - \alpha\, \mathrm{diag}(\sigma^2) + q q^T)^{-1} p`, so that Newton's method on its inverse climbs to
-the root as it does there. Rows whose root is not clearly above the pole are left to others: NaN.
+left side is :math:`p^T (\mu - \alpha\, \mathrm{diag}(\sigma^2) + q q^T)^{-1} p`, so that Newton's method on its inverse climbs
+to the root as it does there. Rows whose root is not clearly above the pole are left to others: NaN.
 """
 
 from __future__ import annotations
