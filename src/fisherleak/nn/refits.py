@@ -67,9 +67,10 @@ class Refit:
         H = X.new_zeros(m, L, p, L, p)
         outer = fixed[:, :, None] * fixed[:, None, :]
         for k in range(L):
-            for j in range(L):
+            for j in range(k, L):
                 weighed = X[None] * (A[:, :, k, j] * there)[:, :, None]
                 H[:, k, :, j, :] = weighed.transpose(1, 2) @ X + B[:, 0, k, j, None, None] * outer
+                H[:, j, :, k, :] = H[:, k, :, j, :].clone()
             H[:, k, :, k, :] += torch.diag(penalty)
         return torch.linalg.solve(H.reshape(m, L * p, L * p), g.reshape(m, L * p, 1)).reshape(m, L, p)
 
