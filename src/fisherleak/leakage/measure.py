@@ -182,11 +182,6 @@ def _measured(
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
     if isinstance(noise, Answers | SampledLabels):
-        if isinstance(fit, OutputsFit):
-            raise InvalidInputError(
-                f"noise={type(noise).__name__}(…) is known for models of one output, and this one has several: measure what "
-                "its parameters tell."
-            )
         return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 
