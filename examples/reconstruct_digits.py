@@ -1,4 +1,4 @@
-"""Digits rebuilt from noisy embeddings, gradients and ten-class heads, at three levels of noise, with eta beside them.
+"""Digits rebuilt from noisy embeddings and from noisy gradients, at three levels of noise, with eta beside them.
 
 ``python examples/reconstruct_digits.py [--out picture.png]`` draws the picture of docs/networks.md from the digits that
 scikit-learn carries: originals above, what an optimiser makes of the releases below. The bound on the mean squared error per
@@ -20,9 +20,7 @@ import fisherleak as fl
 
 SHOWN = 6
 DRAWN = 60
-HEAD_ROWS, HEAD_DRAWN = 60, 12
-"""Pictures that a head is fitted on, and draws among them."""
-SCALES = {"embedding": (0.02, 0.2, 2.0), "gradient": (0.001, 0.01, 0.1), "head": (0.0003, 0.003, 0.03)}
+SCALES = {"embedding": (0.02, 0.2, 2.0), "gradient": (0.001, 0.01, 0.1)}
 
 
 def digits() -> tuple[Any, Any, Any]:
@@ -63,7 +61,7 @@ class Level:
         error = self.draws.error
         return (
             f"{self.name}\nerror {float(self.digits.error.mean()):.2g}\nof draws {float(error.mean()):.2g} ± "
-            f"{float(error.std()) / len(error) ** 0.5:.1g}\nbound {self.draws.bound:.2g}"
+            f"{float(error.std()) / DRAWN**0.5:.1g}\nbound {self.draws.bound:.2g}"
         )
 
 
@@ -78,17 +76,6 @@ def attacked() -> tuple[Any, list[Level]]:
         "embedding": lambda X, y, noise: fl.nn.Reconstruct.encoding(fl.nn.encoding(model[:3], X, noise)),
         "gradient": lambda X, y, noise: fl.nn.Reconstruct.gradient(model, loss, X, y, noise),
     }
-
-    def head(X: Any, y: Any, noise: Any) -> Any:
-        """A softmax head on the embeddings of these and of other pictures; these are rebuilt, each by itself."""
-        X, y = X[:HEAD_DRAWN], y[:HEAD_DRAWN]
-        rest = HEAD_ROWS - len(X)
-        seen, classes = fl.nn.on(model[:3], torch.cat([X, others[:rest]])), torch.cat([y, labels[SHOWN : SHOWN + rest]])
-        fit = fl.minimise(seen.features, classes, "softmax", 0.01)
-        leak: Any = fl.measure(fit, seen, classes, noise)
-        return fl.nn.Reconstruct.last_layer(leak, range(len(X)))
-
-    attacks["head"] = head
     levels = []
     for kind, make in attacks.items():
         for scale in SCALES[kind]:
