@@ -178,7 +178,7 @@ def _model(audit: Audit) -> Json:
         "assumed": target.assumed,
         "description": f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
         "l2": trained.l2,
-        "parameters": int(trained.fit.coef.shape[0]) + 1,
+        "parameters": trained.parameters,
         "intercept": True,
         "public": trained.public,
     }

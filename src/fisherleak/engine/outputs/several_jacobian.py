@@ -21,7 +21,7 @@ from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import Scores, score_maker
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 
-__all__ = ["OutputsJacobian", "outputs_jacobian"]
+__all__ = ["OutputsJacobian", "framed_outputs", "outputs_jacobian"]
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ def outputs_jacobian(
     """
     B = fit.uncentred(fit.factor.inverse())
     if folding is not None and getattr(noise, "shape", None) is None:
-        B = _framed(B, folding.frame, fit)
+        B = framed_outputs(B, folding.frame, fit)
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B
     return OutputsJacobian(fit, X, y, B, attributes, noise.rescaled(1.0), folding)
 
 
-def _framed(B: Array, frame: Array, fit: OutputsFit) -> Array:
+def framed_outputs(B: Array, frame: Array, fit: OutputsFit) -> Array:
     """Rows of released parameters, all coefficients and then all intercepts, turned by the frame of one output (p, p)."""
     xp = namespace(B)
     K, d = fit.coef.shape
