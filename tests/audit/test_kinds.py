@@ -38,8 +38,8 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_the_estimator_has_the_minimum_of_the_loss(kind: Kind, l2: float, table_for: Any, target_for: Any) -> None:
     trained = train(from_frame(table_for(kind.name)), Settings(target_for(kind.name), kind.name, l2=l2))
     means, spreads = spreads_in(trained.design)
-    fitted = estimator_for(trained).fit((trained.design.X - means) / spreads, trained.design.y)
-    assert isinstance(fitted, kind.estimators)
+    fitted: Any = estimator_for(trained).fit((trained.design.X - means) / spreads, trained.design.y)
+    assert type(fitted) in kind.estimators
     raw = np.atleast_2d(fitted.coef_) / spreads
     levels = np.ravel(fitted.intercept_) - raw @ means
     np.testing.assert_allclose([*raw.ravel(), *levels], trained.fit.theta, rtol=1e-4, atol=1e-6)
@@ -75,7 +75,9 @@ def test_utility_is_that_of_scikit_learn(kind: Kind, table_for: Any, target_for:
     mean = softmax(z, axis=1) if kind.several else trained.fit.loss.mean(z)
     assert kind.metric.of(z[..., None], design.y_test)[0] == pytest.approx(score(design.y_test, mean), rel=1e-9)
     if kind.also is not None:
-        assert kind.also.of(z[..., None], design.y_test)[0] == pytest.approx(metrics.log_loss(design.y_test, mean), rel=1e-9)
+        assert kind.also.of(z[..., None], design.y_test)[0] == pytest.approx(
+            metrics.log_loss(design.y_test, mean), rel=1e-9
+        )
 
 
 @every_kind

@@ -48,6 +48,7 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
     shown.setdefault("membership", None)  # earlier summaries have none of these
     shown.setdefault("label", None)
+    shown["tradeoff"] = {"also": None, **shown["tradeoff"]}
     shown.setdefault("policy", None)
     shown.setdefault("people", None)
     for attribute in shown["attributes"]:
@@ -102,7 +103,7 @@ def charts(shown: Mapping[str, Any]) -> Json:
         "attributes": _attribute_ranges(shown["attributes"]),
         "groups": [_group_range(group) for group in shown["groups"][: CHARTED["groups"]]],
         "attacks": [_attack_range(attack) for attack in shown["attacks"][: CHARTED["attacks"]]],
-        "tradeoff": dict(shown["tradeoff"]),
+        "tradeoff": {key: value for key, value in shown["tradeoff"].items() if key != "also"},
         "chosen": {
             "scale": shown["noise"]["scale"],
             "eta": {"max": examples["max"], "mean": examples["mean"], "dataset": shown["eta"]["dataset"]},
