@@ -16,7 +16,7 @@ from fisherleak.reproduce import NAMES
 
 __all__ = ["MODELS", "OVER", "PUBLIC", "SHAPES", "columns", "items", "known_to_all", "models", "shapes", "whose_etas"]
 
-MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
+MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""
