@@ -29,7 +29,7 @@ __all__ = [
     "whose_etas",
 ]
 
-MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
+MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""

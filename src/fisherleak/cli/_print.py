@@ -56,6 +56,7 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("eta of all data", _number(eta["dataset"])),
             *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
+            *([(cost["also"]["label"], _utility(cost["also"], summary["noise"]["scale"]))] if "also" in cost else []),
         ]
     )
     _show_figures(summary)
@@ -291,9 +292,9 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
             ),
             (
                 "utility",
-                f"{_number(noisy)} on average with such noise, {_number(cost.without_noise)} without, "
-                f"{_number(cost.constant)} for a constant: {cost.metric.label}, on {where}",
+                f"{_paid(cost)}: {cost.metric.label}, on {where}",
             ),
+            *([] if cost.also is None else [(cost.also.metric.label, _paid(cost.also))]),
         ]
     )
     if "signature" in card:
@@ -312,6 +313,14 @@ def _noise_of(card: dict[str, Any]) -> str:
     if shape["name"] == "isotropic":
         return f"{size} on every coefficient"
     return f"of scale {size}, shaped: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
+
+
+def _paid(cost: Tradeoff) -> str:
+    """What one noise costs."""
+    return (
+        f"{_number(cost.points[0].utility)} on average with such noise, {_number(cost.without_noise)} without, "
+        f"{_number(cost.constant)} for a constant"
+    )
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:
