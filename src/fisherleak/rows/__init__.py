@@ -32,7 +32,7 @@ from fisherleak.rows.dask_arrays import (
 )
 from fisherleak.rows.dask_tables import first_rows, lazy_frame, map_partitions, table_of_parts, with_known_rows
 from fisherleak.rows.memory import Join, add, block_elements, map_in_memory, rows_per_block, sum_in_memory
-from fisherleak.rows.threads import each_in_order, in_task, threads_for
+from fisherleak.rows.threads import each_in_order, threads_for
 
 __all__ = [
     "add",
@@ -45,7 +45,6 @@ __all__ = [
     "each_in_order",
     "first_rows",
     "gather",
-    "in_task",
     "lazy_frame",
     "local_cluster",
     "map_partitions",
