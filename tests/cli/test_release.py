@@ -431,6 +431,16 @@ def test_a_table_of_very_few_rows_is_not_released(fisherleak: Command, tmp_path:
     assert "A release needs at least 30 training rows" in done.err
 
 
+def test_a_class_of_very_few_rows_is_not_released(fisherleak: Command, tmp_path: Path) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    for rows, status in ((4, 2), (5, 0)):
+        frame.assign(y=np.where(np.arange(len(frame)) < rows, "ill", "well")).to_csv(table, index=False)
+        done = fisherleak("release", table, "--target", "y", "--noise", "5", "--out", out, "--quiet")
+        assert done.status == status
+        assert (status == 0) == ("one of them has 4 training rows" not in done.err)
+
+
 @pytest.mark.parametrize(
     ("levels", "says"),
     [

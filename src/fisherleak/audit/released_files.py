@@ -23,6 +23,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
 from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
+from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
@@ -59,10 +60,6 @@ OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
-FEWEST_IN_ALL = 30
-"""Training rows, or people, of a table that is released."""
-FEWEST_ROWS = 5
-"""Levels that are not declared and have fewer training rows are not named in a release."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,7 @@ def save_model(
     io = _skops()
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
-    _check_enough(trained)
+    check_enough(trained.design)
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
@@ -208,17 +205,6 @@ def save_model(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
     return card, tradeoff(trained, [chosen.scale], DRAWS, settings.seed)
-
-
-def _check_enough(trained: Trained) -> None:
-    """Refuse tables so small that scales, centres and ranges of their columns tell about single people."""
-    design = trained.design
-    count, whose = (design.n, "training rows") if design.people is None else (design.people.count, "people")
-    if count < FEWEST_IN_ALL:
-        raise InvalidInputError(
-            f"A release needs at least {FEWEST_IN_ALL} {whose}, and {design.source} has {count}: scales, centres and ranges of "
-            "columns, which are released on a grid, tell about single ones of so few."
-        )
 
 
 def _columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
