@@ -190,11 +190,12 @@ def saved(folder: Path, table: pd.DataFrame, in_memory: bool) -> tuple[Any, Any]
     return io.load(folder / "m.skops", trusted=sorted(trusted_types())), told
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "frame"])
-@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize(
+    ("case", "in_memory"),
+    # a frame of texts and numbers in one column is refused
+    [(case, in_memory) for case in ODD for in_memory in (False, True) if not (in_memory and case.startswith("text"))],
+)
 def test_a_saved_model_and_its_card_do_not_tell_of_an_odd_cell(case: str, in_memory: bool, tmp_path: Path) -> None:
-    if in_memory and case == "text among numbers":
-        pytest.skip("a frame of texts and numbers in one column is refused")
     (one, first), (other, second) = (saved(tmp_path / str(k), table, in_memory) for k, table in enumerate(ODD[case]))
     assert unaccounted(one, other) == []
     assert differing(first, second) == []

@@ -9,7 +9,7 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.tables import Choices, Design, design_of, from_frame
-from fisherleak.tables.rare_values import check_types, in_order, sharing
+from fisherleak.tables.rare_values import check_types, sharing, whole_levels
 
 RARE = 5
 
@@ -36,9 +36,9 @@ def with_cells(values: Any, rows: Any, cell: Any) -> Any:
 
 
 def test_levels_in_their_order_are_whole_where_they_are_whole() -> None:
-    assert in_order({2.0, 1.0, 10.0}) == (1, 2, 10)
-    assert [type(level) for level in in_order({2.0, 1.5})] == [float, int]
-    assert in_order({"b", "a"}) == ("a", "b")
+    assert whole_levels({2.0, 1.0, 10.0}) == (1, 2, 10)
+    assert [type(level) for level in whole_levels({2.0, 1.5})] == [float, int]
+    assert whole_levels({"b", "a"}) == ("a", "b")
 
 
 def test_people_are_counted_once() -> None:

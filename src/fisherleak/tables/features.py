@@ -23,7 +23,7 @@ from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
-from fisherleak.tables.rare_values import Who, check_types, in_order, sharing
+from fisherleak.tables.rare_values import Who, check_types, sharing, whole_levels
 from fisherleak.tables.split import Complete, Split
 from fisherleak.tables.written import OTHER
 
@@ -138,8 +138,8 @@ def _levels(
     if choices.rare:
         check_types(column.name, kept, counts)
     if pooled and sharing(others | before, counts, who) < choices.rare:
-        return in_order(kept), 0, pooled
-    return (*(OTHER,) * bool(pooled), *in_order(kept)), pooled, 0
+        return whole_levels(kept), 0, pooled
+    return (*(OTHER,) * bool(pooled), *whole_levels(kept)), pooled, 0
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:

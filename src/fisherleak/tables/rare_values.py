@@ -22,13 +22,13 @@ from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import Profile
 from fisherleak.tables.split import Complete, Split
 
-__all__ = ["Who", "check_types", "in_order", "sharing", "thin_columns"]
+__all__ = ["Who", "check_types", "sharing", "thin_columns", "whole_levels"]
 
 Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
 
 
-def in_order(levels: Collection[Any]) -> tuple[Any, ...]:
+def whole_levels(levels: Collection[Any]) -> tuple[Any, ...]:
     """Levels that stay, sorted, whole numbers as such however their column stored them."""
     return tuple(sorted(plain_level(level) for level in levels))
 

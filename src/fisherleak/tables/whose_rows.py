@@ -93,9 +93,9 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
             both = np.unique(np.stack([coded.codes[train], who]), axis=1)
             found |= {(coded.levels[level], int(person)) for level, person in both.T}
     columns: list[Any] = list(facts.columns)
-    who: list[Any] = [None] * len(columns)
+    having: list[Any] = [None] * len(columns)
     for k, found in pairs.items():
         columns[k] = counts = Counter(level for level, _ in found)
         few = {level for level, count in counts.items() if count < rare}
-        who[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
-    return replace(facts, columns=tuple(columns), who=tuple(who))
+        having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
+    return replace(facts, columns=tuple(columns), who=tuple(having))
