@@ -51,7 +51,8 @@ class Attacker(ABC):
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with.
     prior : mapping or sequence, optional
-        Probability of each candidate. By default the frequencies in the training data.
+        Probability of each candidate, (k,); or of each candidate of each row, (n, k). By default the frequencies in the
+        training data.
     rows : mask or positions, optional
         Rows to attack. All by default.
 
@@ -63,6 +64,8 @@ class Attacker(ABC):
     """
 
     name = "attacker"
+    sees_model = True
+    """Whether the attacker looks at a released model at all."""
     by_answers = False
     """Whether the attacker looks at a released model's answers and not at its parameters: its scalers may be folded in then."""
 
@@ -86,7 +89,7 @@ class Attacker(ABC):
 
     @property
     def prior(self) -> Vector:
-        """Probability of each candidate, (k,)."""
+        """Probability of each candidate, (k,): the mean over rows where each has its own."""
         return self.target.prior
 
     @property
@@ -167,7 +170,14 @@ class Attacker(ABC):
 
     def _scored(self, theta: Vector, several: bool, noise: Noise | None) -> Outcome:
         by_row, by_trial = self._tallied(theta, noise)
-        return outcome_of(self.name, self.target.name, by_row, by_trial if several else None, self.target.baseline)
+        return outcome_of(
+            self.name,
+            self.target.name,
+            by_row,
+            by_trial if several else None,
+            self.target.baseline,
+            sees_model=self.sees_model,
+        )
 
     def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
         """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""
