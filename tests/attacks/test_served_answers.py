@@ -68,7 +68,9 @@ def test_shares_the_moves_and_the_beliefs_of_another() -> None:
 
 @pytest.mark.usefixtures("few_trees")
 def test_may_be_informed() -> None:
-    assert fl.attacks.Served(CLASSES, TABLE, HIGH, "smoker", informed=True).target.beliefs.shape == (120, 2)
+    beliefs = fl.attacks.Served(CLASSES, TABLE, HIGH, "smoker", informed=True).target.beliefs
+    assert beliefs is not None
+    assert beliefs.shape == (120, 2)
 
 
 def test_what_has_no_answer_is_refused() -> None:

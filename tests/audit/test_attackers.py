@@ -45,7 +45,8 @@ def test_every_attacker_is_tried_and_known_by_what_it_sees(attacked: Attacked) -
 
 
 def test_people_beside_averages(attacked: Attacked) -> None:
-    for outcome, _ in attacked.outcomes:
+    found: list[Any] = [outcome for outcome, _ in attacked.outcomes]
+    for outcome in found:
         if outcome.attacker in ("no model, other columns", "prior"):
             assert (outcome.worst, outcome.q95, outcome.median, outcome.found) == (None, None, None, None)
         else:

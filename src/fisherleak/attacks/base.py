@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.erm import Fit
@@ -81,6 +82,19 @@ class Attacker(ABC):
         rows: Any = None,
     ) -> None:
         self.target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
+
+    def __repr__(self) -> str:
+        target = self.target
+        return f"{type(self).__name__}({target.name!r}, {target.k} values, {target.m} rows)"
+
+    def _repr_html_(self) -> str:
+        target = self.target
+        pairs = [
+            ("guesses", f"{target.name}, one of {target.k} values"),
+            ("of", f"{target.m:,} rows"),
+            ("right without the release", f"{target.baseline:.1%}"),
+        ]
+        return panel(f"Attacker, {self.name}", pairs, "attack.against(noise) says how often it is right.")
 
     @property
     def values(self) -> tuple[Any, ...]:
