@@ -250,10 +250,11 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
     """The ends of the label, or both classes."""
     loss = jacobian.fit.loss
     y = np.asarray(host(jacobian.y), dtype=np.float64)
-    if loss.labels.binary:
+    if loss.labels.binary or getattr(loss, "classes", False):
         if given is not None:
             raise InvalidInputError("bounds of 'label' are the classes where a model classifies: leave them out.")
-        return np.array([0.0, 1.0]), {"classes": 2, "from": "declared"}, True
+        count = 2 if loss.labels.binary else int(jacobian.fit.coef.shape[0])
+        return np.arange(float(count)), {"classes": count, "from": "declared"}, True
     low, high, record, settled = _range("The label", "'label'", y, given)
     if not np.all(np.asarray(loss.labels.accepts(np.array([low, high])))):
         if given is not None:
