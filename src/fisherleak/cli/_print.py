@@ -14,7 +14,16 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_policy", "show_release"]
+__all__ = [
+    "show_answers",
+    "show_attacks",
+    "show_audit",
+    "show_confirmation",
+    "show_gate",
+    "show_ledger",
+    "show_policy",
+    "show_release",
+]
 
 MOST_SHOWN = 5
 COUNTED = {
@@ -87,6 +96,43 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
         past = document["past_limit"]
         said = f"{len(past)} past the limit of {_number(document['limit'])}"
         emit("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    emit("\nDerived from the data: as confidential as the table.")
+
+
+def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
+    """Who is exposed by a log of queries: a sentence first, then whom and what about them."""
+    eta, half = document["eta"], document["above_half"]
+    learns = "someone who knows everything else learns more than half of what is unknown about a number of theirs."
+    nobody = (
+        "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
+    )
+    emit((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
+    _pairs(
+        [
+            ("answers", f"{document['queries']} of {document['distinct']} different queries: {document['how']}"),
+            ("rows", str(document["rows"])),
+            (
+                "eta of a row",
+                f"{_number(eta['mean'])} on average, {_number(eta['max'])} at most, all answers together",
+            ),
+            ("counted", COUNTED[document["public"]]),
+        ]
+    )
+    emit("")
+    _histogram(etas)
+    rows = [(item["id"], _number(item["eta"]), _inverse(item["eta"])) for item in document["most_exposed"][:MOST_SHOWN]]
+    _table("\nMost exposed", ("id", "eta", "least error"), rows)
+    columns = [
+        (c["name"], _inverse(c["eta"]), "" if c["share"] is None else _percent(c["share"]), str(c["row"]))
+        for c in document["columns"][:MOST_SHOWN]
+    ]
+    _table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
+    if document["limit"] is not None:
+        past = document["past_limit"]
+        said = f"{len(past)} past the limit of {_number(document['limit'])}"
+        emit("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    if document["times"]:
+        emit(f"Such a log could be answered {document['times']} times before someone passes it.")
     emit("\nDerived from the data: as confidential as the table.")
 
 
