@@ -27,7 +27,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,8 +203,7 @@ def _at(jacobian: OutputsJacobian, attributes: Sequence[Attribute]) -> _At:
     scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
     root = np.linalg.cholesky(core).T * scale[None, :]
     V = np.asarray(host(jacobian.slopes))
-    proxy: Any = jacobian
-    E = feature_map(proxy, attributes, V.shape[1])
+    E = feature_map(jacobian, attributes, V.shape[1])
     return _At(root, np.asarray(host(jacobian.B)), V, E, np.asarray(host(fit.frame)))
 
 
@@ -286,8 +284,7 @@ def _stretched(jacobian: OutputsJacobian, at: _At, points: Points) -> tuple[floa
     scales, slopes = np.asarray(host(fit.scales)), np.asarray(host(folding.slopes))
     d = slopes.size
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
-    plain = not folding.weighted or weights is None
-    share = (1.0 if plain else float(weights.max())) / (fit.n if plain else float(weights.sum()))
+    share = 1.0 / fit.n if not folding.weighted or weights is None else float(weights.max() / weights.sum())
     change = np.where(slopes > 0, points.spans, 0.0) ** 2 * (share + share**2)
     worst = float(np.max(change / scales**2, initial=0.0))
     each = at.root.reshape(-1, *at.V.shape)[:, :, :d]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,10 @@ def _ten_classes(work: Workspace, name: str) -> Numbers | None:
     flat, test = (each / np.linalg.norm(each, axis=1).max() for each in (flat, test))
     mean, axes = _components(flat)
     found = {COMPONENTS: _model(flat @ axes - mean @ axes, data.y, test @ axes - mean @ axes, data.y_test, L2[name])}
-    if _has_gpu():
-        import torch
-
-        tensors = [torch.as_tensor(each, device="cuda") for each in (flat, data.y, test)]
-        found[ALL] = _model(*tensors, data.y_test, L2[name])
+    torch = _with_gpu()
+    if torch is not None:
+        X, y, X_test = (torch.as_tensor(each, device="cuda") for each in (flat, data.y, test))
+        found[ALL] = _model(X, y, X_test, data.y_test, L2[name])
     worst = found[COMPONENTS]["worst"]
     return {
         "classes": list(data.names),
@@ -64,12 +64,10 @@ def _components(flat: NDArray[np.float64]) -> tuple[Any, Any]:
     return mean, np.linalg.eigh(scatter)[1][:, :-21:-1]
 
 
-def _has_gpu() -> bool:
-    if find_spec("torch") is None:
-        return False
-    import torch
-
-    return bool(torch.cuda.is_available())
+def _with_gpu() -> Any:
+    """The library for tensors where there is a GPU, else None."""
+    found = import_module("torch") if find_spec("torch") is not None else None
+    return found if found is not None and found.cuda.is_available() else None
 
 
 def _model(X: Any, y: Any, X_test: Any, y_test: NDArray[Any], l2: float) -> Numbers:
