@@ -26,7 +26,8 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Post
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
-from fisherleak.engine.norms.data_shaped import DataShaped, data_shaped
+from fisherleak.engine.norms.averaged import shaped_by
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
@@ -102,7 +103,7 @@ class Leakage:
             return self._served(noise)
         if isinstance(noise, Posterior | ObjectivePerturbation):
             refuse_several(self._information, f"noise={type(noise).__name__}(…)")
-            return replace(self, _information=data_shaped(self._jacobian, noise), _noise=noise)
+            return replace(self, _information=shaped_by(self._jacobian, noise), _noise=noise)
         check_noise(noise)
         if isinstance(self._information, DataShaped):
             return replace(self, _information=information_of(self._jacobian.with_noise(noise)), _noise=noise)
@@ -286,10 +287,11 @@ class Leakage:
         for each in releases:
             assert isinstance(each, SeveralOutputs)
             check_normal(each.jacobian.noise)
-            if each.folded:
+            folding = each.jacobian.folding
+            if folding is not None and (each.jacobian.fit.loss.quadratic or folding.totals is None):
                 raise UnsupportedModelError(
-                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
-                    "public='preprocessing'."
+                    "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
+                    "behind, and no other preprocessing: measure with public='preprocessing'."
                 )
             norms.append(several_removal_norms(each.jacobian, tolerance))
         xp = namespace(norms[0])

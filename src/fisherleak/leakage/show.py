@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
@@ -76,7 +77,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
         for fit in ([] if _is_gradient(leakage) else leakage.fits)
     ]
-    lines += [f"  note          {note}" for note in notes]
+    lines += [f"  note          {note}" for note in (*notes, *_averaged(leakage, rows))]
     lines += [
         f"  presence      {_presence(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
@@ -84,6 +85,16 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         "This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
+    """What averaging over draws leaves uncertain."""
+    information = leakage._information
+    if not isinstance(information, Averaged) or not rows:
+        return ()
+    above = 100 * information.above_average(rows[0])
+    limits = f"averaged over {information.count:,} draws: etas are upper limits, each too low in one of 200 cases"
+    return (f"{limits}; that of the most exposed row is {above:.2g} % above its average",)
 
 
 def _shaped(leakage: Any) -> bool:
