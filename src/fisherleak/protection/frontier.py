@@ -20,6 +20,7 @@ from sklearn.base import is_classifier
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.notebook import panel
 from fisherleak._support.progress import track
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
@@ -77,6 +78,16 @@ class Frontier:
     held_out: int
     refused: tuple[str, ...] = field(repr=False)
     task: Task = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        pairs: list[tuple[str, object]] = []
+        for eta in sorted({point.eta for point in self.points}):
+            best = self.best(eta)
+            how = f"{best.shape} noise, penalty × {best.penalty:g}, {best.weighting} weights"
+            pairs.append((f"eta {eta:g}", f"loss {best.loss:.4g}: {how}"))
+        measured = f"{self.held_out:,} held-out rows" if self.held_out else "training rows"
+        pairs.append(("without noise", f"loss {self.loss:.4g}"))
+        return panel(f"Frontier, least loss on {measured}", pairs, "Derived from the data: it stays in the house.")
 
     def best(self, eta: float | None = None) -> FrontierPoint:
         """The candidate of the least held-out loss at the largest eta looked at that is not above the one asked for."""
