@@ -296,7 +296,8 @@ def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
         coef = host(released.coef).reshape(-1)
-        return coef if released.intercept is None else np.append(coef, host(released.intercept))
+        level = released.intercept
+        return coef if level is None else np.append(coef, host(level) if hasattr(level, "shape") else level)
     if hasattr(released, "fit") or hasattr(released, "predict"):
         inner = released if not hasattr(released, "noise_") else released.estimator_
         inner = checked_model(inner)

@@ -26,7 +26,7 @@ def test_third_and_fourth_derivatives_are_within_what_w_says(kind: object, K: in
     h = 1e-3
 
     def form(at: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.einsum("nk,nkl,nl->n", a, loss.curvature(at, y), b)
+        return np.asarray(np.einsum("nk,nkl,nl->n", a, loss.curvature(at, y), b))
 
     low, middle, high = (form(z + step * v, v, u) for step in (-h, 0.0, h))
     mine, theirs = np.sqrt(form(z, v, v)), np.sqrt(form(z, u, u))
