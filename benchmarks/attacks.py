@@ -1,7 +1,7 @@
 """What the white-box attack on all of Adult takes: 30,162 people, 86 features in [0, 1], logistic and softmax models.
 
-``python benchmarks/attacks.py``: processor time of all moves, against true refits of some rows scaled up to all of them, and how
-far the moves are from those refits. ``--refits`` says how many.
+``python benchmarks/attacks.py``: processor time of all moves, against true refits of some rows scaled up to all of them, and
+how far the moves are from those refits. ``--refits`` says how many.
 """
 
 from __future__ import annotations
