@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
@@ -67,6 +69,7 @@ def test_what_is_no_label_is_refused_by_name() -> None:
     several = fl.minimise(X, np.column_stack([DOSE, counts]))
     with pytest.raises(fl.InvalidInputError, match="y has 2 numbers: name the one under attack"):
         fl.attacks.Prior(several, X, np.column_stack([DOSE, counts]), "label")
+    bad: Any
     for bad in (("label", 2), ("dose", 0), ("label",)):
         with pytest.raises(fl.InvalidInputError, match="attribute must be a column, 'label', or"):
             fl.attacks.Prior(several, X, np.column_stack([DOSE, counts]), bad)

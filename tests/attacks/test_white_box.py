@@ -196,7 +196,7 @@ def test_releases_of_several_classes_are_attacked_with_their_own_noise() -> None
     assert (attack.infer(released) == y).all()
     assert attack.against(fl.Laplace(1e-6), draws=20).accuracy == 1.0
     with pytest.raises(fl.InvalidInputError, match="Posterior"):
-        attack.accuracy(fl.Posterior(0.1))
+        attack.accuracy(fl.Posterior(0.1))  # type: ignore[arg-type]
 
 
 def test_many_rows_of_many_libraries_move_alike() -> None:

@@ -74,7 +74,7 @@ class Attacker(ABC):
         model: Any,
         X: Any,
         y: Any,
-        attribute: str | int,
+        attribute: str | int | tuple[str, int],
         values: Any = None,
         sample_weight: Any = None,
         prior: Any = None,

@@ -55,7 +55,9 @@ class BlackBox(Attacker):
     name = "black-box"
     by_answers = True
 
-    def __init__(self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int, **options: Any) -> None:
+    def __init__(
+        self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int | tuple[str, int], **options: Any
+    ) -> None:
         super().__init__(model, X, y, attribute, **options)
         target = self.target
         # rows are the same for every candidate where the label is attacked

@@ -175,7 +175,7 @@ def candidates_of(
     model: Estimator,
     X: TableLike,
     y: VectorLike,
-    attribute: str | int,
+    attribute: str | int | tuple[str, int],
     values: Any,
     sample_weight: VectorLike,
     prior: Any,

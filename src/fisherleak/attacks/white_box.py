@@ -91,7 +91,7 @@ class WhiteBox(Attacker):
         model: Estimator,
         X: TableLike,
         y: VectorLike,
-        attribute: str | int,
+        attribute: str | int | tuple[str, int],
         *,
         use_prior: bool = False,
         **options: Any,
@@ -119,8 +119,8 @@ class WhiteBox(Attacker):
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
             by_label = target.encoded is not None
-            changes = (None, target.labels(k)) if by_label else (target.changed(k), None)
-            found.append(replacement_moves(shared, target.rows, *changes, what=what))
+            changed, labels = (None, target.labels(k)) if by_label else (target.changed(k), None)
+            found.append(replacement_moves(shared, target.rows, changed, labels, what))
         return tuple(found)
 
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:

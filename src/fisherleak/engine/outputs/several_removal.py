@@ -86,7 +86,7 @@ def _walked(
     for start in track(range(0, rows.size, AT_ONCE), -(-rows.size // AT_ONCE), "Leaving rows out"):
         some = rows[start : start + AT_ONCE]
         moves = task.exact_moves(some) if jacobian.fit.loss.quadratic else task.moves(some)
-        lost = like(alone[some], moves, namespace(moves))
+        lost = like(alone[some], moves, namespace(moves)) > 0
         yield some, namespace(moves).where(lost[:, None], np.nan, moves)
 
 
@@ -166,7 +166,7 @@ class _Removal:
             ratio = np.where(np.isfinite(last), moved / np.maximum(last, np.finfo(float).tiny), 0.5)
             rest = moved * np.minimum(ratio, SLOW) / (1.0 - np.minimum(ratio, SLOW))
             done = going & fits & (rest <= CAUTION * self.tolerance * np.maximum(now, np.finfo(float).tiny))
-            taken = like(going & fits, moves, xp)[:, None]
+            taken = like(going & fits, moves, xp)[:, None] > 0
             moves, last = xp.where(taken, moves + step, moves), moved
             settled[done] = True
             going = going & fits & ~done

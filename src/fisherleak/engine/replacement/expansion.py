@@ -76,6 +76,11 @@ class Expansion:
     """Largest (w l)^(1/2) of the rows that are not followed; ``tallest`` that of all."""
     tallest: float
 
+    @property
+    def _width(self) -> float:
+        assert self.loss.width is not None
+        return self.loss.width
+
     def beyond(self, moves: Array) -> Array:
         """N(D) of moves (b, L p)."""
         most, count = _at_once(moves, self.followed.x.shape[0] * self.loss.scores), moves.shape[0]
@@ -107,7 +112,7 @@ class Expansion:
         """Bounds of what is left out of N: in the norm of H^-1, and of H^-1 times it as it is seen; ``across`` is |D|_H."""
         xp = namespace(moves)
         first, second, _ = (self._form(moves, gram) for gram in self.grams)
-        grown = self.loss.width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
+        grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
         return grown * across**2 * xp.sqrt(first), grown * across * second
 
     def left_out_closely(self, moves: Array, across: Array) -> tuple[Array, Array]:
@@ -127,7 +132,7 @@ class Expansion:
 
         most = max(64, block_elements(moves) // (b * L))
         cubes, sixths = sum_rows(block, self.risk.X, self.terms, most=most)
-        grown = self.loss.width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
+        grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
         return grown * xp.sqrt(sixths), grown * cubes
 
     def rate(self, moves: Array, across: Array) -> Array:

@@ -73,27 +73,25 @@ def replacement_moves(
     """
     xp = namespace(shared.X)
     m, size = int(rows.shape[0]), int(shared.inverse.shape[0])
-    found, errors, places, again = [], [], [], 0
+    found, errors, kept, again = [], [], [], 0
     for chosen in _blocks(shared, m, what):
         some = xp.take(rows, chosen, axis=0)
         parts = (None if each is None else xp.take(each, chosen, axis=0) for each in (changed, labels))
         changes = shared.changes(some, *parts)
-        real = xp.nonzero(_real(changes))[0]
-        if not real.shape[0]:
+        real = _real(changes)
+        kept.append(real)
+        if not bool(xp.any(real)):
             continue
-        values, error, count = _moved(shared, changes.take(real), what)
+        values, error, count = _moved(shared, changes.take(xp.nonzero(real)[0]), what)
         found.append(values)
         errors.append(error)
-        places.append(xp.take(chosen, real))
         again += count
     # a first row of zeros stands for every change that is none
     zero = xp.zeros((1, size), dtype=xp.float64, device=device(shared.X))
-    order = np.zeros(m, dtype=np.int64)
-    if places:
-        order[host(xp.concat(places))] = np.arange(1, 1 + sum(each.shape[0] for each in places))
+    real = xp.concat(kept)
+    place = xp.where(real, xp.cumulative_sum(xp.astype(real, xp.int64)), 0)
     values = shared.fit.uncentred(xp.concat([zero, *found], axis=0).T).T
-    index = like(order, rows, xp)
-    return Moves(xp.take(values, index, axis=0), xp.take(xp.concat([zero[:, 0], *errors]), index), again)
+    return Moves(xp.take(values, place, axis=0), xp.take(xp.concat([zero[:, 0], *errors]), place), again)
 
 
 def _blocks(shared: Replacements, m: int, what: str) -> Iterator[Array]:
@@ -117,15 +115,15 @@ def _moved(shared: Replacements, changes: RowChanges, what: str) -> tuple[Array,
     """Moves for rows as they are centred, how far each may be off, and how many were fitted again."""
     xp = namespace(shared.inverse)
     hessian = changed_hessian(changes, shared.fit.centred_theta, shared.inverse, shared.loss)
-    loose = host(~(hessian.det > UNSURE))
+    loose = ~(hessian.det > UNSURE)
     if shared.loss.quadratic:
         values = hessian.newton
-        left = xp.where(hessian.det > UNSURE, hessian.det, 1.0)
+        left = xp.where(loose, 1.0, hessian.det)
         error = EPSILON * (shared.fit.condition + 1.0 / left) * shared.length(values)
     else:
         values, error, lost = settled(shared, changes, hessian)
-        loose = loose | lost
-    again = np.flatnonzero(loose)
+        loose = loose | (like(lost, loose, xp) > 0)
+    again = host(xp.nonzero(loose)[0])
     if again.size:
         moves, off = zip(*(_refit(shared, changes, int(k), what) for k in again), strict=True)
         values = put_rows(values, again, xp.stack(list(moves)))
