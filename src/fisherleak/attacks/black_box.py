@@ -116,7 +116,7 @@ class BlackBox(Attacker):
             fits = -omega[rows][None, :, None, None] * misses / (2.0 * variance)
             # a model that is never wrong rules out all but its own answer
             fits = np.where(np.isnan(fits), 0.0, fits).sum(axis=3)
-            return np.asarray(fits + np.log(self.target.prior)[:, None, None])
+            return np.asarray(fits + np.log(self.target.weights)[:, :, None])
 
     def _by_class(self, theta: Vector) -> NDArray[np.float64]:
         """Posterior up to a factor, (k, m, T)."""
@@ -133,7 +133,7 @@ class BlackBox(Attacker):
         labels = np.stack([self._codes(each) for each in self._labels])
         trials = np.arange(theta.shape[0])
         performance = counts[trials, labels[:, :, None], answers]
-        return np.asarray(self.target.prior[:, None, None] * performance)
+        return np.asarray(self.target.weights[:, :, None] * performance)
 
     def _classes(self, scores: Vector) -> NDArray[np.int64]:
         """Which class a model takes rows to have: scores (…, K) to (…)."""
