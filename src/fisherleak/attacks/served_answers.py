@@ -82,8 +82,8 @@ class Served(WhiteBox):
     def _serve(self, answer: str | None, step: float, informed: bool) -> None:
         if isinstance(self.target.fit, OutputsFit):
             raise UnsupportedModelError(
-                f"A model of {self.target.fit.coef.shape[0]} outputs is not supported by Served: it knows answers of one output. "
-                "Attack with WhiteBox."
+                f"A model of {self.target.fit.coef.shape[0]} outputs is not supported by Served, which knows one: "
+                "attack it with WhiteBox."
             )
         classes = self.target.fit.loss.labels.binary
         if answer not in (None, "label", "score") or (answer == "label" and not classes):
