@@ -38,6 +38,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/least_loss.py
 	$(BIN)/python benchmarks/queries.py
+	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/protect.py
 	$(BIN)/python benchmarks/reproduce.py
 	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2

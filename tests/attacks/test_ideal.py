@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -56,3 +56,18 @@ def test_of_many_rows_others_are_learned_from_once(monkeypatch: pytest.MonkeyPat
     coin = table.assign(gene=np.random.default_rng(1).permutation(table["gene"].to_numpy()))
     lost = fl.attacks.Ideal(pipeline(Ridge(alpha=0.5)).fit(coin, y), coin, y, "gene", rows=rows).against()
     assert lost.accuracy < lost.baseline + 0.1
+
+
+def test_a_label_is_learned_from_the_columns_alone() -> None:
+    table, y = people(300)
+    classes = np.digitize(y, np.quantile(y, [0.33, 0.7]))
+    model = pipeline(RidgeClassifier()).fit(table, classes)
+    attack = fl.attacks.Ideal(model, table, classes, "label")
+    features, numeric = ideal._others(attack.target)
+    assert features.shape == (300, 3)
+    assert len(numeric) == 3
+    found = attack.against()
+    assert found.baseline < found.accuracy < 0.9
+    both = np.column_stack([y, table.age])
+    several = fl.attacks.Ideal(pipeline(Ridge()).fit(table, both), table, both, ("label", 1), values=[40.0, 60.0])
+    np.testing.assert_array_equal(ideal._others(several.target)[0][:, -1], y)

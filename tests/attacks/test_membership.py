@@ -158,3 +158,37 @@ def test_lazy_rows_and_loose_models() -> None:
     loose, tight = (LogisticRegression(tol=tol, max_iter=1000).fit(X, y) for tol in (1e-4, 1e-12))
     mu = [fl.attacks.Membership(model, X, y).mu(NOISE) for model in (loose, tight)]
     np.testing.assert_allclose(mu[0], mu[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "two numbers"])
+def test_several_outputs_move_as_without_the_row(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(45, 3))
+    y: Any = np.argmax(X @ rng.normal(size=(3, 3)) + rng.gumbel(size=(45, 3)), axis=1)
+    loss = kind
+    if kind == "two numbers":
+        loss, y = "squared", X @ rng.normal(size=(3, 2)) + rng.normal(size=(45, 2))
+    fit = fl.minimise(X, y, loss, 1e-2, intercept=True)
+    attack = fl.attacks.Membership(fit, X, y, rows=[0, 7, 30])
+    for at, row in enumerate([0, 7, 30]):
+        weights = (np.arange(45) != row) * 1.0
+        true = fl.minimise(X, y, loss, 1e-2, weights, intercept=True).theta - fit.theta
+        np.testing.assert_allclose(attack.moves[at], true, atol=1e-7 * np.abs(true).max())
+    shape = np.diag(np.linspace(0.5, 2.0, fit.theta.shape[0]))
+    for noise in (fl.Gaussian(0.05), fl.Gaussian(0.05, shape)):
+        mu = fl.measure(fit, X, y, noise).membership()[[0, 7, 30]]
+        np.testing.assert_allclose(attack.mu(noise), mu, rtol=1e-6)
+        told = attack.simulate(noise.rescaled(noise.scale * float(mu.max())), 20_000)
+        expected = attack.auc(noise.rescaled(noise.scale * float(mu.max())))
+        assert np.abs(told.auc - expected).max() < 0.015
+    assert attack.infer().all()
+
+
+def test_the_only_row_of_a_class_is_told_for_certain() -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    y[5] = 2
+    attack = fl.attacks.Membership(fl.minimise(X, y, "softmax", 1e-2, intercept=True), X, y, rows=[4, 5])
+    assert np.isfinite(attack.mu(NOISE)[0])
+    assert np.isinf(attack.mu(NOISE)[1])
+    assert attack.auc(NOISE)[1] == 1.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
@@ -125,3 +127,89 @@ def test_what_a_loose_solver_left_is_in_every_release() -> None:
         releases = [fl.release(loose, noise, seed, public="preprocessing") for seed in range(200)]
         sampled = attack.against(releases)
         assert attack.against(noise).accuracy == pytest.approx(sampled.accuracy, abs=0.02)
+
+
+CLASSES = np.array(["high", "low", "middle"])[np.digitize(DOSE, np.quantile(DOSE, [0.33, 0.7]))]
+SEVERAL = {
+    "softmax": (pipeline(LogisticRegression(C=2.0, tol=1e-12, solver="newton-cg", max_iter=500)), CLASSES),
+    "classes by ridge": (pipeline(RidgeClassifier()), CLASSES),
+    "two numbers": (pipeline(Ridge(alpha=0.5)), np.column_stack([DOSE, TABLE.age / 10 + DOSE**2])),
+}
+
+
+def refit_moves(model: Any, y: Any, row: int, label: Any, table: Any = TABLE) -> Any:
+    """The move of all parameters, coefficients output by output and then intercepts, by a fit with one other row."""
+    features, labels = (
+        model[:-1].transform(table),
+        np.array(y, dtype=object if np.asarray(y).dtype.kind == "U" else None),
+    )
+    labels[row] = label
+    labels = labels.astype(str) if labels.dtype == object else labels
+    fresh = clone(model[-1]).fit(features, labels)
+    return np.append(fresh.coef_.ravel(), fresh.intercept_) - np.append(model[-1].coef_.ravel(), model[-1].intercept_)
+
+
+@pytest.mark.parametrize("name", list(SEVERAL))
+def test_several_outputs_move_as_true_refits_do(name: str) -> None:
+    model, y = SEVERAL[name]
+    model = clone(model).fit(TABLE, y)
+    rows = [0, 50, 119]
+    attack = fl.attacks.WhiteBox(model, TABLE, y, "gene", rows=rows)
+    for at, row in enumerate(rows):
+        for k, value in enumerate(attack.values):
+            other = TABLE.copy()
+            other.loc[row, "gene"] = value
+            move = refit_moves(model, y, row, y[row], other)
+            np.testing.assert_allclose(attack.moves[k].values[at], move, atol=1e-4 * max(1e-3, np.abs(move).max()))
+    assert (attack.infer() == TABLE["gene"].to_numpy()[rows]).all()
+
+
+@pytest.mark.parametrize("name", [*SEVERAL, "linear", "logistic", "ridge classifier", "poisson"])
+def test_the_label_s_moves_are_those_of_true_refits(name: str) -> None:
+    model, y = (SEVERAL | MODELS)[name]
+    model = clone(model).fit(TABLE, y)
+    rows, second = [3, 60, 111], np.asarray(y).ndim == 2
+    attack = fl.attacks.WhiteBox(model, TABLE, y, ("label", 1) if second else "label", rows=rows)
+    for at, row in enumerate(rows):
+        for k, value in list(enumerate(attack.values))[:4]:
+            label = np.array([y[row, 0], value]) if second else value
+            move = refit_moves(model, y, row, label)
+            np.testing.assert_allclose(attack.moves[k].values[at], move, atol=1e-4 * max(1e-3, np.abs(move).max()))
+
+
+@pytest.mark.parametrize("use_prior", [False, True])
+@pytest.mark.parametrize(("name", "attribute"), [("softmax", "smoker"), ("softmax", "label"), ("two numbers", "gene")])
+def test_closed_forms_of_several_outputs_are_the_simulation_s_mean(name: str, attribute: str, use_prior: bool) -> None:
+    model, y = SEVERAL[name]
+    attack = fl.attacks.WhiteBox(clone(model).fit(TABLE, y), TABLE, y, attribute, use_prior=use_prior)
+    for scale in (3e-3, 0.1):
+        noise = fl.Gaussian(scale)
+        simulated = np.mean(attack._simulated(noise, 3000, 0), axis=0)
+        assert np.abs(attack.accuracy(noise) - simulated).max() < 5 * np.sqrt(0.25 / 3000)
+
+
+def test_releases_of_several_classes_are_attacked_with_their_own_noise() -> None:
+    model, y = SEVERAL["softmax"]
+    model = clone(model).fit(TABLE, y)
+    attack = fl.attacks.WhiteBox(model, TABLE, y, "label")
+    released = fl.release(model, fl.Gaussian(1e-6), 0, public="preprocessing")
+    assert (attack.infer(released) == y).all()
+    assert attack.against(fl.Laplace(1e-6), draws=20).accuracy == 1.0
+    with pytest.raises(fl.InvalidInputError, match="Posterior"):
+        attack.accuracy(fl.Posterior(0.1))  # type: ignore[arg-type]
+
+
+def test_many_rows_of_many_libraries_move_alike() -> None:
+    """The way by the third derivative, where arrays know no more than the standard says."""
+    strict = pytest.importorskip("array_api_strict")
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(1100, 2)), rng.random(1100) < 0.4])
+    y = np.argmax(X @ rng.normal(size=(3, 3)) + rng.gumbel(size=(1100, 3)), axis=1)
+    found = []
+    for xp in (np, strict):
+        rows, labels = xp.asarray(X), xp.asarray(y)
+        fit = fl.minimise(rows, labels, loss="softmax", l2=1e-3, intercept=True)
+        attack = fl.attacks.WhiteBox(fit, rows, labels, 2)
+        found.append(np.asarray(attack.moves[0].values))
+        assert attack.moves[0].refitted == 0
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6 * np.abs(found[0]).max())

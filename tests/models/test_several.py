@@ -291,8 +291,6 @@ def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     for door in (lambda: fl.measure(filled, gaps, y, public="nothing"), lambda: fl.release(filled, fl.Gaussian(1.0))):
         with pytest.raises(fl.UnsupportedModelError, match="SimpleImputer of a mean or median"):
             door()
-    with pytest.raises(fl.UnsupportedModelError, match="attacks on attributes"):
-        fl.attacks.WhiteBox(pipeline, X, y, 0, values=[5.0, 6.0])
     one = lm.LogisticRegression(**EXACT).fit(X, y > 0)
     with pytest.raises(fl.InvalidInputError):
         fl.attacks.Membership(one, X, y > 0).infer(lm.LogisticRegression(**EXACT).fit(X, y))

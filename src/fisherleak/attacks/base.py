@@ -20,8 +20,9 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
-from fisherleak.models.estimators import check_supported, parameters
-from fisherleak.models.scalers import complete, has_scalers, neutral, scaled_parameters
+from fisherleak.models.estimators import check_supported
+from fisherleak.models.scalers import complete, has_scalers, neutral, scaled_parameters, split_outputs
+from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.protection.release import Released
 
 __all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_parameters"]
@@ -43,12 +44,14 @@ class Attacker(ABC):
         what its own description allows.
     X : array or table of shape (n, d)
         The rows it was fitted on.
-    y : array of shape (n,)
-    attribute : str or int
-        The column under attack, of the raw table.
+    y : array of shape (n,), or (n, K) for K numbers
+    attribute : str, int or tuple
+        The column under attack, of the raw table; or "label", where no column is called that: then the row's columns are
+        known and its label is guessed. Of K numbers, ``("label", k)`` is the k-th.
     values : sequence, optional
         Candidates. By default all values that the column has; needed for a numeric column with many values, whose rows then
-        count as guessed right where the guess is the nearest candidate.
+        count as guessed right where the guess is the nearest candidate. For a label of many numbers by default the medians of
+        ten bins of equal counts.
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with.
     prior : mapping or sequence, optional
@@ -75,7 +78,7 @@ class Attacker(ABC):
         model: Any,
         X: Any,
         y: Any,
-        attribute: str | int,
+        attribute: str | int | tuple[str, int],
         values: Any = None,
         sample_weight: Any = None,
         prior: Any = None,
@@ -303,24 +306,31 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
             "public='preprocessing', or measure with public='nothing' what this one reveals."
         )
     _, scales = neutral(model)
-    return scaled_parameters(theta, complete(scales or [], final_estimator(model).n_features_in_))
+    estimator = final_estimator(model)
+    known = complete(scales or [], estimator.n_features_in_)
+    if outputs_of(estimator) == 1:
+        return scaled_parameters(theta, known)
+    coef, level = split_outputs(theta, len(known), estimator.fit_intercept)
+    by_output = scaled_parameters(coef if level is None else np.column_stack([coef, level]), known)
+    return np.append(by_output[:, : len(known)], by_output[:, len(known) :])
 
 
 def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
     if isinstance(released, Fit):
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
-        coef = host(released.coef)
-        return coef if released.intercept is None else np.append(coef, released.intercept)
+        coef = host(released.coef).reshape(-1)
+        level = released.intercept
+        return coef if level is None else np.append(coef, host(level) if hasattr(level, "shape") else level)
     if hasattr(released, "fit") or hasattr(released, "predict"):
         inner = released if not hasattr(released, "noise_") else released.estimator_
         inner = checked_model(inner)
         estimator = final_estimator(inner)
         check_supported(estimator)
         if isinstance(model, Fit):
-            return parameters(estimator)
+            return all_parameters(estimator)
         _check_same_kind(inner, checked_model(model))
-        return _unfolded(parameters(estimator), inner, checked_model(model), by_answers)
+        return _unfolded(all_parameters(estimator), inner, checked_model(model), by_answers)
     try:
         values = np.asarray(host(released) if hasattr(released, "detach") else released)
         if values.dtype.kind == "c":

@@ -5,7 +5,8 @@ r"""The black-box attack of Fredrikson et al. (2014), as in the paper (equation 
 with the prior p, the released model's predictions :math:`\phi` and its published performance :math:`\pi`. For regression,
 :math:`\pi` is a normal density of the label's neighbourhood, :math:`\exp(-\omega (\phi - y)^2 / 2 s^2)`,
 :math:`s^2 = \sum \omega (\phi - y)^2 / (n - p)` over the training data; for classification it is the released model's confusion
-matrix, the part of the training rows of class y that it predicts as :math:`\phi`.
+matrix, the part of the training rows of class y that it predicts as :math:`\phi`. Several numbers have a density each.
+Where the label is under attack, it is y that has candidates, and the row is known.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak.attacks.candidate_values import classifies
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise
-from fisherleak.models import checked_model, final_estimator
+from fisherleak.engine.outputs.several_fit import OutputsFit
 
 __all__ = ["BlackBox"]
 
@@ -32,8 +33,8 @@ AT_ONCE = 2**22
 class BlackBox(Attacker):
     """Weighs the prior by how well the released model, queried with each candidate, fits the known label.
 
-    Knows the row's other attributes and its label, the prior, the released model's predictions and its performance on the
-    training data. Parameters as for every attacker.
+    Knows the row's other attributes and its label (all attributes, where the label is attacked), the prior, the released
+    model's predictions and its performance on the training data. Parameters as for every attacker.
 
     Notes
     -----
@@ -54,22 +55,26 @@ class BlackBox(Attacker):
     name = "black-box"
     by_answers = True
 
-    def __init__(self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int, **options: Any) -> None:
+    def __init__(
+        self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int | tuple[str, int], **options: Any
+    ) -> None:
         super().__init__(model, X, y, attribute, **options)
         target = self.target
-        self._candidates = np.stack([_with_constant(host(target.changed(k)), target.fit) for k in range(target.k)])
+        # rows are the same for every candidate where the label is attacked
+        count = target.k if target.encoded is None else 1
+        self._candidates = np.stack([_with_constant(host(target.changed(k)), target.fit) for k in range(count)])
+        self._labels = np.stack([host(target.labels(k)) for k in range(target.k if count == 1 else 1)])
         self._training = _with_constant(host(target.features).astype(np.float64), target.fit)
 
     @property
     def classifies(self) -> bool:
         """Whether performance is a confusion matrix."""
-        if isinstance(self.target.model, Fit):
-            return self.target.fit.loss.labels.binary
-        return bool(is_classifier(final_estimator(checked_model(self.target.model))))
+        return classifies(self.target.model, self.target.fit)
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         score = self._by_class if self.classifies else self._by_density
-        most = max(1, AT_ONCE // max(self._training.shape[0], self._candidates.shape[0] * self.target.m))
+        per_release = max(self._training.shape[0], self.target.k * self.target.m) * self._outputs
+        most = max(1, AT_ONCE // per_release)
         parts = []
         for start in range(0, theta.shape[0], most):
             some = theta[start : start + most]
@@ -77,32 +82,71 @@ class BlackBox(Attacker):
             parts.append(self.target.by_prior[np.argmax(scores, axis=0)].T)
         return np.concatenate(parts)
 
+    @property
+    def _outputs(self) -> int:
+        """K."""
+        fit = self.target.fit
+        return int(fit.coef.shape[0]) if isinstance(fit, OutputsFit) else 1
+
+    def _scores(self, features: Vector, theta: Vector) -> Vector:
+        """Linear predictors (…, T, K) of rows with their constant (…, p) at parameters (T, K p)."""
+        K, intercept = self._outputs, self.target.fit.intercept is not None
+        if K == 1:
+            return (features @ theta.T)[..., None]
+        d = features.shape[-1] - int(intercept)
+        by_output = theta[:, : K * d].reshape(-1, K, d)
+        if intercept:
+            by_output = np.concatenate([by_output, theta[:, K * d :, None]], axis=2)
+        found = features @ by_output.reshape(-1, features.shape[-1]).T
+        return np.asarray(found.reshape(*features.shape[:-1], -1, K))
+
     def _by_density(self, theta: Vector) -> NDArray[np.float64]:
         """Log posterior, (k, m, T)."""
         fit, rows = self.target.fit, host(self.target.rows)
-        mean = fit.loss.mean
-        y = host(self.target.y)
+        mean = getattr(fit.loss, "mean", None)
+        y = _columns(host(self.target.y))
         omega = np.ones(fit.n) if fit.sample_weight is None else host(fit.sample_weight)
-        freedom = max(fit.n - theta.shape[1], 1)
+        freedom = max(fit.n - theta.shape[1] // self._outputs, 1)
+        labels = np.stack([_columns(each) for each in self._labels])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            residual = mean(self._training @ theta.T) - y[:, None]
-            variance = (omega @ residual**2) / freedom
-            misses = mean(self._candidates @ theta.T) - y[rows][None, :, None]
-            fits = -omega[rows][None, :, None] * misses**2 / (2.0 * variance)[None, None, :]
+            said, answers = (self._scores(each, theta) for each in (self._training, self._candidates))
+            said, answers = (each if mean is None else mean(each) for each in (said, answers))
+            variance = np.einsum("n,ntk->tk", omega, (said - y[:, None, :]) ** 2) / freedom
+            misses = (answers - labels[:, :, None, :]) ** 2
+            fits = -omega[rows][None, :, None, None] * misses / (2.0 * variance)
             # a model that is never wrong rules out all but its own answer
-            fits = np.where(np.isnan(fits), 0.0, fits)
+            fits = np.where(np.isnan(fits), 0.0, fits).sum(axis=3)
             return np.asarray(fits + np.log(self.target.weights)[:, :, None])
 
     def _by_class(self, theta: Vector) -> NDArray[np.float64]:
         """Posterior up to a factor, (k, m, T)."""
-        positive = host(self.target.y) > 0
-        said = self._training @ theta.T > 0
-        # part of each class's training rows that the released model puts into the second class, (2, T)
-        second = np.stack([said[~positive].mean(axis=0), said[positive].mean(axis=0)])
-        chance = second[positive[host(self.target.rows)].astype(int)]
-        answers = self._candidates @ theta.T > 0
-        performance = np.where(answers, chance[None], 1.0 - chance[None])
+        K = max(self._outputs, 2)
+        own = self._codes(host(self.target.y))
+        said = self._classes(self._scores(self._training, theta))
+        # part of each class's training rows that the released model puts into each class, (T, K, K)
+        counts = np.zeros((theta.shape[0], K, K))
+        for k in range(K):
+            mine = said[own == k]
+            for c in range(K):
+                counts[:, k, c] = (mine == c).mean(axis=0) if mine.shape[0] else 0.0
+        answers = self._classes(self._scores(self._candidates, theta))
+        labels = np.stack([self._codes(each) for each in self._labels])
+        trials = np.arange(theta.shape[0])
+        performance = counts[trials, labels[:, :, None], answers]
         return np.asarray(self.target.weights[:, :, None] * performance)
+
+    def _classes(self, scores: Vector) -> NDArray[np.int64]:
+        """Which class a model takes rows to have: scores (…, K) to (…)."""
+        return (scores[..., 0] > 0).astype(np.int64) if self._outputs == 1 else np.argmax(scores, axis=-1)
+
+    def _codes(self, y: Vector) -> NDArray[np.int64]:
+        """Classes of labels as the loss takes them, 0 to K - 1."""
+        return (y > 0).astype(np.int64) if self._outputs == 1 else y.astype(np.int64)
+
+
+def _columns(y: Vector) -> Vector:
+    """Labels as (n, K)."""
+    return y[:, None] if y.ndim == 1 else y
 
 
 def _with_constant(features: NDArray[np.float64], fit: Fit) -> NDArray[np.float64]:

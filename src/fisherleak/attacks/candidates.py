@@ -1,8 +1,8 @@
-"""The attribute under attack: its candidate values, the truth, the prior, and rows as they would be with each value."""
+"""The attribute or label under attack: its candidates, the truth, the prior, and rows as they would be with each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,22 +14,25 @@ from fisherleak._support.arrays import Array, as_real, device, host, like, names
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.beliefs import as_beliefs
+from fisherleak.attacks.candidate_values import values_of_column, values_of_label
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
 from fisherleak.models import Table, as_table, final_estimator
-from fisherleak.models.estimators import parameters
 from fisherleak.models.read import prepare
-from fisherleak.rows.selection import check_rows, rows_by_group
+from fisherleak.models.several import all_parameters
+from fisherleak.rows.selection import check_rows
 
-__all__ = ["Candidates", "candidates_of"]
+__all__ = ["LABEL", "Candidates", "candidates_of", "given_parameters", "jacobian_at_minimum"]
 
+LABEL = "label"
+"""The label under attack, where no column is called that."""
 MOST_VALUES = 2**28
 """Parameters of all neighbouring models that are held at once: 2 GiB."""
-MOST_NUMBERS = 20
-"""A numeric column with more different values than this needs a list of candidates."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,18 @@ class Candidates:
     fit : Fit
         The model on its features.
     features : array of shape (n, d)
-    y : array of shape (n,)
-        Labels as the loss takes them.
+    y : array of shape (n,) or (n, K)
+        Labels as the loss takes them: codes of classes, or K numbers.
     given : array of shape (p,)
         The model's own parameters: ``fit`` is moved to the exact minimum.
     attributes : tuple of Attribute
         For each column of the table, the features it feeds.
     model, table, position
-        The model as given, its table and the column's place there.
+        The model as given, its table and the column's place there; -1 where the label is under attack.
+    encoded : tuple of length k, or None
+        Where the label is: each candidate as the loss takes it.
+    output : int or None
+        Of several numbers, the one under attack.
     """
 
     name: str
@@ -78,6 +85,8 @@ class Candidates:
     model: Any
     table: Table
     position: int
+    encoded: tuple[float, ...] | None = None
+    output: int | None = None
     beliefs: NDArray[np.float64] | None = None
 
     @property
@@ -123,6 +132,8 @@ class Candidates:
     def changed(self, candidate: int) -> Array:
         """Features of the attacked rows, each with that candidate value, (m, d)."""
         xp = namespace(self.features)
+        if self.encoded is not None:
+            return xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
         value = self.values[candidate]
         if isinstance(self.model, Fit):
             features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
@@ -136,6 +147,14 @@ class Candidates:
         for j in own:
             features[:, j] = float(shown[j])
         return features
+
+    def labels(self, candidate: int) -> Array:
+        """Labels of the attacked rows as the loss takes them, each with that candidate where the label is attacked, (m, …)."""
+        xp = namespace(self.y)
+        labels = xp.astype(xp.take(self.y, self.rows, axis=0), xp.float64, copy=True)
+        if self.encoded is not None:
+            labels[(slice(None), self.output) if labels.ndim == 2 else slice(None)] = self.encoded[candidate]
+        return labels
 
     def _transformed(self, candidate: int, rows: Array) -> Any:
         """Some rows with the candidate value, through the model's preprocessing."""
@@ -170,7 +189,7 @@ def candidates_of(
     model: Estimator,
     X: TableLike,
     y: VectorLike,
-    attribute: str | int,
+    attribute: str | int | tuple[str, int],
     values: Any,
     sample_weight: VectorLike,
     prior: Any,
@@ -183,18 +202,24 @@ def candidates_of(
             "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
         )
     # neighbours are exact minimisers, so the model they are compared with must be one too
-    information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
-    refuse_several(information, "attacks on attributes")
-    part = information.jacobians[0]
+    part = jacobian_at_minimum(model, X, y, sample_weight)
     xp = namespace(part.X)
-    position = _position(attribute, table)
     attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)
-    chosen, samples, codes = _among(table, position, values, in_place=not isinstance(part.X, np.ndarray))
-    _check_covered(table, position, codes, attacked)
-    _check_room(table.names[position], len(chosen), attacked.shape[0], part.fit.theta.shape[0])
+    encoded, output = None, _output(attribute, table, part.y)
+    if output is None:
+        position = _position(attribute, table)
+        name, in_place = table.names[position], not isinstance(part.X, np.ndarray)
+        chosen, samples, codes = values_of_column(table, position, values, in_place)
+        _check_covered(name, lambda row: table.column(position).tolist()[row], codes, attacked)
+    else:
+        position, name = -1, LABEL
+        chosen, encoded, codes = values_of_label(model, part.fit, y, part.y, output, values)
+        samples = (None,) * len(chosen)
+        _check_covered(name, lambda row: part.y[row, ...], codes, attacked)
+    _check_room(name, len(chosen), attacked.shape[0], part.fit.theta.shape[0])
     beliefs = as_beliefs(prior, table.n, len(chosen))
     return Candidates(
-        name=table.names[position],
+        name=name,
         values=chosen,
         samples=samples,
         codes=codes,
@@ -204,23 +229,58 @@ def candidates_of(
         fit=part.fit,
         features=part.X,
         y=part.y,
-        given=host(model.theta) if isinstance(model, Fit) else np.asarray(host(parameters(final_estimator(model)))),
+        given=given_parameters(model),
         attributes=part.attributes,
         model=model,
         table=table,
         position=position,
+        encoded=encoded,
+        output=output if part.y.ndim == 2 else None,
     )
 
 
-def _check_covered(table: Table, position: int, codes: Array, attacked: Array) -> None:
+def jacobian_at_minimum(
+    model: Estimator, X: TableLike, y: VectorLike, sample_weight: VectorLike
+) -> Jacobian | OutputsJacobian:
+    """What an attack has to know of a model, moved to its minimum, of one output or of several."""
+    information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
+    return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+
+
+def given_parameters(model: Estimator) -> NDArray[np.float64]:
+    """All released parameters of a model, as they are: (p,)."""
+    return np.asarray(host(model.theta) if isinstance(model, Fit) else all_parameters(final_estimator(model)))
+
+
+def _output(attribute: Any, table: Table, y: Array) -> int | None:
+    """Which number of the label is attacked, 0 where there is one; None where an attribute is."""
+    several = y.ndim == 2
+    if isinstance(attribute, str) and attribute == LABEL and LABEL not in table.names:
+        if not several:
+            return 0
+        raise InvalidInputError(
+            f"y has {y.shape[1]} numbers: name the one under attack, attribute=('{LABEL}', 0) to ('{LABEL}', {y.shape[1] - 1})."
+        )
+    if not isinstance(attribute, tuple):
+        return None
+    count = int(y.shape[1]) if several else 1
+    if len(attribute) != 2 or attribute[0] != LABEL or attribute[1] not in range(count):
+        raise InvalidInputError(
+            f"attribute must be a column, '{LABEL}', or ('{LABEL}', number) with a number from 0 to {count - 1}; got "
+            f"{attribute!r}."
+        )
+    return int(attribute[1])
+
+
+def _check_covered(name: str, value: Callable[[int], Any], codes: Array, attacked: Array) -> None:
     """Refuse rows to attack whose value is no candidate."""
     xp = namespace(codes)
     truth = xp.take(codes, attacked)
     if bool(xp.any(truth < 0)):
         row = int(attacked[int(xp.argmax(xp.astype(truth < 0, xp.int64)))])
         raise InvalidInputError(
-            f"values must cover every attacked row: row {row} has {table.column(position).tolist()[row]!r} in column "
-            f"'{table.names[position]}'. Add the value, or leave the row out with rows=."
+            f"values must cover every attacked row: row {row} has {value(row)!r} in column '{name}'. Add the value, or leave "
+            "the row out with rows=."
         )
 
 
@@ -250,114 +310,6 @@ def _position(attribute: Any, table: Table) -> int:
     if isinstance(attribute, bool) or not isinstance(attribute, (int, np.integer)) or not -count <= attribute < count:
         raise InvalidInputError(f"attribute must be a name or a number from 0 to {count - 1}; got {attribute!r}.")
     return int(attribute) % count
-
-
-def _among(
-    table: Table, position: int, values: Any, in_place: bool
-) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
-    """Candidate values, a row that shows each, and the candidate of every row (-1 where there is none)."""
-    if in_place:
-        return _among_in_place(table.values[:, position], table.names[position], values)
-    name = table.names[position]
-    column = table.column(position)
-    numeric = table.is_numeric(position) and column.dtype.kind != "b"
-    known = _known(column, table.n, name, numeric)
-    if values is None:
-        if numeric and len(known) > MOST_NUMBERS:
-            raise InvalidInputError(
-                f"Column '{name}' is numeric with {len(known)} different values: pass the candidates that the attacker "
-                f"considers, such as values=[{min(known):g}, {max(known):g}]."
-            )
-        chosen = list(known)
-        if len(chosen) == 1:
-            raise InvalidInputError(
-                f"Column '{name}' has one value only ({str(chosen[0])[:40]}): there is nothing to infer. Choose another column."
-            )
-    else:
-        chosen = _listed(values, name)
-    _check_candidates(chosen, name)
-    samples = tuple(int(known[value][0]) if value in known else None for value in chosen)
-    if numeric:
-        return tuple(chosen), samples, _nearest_numbers(column.astype(np.float64), chosen, name)
-    for value in chosen:
-        if value not in known:
-            raise InvalidInputError(
-                f"values has {value!r}, which column '{name}' never has. {nearest(str(value), [str(v) for v in known])}"
-            )
-    codes = np.full(table.n, -1)
-    for code, value in enumerate(chosen):
-        codes[known[value]] = code
-    return tuple(chosen), samples, codes
-
-
-def _among_in_place(column: Array, name: str, values: Any) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
-    """The same for a column of numbers that is not NumPy's: it stays where it is."""
-    xp = namespace(column)
-    found = xp.unique_values(column)
-    if values is None:
-        if found.shape[0] > MOST_NUMBERS:
-            raise InvalidInputError(
-                f"Column '{name}' is numeric with {found.shape[0]} different values: pass the candidates that the attacker "
-                f"considers, such as values=[{float(xp.min(found)):g}, {float(xp.max(found)):g}]."
-            )
-        chosen = np.sort(host(found)).tolist()
-    else:
-        chosen = _listed(host(values) if hasattr(values, "shape") else values, name)
-    _check_candidates(chosen, name)
-    matches = [column == value for value in chosen]
-    samples = tuple(int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches)
-    return tuple(chosen), samples, _nearest_numbers(xp.astype(column, xp.float64, copy=True), chosen, name)
-
-
-def _check_candidates(chosen: list[Any], name: str) -> None:
-    if len(chosen) < 2 or len(set(chosen)) != len(chosen):
-        raise InvalidInputError(
-            f"values must be at least two different candidates for column '{name}'; got {str(chosen[:5])[:80]}."
-        )
-
-
-def _known(column: NDArray[Any], n: int, name: str, numeric: bool) -> dict[Any, NDArray[np.int64]]:
-    """Rows of each value; a number that is missing is no value."""
-    try:
-        known = rows_by_group(column, n)
-    except (InvalidInputError, TypeError):
-        raise InvalidInputError(
-            f"Column '{name}' holds neither numbers nor text: its values cannot be listed."
-        ) from None
-    return {value: rows for value, rows in known.items() if value is not None or not numeric}
-
-
-def _listed(values: Any, name: str) -> list[Any]:
-    found = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
-        raise InvalidInputError(f"values must be a list of candidates for column '{name}'; got {found!r}.")
-    chosen = list(found)
-    for value in chosen:
-        if isinstance(value, (list, dict, set, np.ndarray)):
-            raise InvalidInputError(f"values must be single candidates for column '{name}'; got {str(value)[:40]}.")
-    # missing values are known as None, however they are written
-    return [None if value is None or value != value else value for value in chosen]
-
-
-def _nearest_numbers(column: Array, chosen: list[Any], name: str) -> Array:
-    numbers = []
-    for value in chosen:
-        try:
-            number = float(value) if not isinstance(value, (bool, str)) else float("nan")
-        except (TypeError, ValueError, OverflowError):
-            number = float("nan")
-        if not np.isfinite(number):
-            raise InvalidInputError(
-                f"values for the numeric column '{name}' must be finite numbers; got {str(value)[:40]}."
-            )
-        numbers.append(number)
-    xp = namespace(column)
-    order = np.argsort(numbers)
-    ordered = np.asarray(numbers)[order]
-    middles = ordered[:-1] + np.diff(ordered) / 2
-    missing = xp.isnan(column)
-    places = xp.searchsorted(like(middles, column, xp), xp.where(missing, 0.0, column))
-    return xp.where(missing, -1, xp.take(like(order, column, xp), places))
 
 
 def _prior(prior: Any, candidates: tuple[Any, ...], codes: Array) -> NDArray[np.float64]:

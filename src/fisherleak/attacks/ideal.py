@@ -40,10 +40,10 @@ STOPPED_EARLY = 1_000
 class Ideal(Attacker):
     """Learns the attribute from the other columns and the label, and guesses each row by a model that never saw it.
 
-    What can be inferred about anyone in the population without the released model. Gradient-boosted trees and logistic
-    regression, five folds over all rows; the one that is right more often there is taken. Of more than 5,000 rows, those that
-    are not attacked are learned from once, at most 12,000 of them, with a fifth set aside to choose the learner by, as long as
-    the attacked ones are at most a fifth of all. Parameters as for every attacker.
+    What can be inferred about anyone in the population without the released model; a label is learned from all columns.
+    Gradient-boosted trees and logistic regression, five folds over all rows; the one that is right more often there is taken.
+    Of more than 5,000 rows, those that are not attacked are learned from once, at most 12,000 of them, with a fifth set aside
+    to choose the learner by, as long as the attacked ones are at most a fifth of all. Parameters as for every attacker.
 
     Notes
     -----
@@ -154,12 +154,18 @@ def _said(learner: Any, features: Vector, truth: Codes, others: Vector, k: int) 
 
 
 def _others(target: Candidates) -> tuple[Vector, list[bool]]:
-    """All columns but the attacked one, and the label, as numbers; categories by their codes."""
+    """All columns and labels but the attacked one, as numbers; categories by their codes."""
     table = target.table
     places = [j for j in range(len(table.names)) if j != target.position]
     numeric = [table.is_numeric(j) for j in places]
     columns = [_numbers(table, j) for j in places]
-    return np.column_stack([*columns, host(target.y)]), [*numeric, True]
+    if target.encoded is None:
+        labels = host(target.y)
+    else:
+        # the other numbers of a label are known where one of them is attacked
+        labels = np.delete(np.reshape(host(target.y), (table.n, -1)), target.output or 0, axis=1)
+    labels = np.reshape(labels, (table.n, -1))
+    return np.column_stack([*columns, labels]), [*numeric, *[True] * labels.shape[1]]
 
 
 def _learners(numeric: list[bool], truth: Codes) -> list[Any]:

@@ -44,7 +44,9 @@ class Informed(WhiteBox):
     True
     """
 
-    def __init__(self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int, **options: Any) -> None:
+    def __init__(
+        self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int | tuple[str, int], **options: Any
+    ) -> None:
         if "prior" in options:
             raise InvalidInputError(
                 "Informed learns its own prior of each row; WhiteBox(..., prior=P, use_prior=True) takes one of shape (n, k)."

@@ -25,20 +25,18 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from fisherleak._support.arrays import Array, device, host, namespace, normal_cdf
+from fisherleak._support.arrays import Array, device, host, like, namespace, normal_cdf
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
-from fisherleak.attacks.candidates import MOST_VALUES
+from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum
 from fisherleak.attacks.scores import log_density
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.engine.norms import refuse_several
-from fisherleak.engine.removal import check_normal, removal_moves, removal_norms
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.outputs.several_removal import several_removal_moves
+from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.measure import measure
-from fisherleak.models import as_table, final_estimator
-from fisherleak.models.estimators import parameters
+from fisherleak.models import as_table
 from fisherleak.rows.selection import check_rows
 
 __all__ = ["Membership", "Presence"]
@@ -123,15 +121,12 @@ class Membership:
                 "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
             )
         # moves start from exact minimisers, so the model must be one too
-        information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
-        refuse_several(information, "attacks on membership")
-        self._jacobian = information.jacobians[0]
+        self._jacobian = jacobian_at_minimum(model, X, y, sample_weight)
         features = self._jacobian.X
         everyone = namespace(features).arange(table.n, device=device(features))
         self.rows = everyone if rows is None else check_rows(rows, table.n, features)
         self._model = model
-        own = model.theta if isinstance(model, Fit) else parameters(final_estimator(model))
-        self._given: Vector = np.asarray(host(own))
+        self._given: Vector = given_parameters(model)
         self._known: tuple[Noise, Array] | None = None
 
     def __repr__(self) -> str:
@@ -153,6 +148,8 @@ class Membership:
                 f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} rows would need "
                 f"{8 * size / 2**30:.0f} GiB: attack fewer rows with rows=."
             )
+        if isinstance(self._jacobian, OutputsJacobian):
+            return several_removal_moves(self._jacobian, host(self.rows), EXACT)
         return removal_moves(self._jacobian, self.rows)
 
     # closed forms
@@ -163,12 +160,21 @@ class Membership:
         check_normal(noise)
         unit = noise.rescaled(1.0)
         if self._known is None or self._known[0] != unit:
-            self._known = unit, removal_norms(self._under(unit), rows=self.rows)
+            self._known = unit, self._norms(unit)
         return self._known[1] / noise.scale
 
-    def _under(self, noise: Noise) -> Jacobian:
+    def _norms(self, noise: Noise) -> Array:
+        """Lengths of the moves, by the information of the noise at scale 1."""
         own = self._jacobian
-        return jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
+        if not isinstance(own, OutputsJacobian):
+            return removal_norms(jacobian_of(own.fit, own.X, own.y, noise, own.attributes), rows=self.rows)
+        moves = self.moves
+        xp = namespace(moves)
+        W = noise.unit_information_root(moves.shape[1])
+        lost = ~xp.all(xp.isfinite(moves), axis=1)
+        seen = xp.where(lost[:, None], 0.0, moves)
+        seen = seen if W is None else seen @ like(W.T, moves, xp)
+        return xp.where(lost, xp.inf, xp.linalg.vector_norm(seen, axis=1))
 
     def auc(self, noise: Noise) -> Array:
         r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing."""

@@ -23,7 +23,8 @@ from fisherleak.attacks.ideal import beliefs_of
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 
 __all__ = ["Served"]
 
@@ -68,7 +69,7 @@ class Served(WhiteBox):
         model: Estimator,
         X: TableLike,
         y: VectorLike,
-        attribute: str | int,
+        attribute: str | int | tuple[str, int],
         *,
         answer: str | None = None,
         step: float = 0.0,
@@ -79,6 +80,11 @@ class Served(WhiteBox):
         self._serve(answer, step, informed)
 
     def _serve(self, answer: str | None, step: float, informed: bool) -> None:
+        if isinstance(self.target.fit, OutputsFit):
+            raise UnsupportedModelError(
+                f"A model of {self.target.fit.coef.shape[0]} outputs is not supported by Served, which knows one: "
+                "attack it with WhiteBox."
+            )
         classes = self.target.fit.loss.labels.binary
         if answer not in (None, "label", "score") or (answer == "label" and not classes):
             known = "'label' or 'score'" if classes else "'score', since the model has no classes"

@@ -28,8 +28,9 @@ from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.scores import by_density, by_distance
-from fisherleak.engine.neighbours import Moves, moves
 from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
+from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["WhiteBox"]
@@ -62,7 +63,8 @@ class WhiteBox(Attacker):
     **What holds, and when.** Preprocessing is taken as fixed and public: candidates pass through it as it was fitted, and noise
     acts on the parameters behind it. A release whose scalers are folded in is refused: attack one with
     ``public="preprocessing"``. No model is fitted again: moves of the parameters are exact for the squared loss and come with
-    an error bound otherwise (``moves``); rows where the steps do not settle are fitted anew. Ties go to the more probable
+    an error bound otherwise (``moves``), a relative one of 1e-4 or less for many rows and the logistic or softmax loss; rows
+    where the steps do not settle are fitted anew. Ties go to the more probable
     candidate. The attacker compares with exact minimisers: what a loose solver leaves short of its minimum stands against him
     like noise.
 
@@ -89,7 +91,7 @@ class WhiteBox(Attacker):
         model: Estimator,
         X: TableLike,
         y: VectorLike,
-        attribute: str | int,
+        attribute: str | int | tuple[str, int],
         *,
         use_prior: bool = False,
         **options: Any,
@@ -112,10 +114,13 @@ class WhiteBox(Attacker):
     def moves(self) -> tuple[Moves, ...]:
         """For each candidate, how the parameters move if the row has it: a record with values (m, p) and error bounds."""
         target = self.target
+        shared = Replacements(target.fit, target.features, target.y, target.m * (target.k - 1))
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
-            found.append(moves(target.fit, target.features, target.y, target.rows, target.changed(k), what))
+            by_label = target.encoded is not None
+            changed, labels = (None, target.labels(k)) if by_label else (target.changed(k), None)
+            found.append(replacement_moves(shared, target.rows, changed, labels, what))
         return tuple(found)
 
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:

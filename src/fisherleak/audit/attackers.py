@@ -18,7 +18,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
-from fisherleak.attacks.candidates import MOST_NUMBERS
+from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise

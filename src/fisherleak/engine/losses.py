@@ -194,7 +194,11 @@ def _logistic_curvature(z: Array, y: Array) -> Array:
 
 def _logistic_r(z: Array, y: Array) -> Array:
     """s(z) - y without cancellation at either end."""
-    return (1.0 - y) * _sigmoid(z) - y * _sigmoid(-z)
+    xp = namespace(z)
+    e = xp.exp(-xp.abs(z))
+    large, small = 1.0 / (1.0 + e), e / (1.0 + e)
+    up = z >= 0
+    return (1.0 - y) * xp.where(up, large, small) - y * xp.where(up, small, large)
 
 
 def _log_odds(y: Array, weights: Array) -> float:

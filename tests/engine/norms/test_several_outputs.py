@@ -333,8 +333,6 @@ def test_what_reads_one_output_refuses_several_by_name() -> None:
         "admissible": lambda: fl.calibrate(leak, 1.0, over="admissible"),
         "shape": lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
         "counted": lambda: fl.counted(leak, 1.0),
-        "attacks on attributes": lambda: fl.attacks.WhiteBox(fit, X, y, 0, values=[0.0, 1.0]),
-        "attacks on membership": lambda: fl.attacks.Membership(fit, X, y),
     }
     for name, door in doors.items():
         with pytest.raises(fl.UnsupportedModelError, match=name) as refusal:

@@ -171,6 +171,7 @@ def outputs_risk(fit: OutputsFit, X: Array, y: Array) -> OutputsRisk:
         fit.l2,
         fit.intercept is not None,
         fit.intercept_l2,
+        names=(*(f"feature {j}" for j in range(X.shape[1])), "intercept"),
         known_centre=fit.centre,
         scales=fit.scales,
         outputs=int(fit.coef.shape[0]),

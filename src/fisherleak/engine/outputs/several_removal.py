@@ -14,31 +14,35 @@ folded in leave with the example: its penalty changes by :math:`P_i = n\lambda\,
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
-from fisherleak._support.namespaces import Sums
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import newton
 from fisherleak.engine.left_out import SLOW, MovingScales
+from fisherleak.engine.neighbours import gradients_at
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, WORK
 from fisherleak.engine.risk import with_constant, within_reach
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
-from fisherleak.rows import block_elements, gather, map_rows, sum_rows
+from fisherleak.rows import gather, map_rows
 
-__all__ = ["is_light_for_several", "several_removal_norms"]
+__all__ = ["is_light_for_several", "several_removal_moves", "several_removal_norms"]
 
 AT_ONCE = 64
 """Examples that are left out in one pass over the rows."""
 CAUTION = 0.1
 """Part of the tolerance that the estimate of what is left may take: it is an estimate."""
+LOST = 1e-9
+"""What is left of the curvature along a row without which the squared loss has no minimum."""
 LIGHT = WORK // 8
 """Products n x n x parameters of a pass that take a few seconds: a pass of several outputs is slower than one of one."""
 
@@ -59,14 +63,32 @@ def several_removal_norms(jacobian: OutputsJacobian, tolerance: float) -> Array:
             "needs a pass over all others. Measure rows in memory, X.compute()."
         )
     task = _task(jacobian, tolerance)
-    n = int(jacobian.X.shape[0])
-    found = np.empty(n)
-    alone = _alone(jacobian)
-    for start in track(range(0, n, AT_ONCE), -(-n // AT_ONCE), "Leaving rows out"):
-        rows = np.arange(start, min(start + AT_ONCE, n))
-        found[rows] = task.lengths(rows)
-    found[alone] = np.inf
-    return like(found, jacobian.B, namespace(jacobian.B))
+    found = []
+    for _, moves in _walked(jacobian, task, np.arange(int(jacobian.X.shape[0]))):
+        found.append(task.seen(moves))
+    lengths = namespace(jacobian.B).concat(found)
+    return namespace(lengths).where(namespace(lengths).isnan(lengths), np.inf, lengths)
+
+
+def several_removal_moves(jacobian: OutputsJacobian, rows: NDArray[np.int64], tolerance: float) -> Array:
+    """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
+    found = [moves for _, moves in _walked(jacobian, _task(jacobian, tolerance), rows)]
+    xp = namespace(jacobian.B)
+    moves = jacobian.fit.uncentred(xp.concat(found, axis=0).T).T
+    lost = xp.any(xp.isnan(moves), axis=1)
+    return xp.where(lost[:, None], np.inf, moves)
+
+
+def _walked(
+    jacobian: OutputsJacobian, task: _Removal, rows: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Blocks of rows and their moves of the reduced parameters, not a number where there is no minimum."""
+    alone = np.zeros(int(jacobian.X.shape[0]), dtype=bool) if jacobian.fit.loss.quadratic else _alone(jacobian)
+    for start in track(range(0, rows.size, AT_ONCE), -(-rows.size // AT_ONCE), "Leaving rows out"):
+        some = rows[start : start + AT_ONCE]
+        moves = task.exact_moves(some) if jacobian.fit.loss.quadratic else task.moves(some)
+        lost = like(alone[some], moves, namespace(moves)) > 0
+        yield some, namespace(moves).where(lost[:, None], np.nan, moves)
 
 
 def _closed_form(jacobian: OutputsJacobian) -> Array:
@@ -120,60 +142,49 @@ class _Removal:
     tolerance: float
     fold: MovingScales | None = None
 
-    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Those of some examples."""
+    def exact_moves(self, rows: NDArray[np.int64]) -> Array:
+        """Those of some examples, (c, L p), for the squared loss; not a number where nothing is left to determine them."""
+        xp = namespace(self.theta)
+        out = _Out.of(self, rows)
+        moves = out.solve(out.gradient(self.theta[None, :] + xp.zeros_like(out.weighted)))
+        p = self.risk.width
+        left = 1.0 - out.omega * xp.vecdot(out.x @ self.B[:p, :p], out.x)
+        return xp.where((left <= LOST)[:, None], np.nan, moves)
+
+    def moves(self, rows: NDArray[np.int64]) -> Array:
+        """Those of some examples, (c, L p); not a number where there is no minimum."""
         xp = namespace(self.theta)
         out = _Out.of(self, rows)
         start = self.theta[None, :] + xp.zeros_like(out.weighted)
         moves = out.solve(out.gradient(start) - out.pushed(start))
-        left, size = xp.ones_like(out.omega), self._seen(moves)
-        lengths, last = np.array(host(size)), np.full(rows.size, np.inf)
+        last = np.full(rows.size, np.inf)
         going = np.ones(rows.size, dtype=bool)
         settled = np.zeros(rows.size, dtype=bool)
         for _ in range(MOST_CHORDS):
             points = self.theta[None, :] + moves
-            step = out.solve(out.gradient(points) - self._gradients(points) - out.pushed(points))
-            moved, now = host(self._seen(step)), host(self._seen(moves + step))
+            step = out.solve(out.gradient(points) - gradients_at(self.risk, points) - out.pushed(points))
+            moved, now = host(self.seen(step)), host(self.seen(moves + step))
             fits = np.isfinite(moved) & (moved <= SLOW * np.maximum(last, np.finfo(float).tiny))
             # what is left after a step shrinks by the same ratio for ever
             ratio = np.where(np.isfinite(last), moved / np.maximum(last, np.finfo(float).tiny), 0.5)
             rest = moved * np.minimum(ratio, SLOW) / (1.0 - np.minimum(ratio, SLOW))
             done = going & fits & (rest <= CAUTION * self.tolerance * np.maximum(now, np.finfo(float).tiny))
-            lengths[done], settled[done] = now[done], True
+            taken = like(going & fits, moves, xp)[:, None] > 0
+            moves, last = xp.where(taken, moves + step, moves), moved
+            settled[done] = True
             going = going & fits & ~done
             if not going.any():
                 break
-            moves, last = moves + like(going.astype(float), left, xp)[:, None] * step, moved
         for k in np.flatnonzero(~settled):
-            lengths[k] = self._refitted(int(rows[k]))
-        return lengths
+            moves[int(k), :] = self._refitted(int(rows[k]))
+        return moves
 
-    def _seen(self, moves: Array) -> Array:
+    def seen(self, moves: Array) -> Array:
+        """Lengths of moves as the noise sees them."""
         return namespace(moves).linalg.vector_norm(moves @ self.metric.T, axis=1)
 
-    def _gradients(self, points: Array) -> Array:
-        """The gradient of the whole risk at several parameters, (c, L p)."""
-        risk = self.risk
-        xp = namespace(points)
-        count, L, p = points.shape[0], risk.size // risk.width, risk.width
-        V = xp.reshape(points, (count * L, p))
-        loss, Q, intercept, centre, K = risk.loss, risk.frame, risk.intercept, risk.centre, risk.outputs
-
-        def block(X: Array, y: Array, weights: Array | None) -> Sums:
-            x = with_constant(X, intercept, centre)
-            b = x.shape[0]
-            z = within_reach(xp.reshape(x @ V.T, (b * count, L)) @ Q.T)
-            labels = xp.reshape(xp.broadcast_to(y[:, None], (b, count)), (-1,))
-            r = xp.reshape(loss.gradient(z, labels) @ Q, (b, count * L))
-            r = r if weights is None else r * weights[:, None]
-            return (r.T @ x,)
-
-        most = max(1, block_elements(risk.X) // (count * K))
-        (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
-        return xp.reshape(total, (count, L * p)) + risk.penalty[None, :] * points
-
-    def _refitted(self, row: int) -> float:
-        """From a fit without the row."""
+    def _refitted(self, row: int) -> Any:
+        """From a fit without the row; not a number where there is none."""
         risk = self.risk
         xp = namespace(self.theta)
         weights = np.ones(risk.X.shape[0]) if risk.weights is None else np.array(host(risk.weights))
@@ -189,8 +200,8 @@ class _Removal:
                 assert at.hessian is not None
                 theta, *_ = newton(other, self.theta, at, factorise(at.hessian, other.parameter_names))
         except FisherleakError:
-            return float("inf")
-        return float(self._seen((theta - self.theta)[None, :])[0])
+            return np.nan
+        return theta - self.theta
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,289 @@
+r"""What the gradient of all rows does beyond its Hessian, without a pass over the rows, and how far that may be off.
+
+Over a move D of the parameters the gradient of the risk changes by :math:`H D + N(D)`. A few rows, those that weigh most in the
+bound below, are followed exactly; of all others N is :math:`T[D, D] / 2`, T the third derivative of their part of the risk.
+With :math:`v_l = D x_l`, the rows' derivatives as ``reduced_loss`` bounds them, :math:`N_l = Z_l^T H^{-1} Z_l`,
+:math:`Z_l = I \otimes x_l`, :math:`\ell_l` the largest eigenvalue of N_l and :math:`h_l = \mathrm{tr}(A_l N_l)`, so that
+:math:`|v_l|^2 \le \ell_l |D|_H^2`, what is left out is no more than
+
+.. math::
+
+    |N - \tfrac12 T[D, D]|_{H^{-1}} \le \tfrac w6 |D|_H^2 \Big(\sum_l h_l \ell_l |v_l|^2\Big)^{1/2}, \qquad
+    |H^{-1} (N - \tfrac12 T[D, D])| \le \tfrac w6 |D|_H \sum_l \sqrt{\ell_l \alpha_l}\, |H^{-1} Z_l A_l^{1/2}|\, |v_l|^2
+
+(alpha the largest eigenvalue of A), and over a difference of moves E the change of N is, in the norm of H^-1, no more than
+:math:`|E|_H (w \sum_l h_l |v_l|^2)^{1/2}`. All of it grows by :math:`e^s` over moves whose scores move by s at most. The three
+sums are quadratic forms of D, one matrix (p, p) each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, permutations
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.replacement.reduced_loss import ReducedLoss
+from fisherleak.engine.replacement.row_changes import after_rows
+from fisherleak.engine.risk import Risk, with_constant
+from fisherleak.rows import block_elements, gather, map_rows, sum_rows
+
+__all__ = ["Expansion", "expanded", "pays_expansion"]
+
+MOST_PARAMETERS = 200
+"""Parameters past which T, (p + 1) p^2 / 2 numbers, is not kept: 32 MB."""
+PER_PAIR = 0.5
+"""T pays where there are more rows than this for each pair of parameters: a pass over all rows for each move costs more."""
+PASSES = 12
+"""Products with all rows that a move takes by chord steps, about."""
+FOLLOWED = 256
+"""Rows that are followed exactly."""
+STEP = 1e-4
+"""Of the differences of A: what is left out is of its square."""
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """Rows that are followed exactly, at the parameters that moves start from."""
+
+    x: Array
+    y: Array
+    omega: Array
+    z: Array
+    r: Array
+    A: Array
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """N(D), and its bounds."""
+
+    loss: ReducedLoss
+    risk: Risk
+    pairs: Array
+    """T: (q, L p), pairs of parameters j <= k, twice where they differ; in units of ``scale``, float32."""
+    scale: Array
+    """Units of the parameters, (L p,)."""
+    followed: _Followed
+    grams: tuple[Array, Array, Array]
+    """Sums over rows of x x^T: with h l and with the weight of |H^-1 (N - T / 2)|, of rows not followed; with w h, of all."""
+    terms: Array
+    """(n, 2), of rows not followed: the weights of |v|^3 in the second bound and of |v|^6 in the first."""
+    widest: float
+    """Largest (w l)^(1/2) of the rows that are not followed; ``tallest`` that of all."""
+    tallest: float
+
+    @property
+    def _width(self) -> float:
+        assert self.loss.width is not None
+        return self.loss.width
+
+    def beyond(self, moves: Array) -> Array:
+        """N(D) of moves (b, L p)."""
+        most, count = _at_once(moves, self.followed.x.shape[0] * self.loss.scores), moves.shape[0]
+        blocks = (moves[start : min(start + most, count), :] for start in range(0, count, most))
+        parts = [0.5 * self._twice(some) + self._exactly(some) for some in blocks]
+        return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
+
+    def _twice(self, moves: Array) -> Array:
+        """T[D, D]: a correction, to seven digits."""
+        xp = namespace(moves)
+        found = _pairs(xp.astype(moves / self.scale, xp.float32)) @ self.pairs
+        return xp.astype(found, xp.float64) / self.scale
+
+    def _exactly(self, moves: Array) -> Array:
+        """That of the rows that are followed."""
+        xp = namespace(moves)
+        some, L = self.followed, self.loss.outputs
+        b, s = moves.shape[0], some.x.shape[0]
+        v = xp.reshape(xp.reshape(moves, (b * L, -1)) @ some.x.T, (b, L, s))
+        v = xp.permute_dims(v, (0, 2, 1))  # (b, s, L)
+        y = xp.broadcast_to(some.y[None, ...], (b, *some.y.shape))
+        y = xp.reshape(y, (b * s, *some.y.shape[1:]))
+        r = xp.reshape(self.loss.gradient(xp.reshape(some.z[None, ...] + v, (b * s, L)), y), (b, s, L))
+        bent = v * some.A[None, :, 0, :] if L == 1 else xp.sum(some.A[None, ...] * v[:, :, None, :], axis=3)
+        more = some.omega[None, :, None] * r - some.r[None, ...] - bent
+        return xp.reshape(xp.reshape(xp.permute_dims(more, (0, 2, 1)), (b * L, s)) @ some.x, (b, -1))
+
+    def left_out(self, moves: Array, across: Array) -> tuple[Array, Array]:
+        """Bounds of what is left out of N: in the norm of H^-1, and of H^-1 times it as it is seen; ``across`` is |D|_H."""
+        xp = namespace(moves)
+        first, second, _ = (self._form(moves, gram) for gram in self.grams)
+        grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
+        return grown * across**2 * xp.sqrt(first), grown * across * second
+
+    def left_out_closely(self, moves: Array, across: Array) -> tuple[Array, Array]:
+        """The same with the scores of all rows, one product with them each."""
+        xp = namespace(moves)
+        b, L = moves.shape[0], self.loss.outputs
+        V = xp.astype(xp.reshape(moves, (b * L, -1)).T, xp.float32)
+        intercept, centre = self.risk.intercept, self.risk.centre
+
+        def block(X: Array, terms: Array) -> tuple[Any, ...]:
+            v = xp.astype(with_constant(X, intercept, centre), xp.float32) @ V
+            size = v * v if L == 1 else xp.sum(xp.reshape(v * v, (v.shape[0], b, L)), axis=2)
+            few = xp.astype(terms, xp.float32)
+            cubes = size * xp.sqrt(size)
+            sums = (few[:, 0] @ cubes, few[:, 1] @ (cubes * cubes))
+            return tuple(xp.astype(each, xp.float64) for each in sums)
+
+        most = max(64, block_elements(moves) // (b * L))
+        cubes, sixths = sum_rows(block, self.risk.X, self.terms, most=most)
+        grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
+        return grown * xp.sqrt(sixths), grown * cubes
+
+    def rate(self, moves: Array, across: Array) -> Array:
+        """How much of a difference between moves no larger than these is left in N, by the norms of H and H^-1."""
+        xp = namespace(moves)
+        return xp.exp(xp.clip(self.tallest * across, 0.0, 50.0)) * xp.sqrt(self._form(moves, self.grams[2]))
+
+    def _form(self, moves: Array, gram: Array) -> Array:
+        xp = namespace(moves)
+        flat = xp.reshape(moves, (-1, gram.shape[0]))
+        return xp.clip(xp.sum(xp.reshape(row_dots(flat @ gram, flat, xp), (moves.shape[0], -1)), axis=1), 0.0, None)
+
+
+def pays_expansion(risk: Risk, loss: ReducedLoss, moves: int) -> bool:
+    """Whether T costs less than it saves over so many moves."""
+    n, size = int(risk.X.shape[0]), risk.size
+    light = max(PER_PAIR * size * (size + 1) // 2, 4 * FOLLOWED) <= n
+    return loss.width is not None and size <= MOST_PARAMETERS and light and moves * PASSES >= size**2 // 2
+
+
+def expanded(risk: Risk, theta: Array, B: Array, scale: Array, seen: Array, loss: ReducedLoss) -> Expansion:
+    """N and its bounds at a fit.
+
+    Parameters
+    ----------
+    B, scale : arrays of shape (L p, L p) and (L p,)
+        H^-1 and the units of the parameters, those of the factor.
+    seen : array of shape (released parameters, L p)
+        What a move is as it is released.
+    """
+    xp = namespace(theta)
+    make = _row_maker(theta, B, seen @ B, loss, risk.intercept, risk.centre)
+    weights = map_rows(make, risk.X, risk.y, risk.weights, width=4)
+    chosen = _heaviest(host(weights))
+    bulk = np.ones(int(risk.X.shape[0]))
+    bulk[chosen] = 0.0
+    mask = like(bulk, theta, xp)
+    width = float(loss.width or 0.0)
+
+    def block(X: Array, weights: Array, mask: Array) -> tuple[Any, ...]:
+        x = with_constant(X, risk.intercept, risk.centre)
+        tall = weights[:, 0]
+        by = (mask * tall * weights[:, 1], mask * xp.sqrt(tall) * weights[:, 2], width * weights[:, 1])
+        roots = (xp.sqrt(each)[:, None] * x for each in by)
+        return tuple(root.T @ root for root in roots)
+
+    first, second, third = sum_rows(block, risk.X, weights, mask)
+    leverage = host(weights[:, 0])
+    tall = float(np.sqrt(width * leverage.max(initial=0.0)))
+    wide = float(np.sqrt(width * (leverage * bulk).max(initial=0.0)))
+    followed = _followed(risk, theta, loss, like(chosen, theta, xp))
+    grams, terms = (first, second, third), mask[:, None] * weights[:, 2:]
+    return Expansion(loss, risk, _third(risk, theta, loss, mask, scale), scale, followed, grams, terms, wide, tall)
+
+
+def _heaviest(weights: np.ndarray) -> Any:
+    """Rows that weigh most in the bound: by their terms in the trace of its matrix by H^-1."""
+    size = weights[:, 2] * weights[:, 0] ** 1.5
+    count = min(FOLLOWED, size.shape[0])
+    return np.sort(np.argpartition(-size, count - 1)[:count])
+
+
+def _row_maker(
+    theta: Array, B: Array, seen: Array, loss: ReducedLoss, intercept: bool, centre: Array | None
+) -> Callable[..., Any]:
+    """A function from a block of rows to l, h, the weight of |v|^3 in the second bound, and omega alpha: (b, 4)."""
+    xp = namespace(theta)
+    L = loss.outputs
+    V = xp.reshape(theta, (L, -1))
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        x = with_constant(X, intercept, centre)
+        b = x.shape[0]
+        omega = xp.ones_like(x[:, 0]) if weights is None else weights
+        A = loss.curvature(x @ V.T, y)
+        BZ = xp.reshape(after_rows(B, x, L), (b, L, L, -1))
+        N = xp.sum(BZ * x[:, None, None, :], axis=3)
+        out = after_rows(seen.T, x, L)
+        N2 = out @ xp.matrix_transpose(out)
+        counted = omega > 0
+        top = N[:, 0, 0] if L == 1 else xp.linalg.eigvalsh(N)[:, -1]
+        leverage = xp.where(counted, xp.clip(top, 0.0, None), 0.0)
+        h = omega * xp.clip(xp.sum(A * N, axis=(1, 2)), 0.0, None)
+        alpha = xp.clip(A[:, 0, 0] if L == 1 else xp.linalg.eigvalsh(A)[:, -1], 0.0, None)
+        far = xp.sqrt(xp.clip(xp.sum(A * N2, axis=(1, 2)), 0.0, None))
+        return xp.stack([leverage, h, omega * xp.sqrt(alpha) * far, omega * alpha], axis=1)
+
+    return block
+
+
+def _followed(risk: Risk, theta: Array, loss: ReducedLoss, chosen: Array) -> _Followed:
+    xp = namespace(theta)
+    X, y, weights = gather((risk.X, risk.y, risk.weights), chosen)
+    assert X is not None
+    assert y is not None
+    x = with_constant(X, risk.intercept, risk.centre)
+    omega = xp.ones_like(x[:, 0]) if weights is None else weights
+    z = x @ xp.reshape(theta, (loss.outputs, -1)).T
+    r, A = omega[:, None] * loss.gradient(z, y), omega[:, None, None] * loss.curvature(z, y)
+    return _Followed(x, y, omega, z, r, A)
+
+
+def _third(risk: Risk, theta: Array, loss: ReducedLoss, mask: Array, scale: Array) -> Array:
+    """T over pairs of parameters in their units, of the rows in the mask."""
+    xp = namespace(theta)
+    L, p = loss.outputs, int(theta.shape[0]) // loss.outputs
+    V = xp.reshape(theta, (L, p))
+    triples = list(combinations_with_replacement(range(L), 3))
+    shifts = like(STEP * np.eye(L), theta, xp)
+    # outputs share the units of their first: what is left of them is put in afterwards
+    shared = scale[:p]
+    rest = xp.reshape(xp.reshape(scale, (L, p)) / shared[None, :], (-1,))
+
+    def block(X: Array, y: Array, weights: Array | None, mask: Array) -> tuple[Any, ...]:
+        x = with_constant(X, risk.intercept, risk.centre)
+        z, omega = x @ V.T, mask if weights is None else mask * weights
+        slopes = []
+        for c in range(L):
+            high, low = (loss.curvature(z + sign * shifts[c, :][None, :], y) for sign in (1.0, -1.0))
+            slopes.append((omega / (2.0 * STEP))[:, None, None] * (high - low))
+        x = xp.astype(x * shared[None, :], xp.float32)
+        pairs = _pairs(x).T
+        found = (pairs @ (xp.astype(slopes[c][:, a, b], xp.float32)[:, None] * x) for a, b, c in triples)
+        return tuple(xp.astype(each, xp.float64) for each in found)
+
+    parts = sum_rows(block, risk.X, risk.y, risk.weights, mask, most=_at_once(theta[None, :p], 0))
+    first, second = np.triu_indices(L * p)
+    twice = like(np.where(first == second, 1.0, 2.0), theta, xp)
+    whole = parts[0] if L == 1 else like(_assembled(parts, triples, L, p)[first, second], theta, xp)
+    by = twice * xp.take(rest, like(first, theta, xp)) * xp.take(rest, like(second, theta, xp))
+    return xp.astype(by[:, None] * whole * rest[None, :], xp.float32)
+
+
+def _assembled(parts: Any, triples: list[tuple[int, int, int]], L: int, p: int) -> Any:
+    """T of several outputs, (L p, L p, L p), from its parts by triples of outputs a <= b <= c, (p (p + 1) / 2, p)."""
+    whole = np.empty((L, p, L, p, L, p))
+    first, second = np.triu_indices(p)
+    for part, triple in zip(parts, triples, strict=True):
+        cube = np.empty((p, p, p))
+        cube[first, second] = cube[second, first] = host(part)
+        for a, b, c in set(permutations(triple)):
+            whole[a, :, b, :, c, :] = cube
+    return whole.reshape(L * p, L * p, L * p)
+
+
+def _pairs(x: Array) -> Array:
+    """x_j x_k of rows for all j no larger than k, (m, q)."""
+    return namespace(x).concat([x[:, j : j + 1] * x[:, j:] for j in range(x.shape[1])], axis=1)
+
+
+def _at_once(x: Array, more: int) -> int:
+    """Rows whose pairs, and so many more numbers, are held at a time."""
+    p = int(x.shape[1])
+    return max(512, block_elements(x) // (p * (p + 1) // 2 + more))

@@ -1,0 +1,257 @@
+"""Moves of the parameters against true fits of every neighbouring data set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import cases
+import fisherleak as fl
+from fisherleak.engine.replacement import settling
+from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
+from fisherleak.engine.replacement.settling import Replacements
+
+SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
+
+
+def moves(fit: fl.Fit, X: Any, y: Any, rows: Any, changed: Any = None, labels: Any = None) -> Moves:
+    return replacement_moves(Replacements(fit, X, y, len(rows)), rows, changed, labels)
+
+
+def refitted(case: cases.Case, row: int, features: cases.Vector) -> cases.Vector:
+    X = case.X.copy()
+    X[row] = features
+    return cases.parameters(replace(case, X=X).fit())
+
+
+def errors(case: cases.Case, changed: cases.Vector, rows: Any) -> tuple[cases.Vector, cases.Vector, cases.Vector]:
+    """Largest error of each move, its bound, and the move's size."""
+    fit = case.fit()
+    found = moves(fit, case.X, case.y, rows, changed)
+    true = np.stack([refitted(case, i, x) for i, x in zip(rows, changed, strict=True)]) - cases.parameters(fit)
+    return np.linalg.norm(found.values - true, axis=1), found.error, np.linalg.norm(true, axis=1)
+
+
+@pytest.mark.parametrize(("weighted", "intercept"), SETTINGS)
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_moves_are_those_of_refitted_models(loss: str, weighted: bool, intercept: bool) -> None:
+    case = cases.make(loss, seed=3, n=60, d=4, weighted=weighted, intercept=intercept)
+    rng = np.random.default_rng(0)
+    changed = case.X.copy()
+    changed[:, 1] = rng.normal(size=60)
+    changed[::2, 2] += 1.0
+    rows = np.arange(0, 60, 3)
+    error, bound, size = errors(case, changed[rows], rows)
+    counted = size > 0
+    assert (error[counted] <= 1e-7 * size[counted]).all()
+    if loss == "squared":
+        assert (error[counted] <= 1e-10 * size[counted]).all()
+    elif not intercept:
+        assert (error[counted] <= bound[counted] + 1e-9 * size[counted]).all()
+    if weighted:
+        assert size[10] == 0  # row 30
+        assert error[10] == 0
+
+
+def test_what_does_not_change_does_not_move() -> None:
+    for loss in fl.LOSSES:
+        case = cases.make(loss, intercept=True)
+        found = moves(case.fit(), case.X, case.y, np.arange(40), case.X)
+        assert np.abs(found.values).max() <= (0.0 if loss == "squared" else 1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_units_do_not_matter(scale: float) -> None:
+    case = cases.make("squared", n=30, scale=scale, intercept=True)
+    changed = case.X + scale
+    error, _, size = errors(case, changed, np.arange(30))
+    assert (error <= 1e-9 * size).all()
+
+
+def test_columns_far_from_zero_keep_their_digits() -> None:
+    case = cases.make("squared", n=50, intercept=True, l2=0.0)
+    far = replace(case, X=case.X + 1e6)
+    step = np.zeros(3)
+    step[0] = 1.0
+    near, far_off = (moves(c.fit(), c.X, c.y, np.arange(50), c.X + step).values[:, :3] for c in (case, far))
+    np.testing.assert_allclose(near, far_off, rtol=1e-6)
+
+
+def test_a_violent_change_is_fitted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "MOST_CHORDS", 1)
+    case = cases.make("logistic", n=25, d=2, l2=1e-2)
+    changed = case.X + 10.0
+    fit = case.fit()
+    found = moves(fit, case.X, case.y, np.arange(25), changed)
+    assert found.refitted > 0
+    true = np.stack([refitted(case, i, changed[i]) for i in range(25)]) - cases.parameters(fit)
+    np.testing.assert_allclose(found.values, true, rtol=1e-6, atol=1e-9)
+
+
+def test_a_change_that_leaves_the_model_undetermined_is_refused() -> None:
+    X = np.column_stack([np.arange(6.0), np.eye(6)[:, 2]])
+    fit = fl.minimise(X, np.arange(6.0) ** 2)
+    changed = X.copy()
+    changed[2, 1] = 0.0
+    with pytest.raises(fl.SingularHessianError, match="With the change in row 2 there is no model to compare with"):
+        moves(fit, X, np.arange(6.0) ** 2, np.array([2]), changed[[2]])
+
+
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_what_does_not_change_is_not_fitted_again(loss: str) -> None:
+    case = cases.make(loss, n=60, weighted=True)
+    changed = case.X.copy()
+    changed[::2, 0] += 0.5
+    found = moves(case.fit(), case.X, case.y, np.arange(60), changed)
+    assert found.refitted == 0
+    assert (found.values[1::2] == 0).all()
+    assert (found.values[30] == 0).all()  # no weight
+    assert (np.abs(found.values[0:30:2]).max(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_row_that_outweighs_all_others_is_fitted_again(loss: str) -> None:
+    case = cases.make(loss, n=60, l2=1e-2)
+    X = case.X.copy()
+    X[7, 0] = 1e6
+    case = replace(case, X=X)
+    changed = X[[7]].copy()
+    changed[0, 0] = 1.0
+    fit = case.fit()
+    found = moves(fit, X, case.y, np.array([7]), changed)
+    assert found.refitted == int(loss == "squared")
+    true = refitted(case, 7, changed[0]) - cases.parameters(fit)
+    np.testing.assert_allclose(found.values[0], true, rtol=1e-8)
+    assert np.linalg.norm(found.values[0] - true) <= found.error[0] + 1e-12
+
+
+def test_the_error_of_the_squared_loss_counts_collinear_columns() -> None:
+    """Against refits in extended precision."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[:, 2] = X[:, 0] + 1e-4 * X[:, 2]
+    y = rng.normal(size=40)
+    fit = fl.minimise(X, y, l2=1e-12)
+    changed = X.copy()
+    changed[:, 1] += 1.0
+    found = moves(fit, X, y, np.arange(40), changed)
+
+    def exact(rows: cases.Vector) -> NDArray[np.longdouble]:
+        wide = rows.astype(np.longdouble)
+        H, b = wide.T @ wide + np.longdouble(40e-12) * np.eye(3), wide.T @ y.astype(np.longdouble)
+        theta = np.zeros(3, dtype=np.longdouble)
+        for _ in range(6):
+            theta += np.linalg.solve(H.astype(float), (b - H @ theta).astype(float))
+        return theta
+
+    base = exact(X)
+    for i in range(0, 40, 5):
+        other = X.copy()
+        other[i] = changed[i]
+        error = float(np.linalg.norm((found.values[i] - (exact(other) - base)).astype(float)))
+        assert error <= 20 * found.error[i]
+
+
+def classes(
+    K: int, n: int, d: int, seed: int = 0, weighted: bool = False
+) -> tuple[cases.Vector, NDArray[np.int64], cases.Vector | None]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.argmax(X @ rng.normal(size=(d, K)) + 1.5 * rng.gumbel(size=(n, K)), axis=1)
+    y[:K] = np.arange(K)
+    weights = rng.gamma(2.0, 0.5, size=n) if weighted else None
+    return X, y, weights
+
+
+@pytest.mark.parametrize(("K", "intercept", "weighted"), [(2, True, False), (3, True, True), (4, False, False)])
+def test_softmax_moves_are_those_of_refitted_models(K: int, intercept: bool, weighted: bool) -> None:
+    X, y, weights = classes(K, 80, 3, seed=K, weighted=weighted)
+    fit = fl.minimise(X, y, "softmax", 1e-2, weights, intercept)
+    rows, codes = np.arange(0, 80, 21), y.astype(float)
+    changed, labels = X[rows].copy(), (codes[rows] + 1) % K
+    changed[:, 1] = 0.5 - changed[:, 1]
+    for new, other in ((changed, None), (None, labels), (changed, labels)):
+        found = moves(fit, X, codes, rows, new, other)
+        for k, i in enumerate(rows):
+            X2, y2 = X.copy(), y.copy()
+            X2[i] = X[i] if new is None else new[k]
+            y2[i] = y[i] if other is None else int(other[k])
+            true = fl.minimise(X2, y2, "softmax", 1e-2, weights, intercept).theta - fit.theta
+            np.testing.assert_allclose(found.values[k], true, atol=1e-7 * np.abs(true).max())
+
+
+def test_moves_of_several_numbers_and_their_labels_are_exact() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(50, 3))
+    Y = X @ rng.normal(size=(3, 2)) + rng.normal(size=(50, 2))
+    fit = fl.minimise(X, Y, "squared", 1e-3, intercept=True)
+    rows = np.arange(0, 50, 7)
+    labels, changed = Y[rows] + np.array([0.0, 2.0]), X[rows] + np.array([1.0, 0.0, 0.0])
+    found = moves(fit, X, Y, rows, changed, labels)
+    for k, i in enumerate(rows):
+        X2, Y2 = X.copy(), Y.copy()
+        X2[i], Y2[i] = changed[k], labels[k]
+        true = fl.minimise(X2, Y2, "squared", 1e-3, intercept=True).theta - fit.theta
+        np.testing.assert_allclose(found.values[k], true, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize(("weighted", "intercept"), SETTINGS)
+@pytest.mark.parametrize("loss", list(fl.LOSSES))
+def test_moves_by_another_label_are_those_of_refitted_models(loss: str, weighted: bool, intercept: bool) -> None:
+    case = cases.make(loss, seed=5, n=60, d=4, weighted=weighted, intercept=intercept)
+    rows = np.arange(0, 60, 6)
+    labels = 1.0 - case.y[rows] if loss == "logistic" else case.y[rows] + 1.0
+    fit = case.fit()
+    found = moves(fit, case.X, case.y, rows, None, labels)
+    for k, i in enumerate(rows):
+        y = case.y.copy()
+        y[i] = labels[k]
+        true = cases.parameters(replace(case, y=y).fit()) - cases.parameters(fit)
+        np.testing.assert_allclose(found.values[k], true, atol=1e-7 * np.abs(true).max() + 1e-12)
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "gamma", "softmax"])
+def test_many_rows_move_by_the_third_derivative_within_the_bound_that_is_stated(loss: str, by_label: bool) -> None:
+    weights: cases.Vector | None
+    if loss == "softmax":
+        X, whole, weights = classes(3, 1500, 4, weighted=True)
+        y = whole.astype(float)
+    else:
+        case = cases.make(loss, seed=2, n=1500, d=4, weighted=True)
+        X, y, weights = case.X, case.y, case.weights
+    l2, intercept = 1e-3, True
+    fit = fl.minimise(X, y, loss, l2, weights, intercept)
+    shared = Replacements(fit, X, y, 1500)
+    assert shared.expansion is not None
+    changed, labels = X.copy(), None
+    if by_label:
+        labels = (y + 1) % 3 if loss == "softmax" else 1 - y if loss == "logistic" else y + 1
+    else:
+        changed[:, 1] = -changed[:, 1]
+    found = replacement_moves(shared, np.arange(1500), None if by_label else changed, labels)
+    size = np.linalg.norm(found.values, axis=1)
+    counted = size > 0
+    assert (found.error[counted] <= 1.0001e-4 * size[counted]).all()
+    assert found.refitted <= 3
+    worst = np.argsort(-(found.error[counted] / size[counted]))[:2]
+    for i in [*np.flatnonzero(counted)[worst].tolist(), 17]:
+        X2, y2 = X.copy(), y.copy()
+        if labels is None:
+            X2[i] = changed[i]
+        else:
+            y2[i] = labels[i]
+        true = fl.minimise(X2, y2, loss, l2, weights, intercept).theta - fit.theta
+        assert np.linalg.norm(found.values[i] - true) <= found.error[i] + 1e-9 * size[i]
+
+
+def test_a_class_that_loses_its_only_row_is_refused_by_name() -> None:
+    X, y, _ = classes(3, 30, 2)
+    y = np.where(np.arange(30) == 4, 2, y % 2)
+    fit = fl.minimise(X, y, "softmax", 1e-2, intercept=True)
+    with pytest.raises(fl.FisherleakError, match="in row 4 there is no model to compare with"):
+        moves(fit, X, y.astype(float), np.array([4]), None, np.array([0.0]))
