@@ -55,7 +55,7 @@ def card_of(
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
 ) -> Json:
     design, target = trained.design, trained.design.target
-    what, size = limited_words(columns, settings.person), int(trained.fit.coef.shape[0]) + 1
+    what, size = limited_words(columns, settings.person), trained.parameters
     card = {
         "schema": CARD,
         "model": {

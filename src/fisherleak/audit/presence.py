@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from fisherleak.audit.model import Trained
+from fisherleak.engine.norms import one_release
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
@@ -94,13 +97,13 @@ def _finite(mu: Any) -> Any:
 
 
 def _unknown(trained: Trained) -> str:
-    (jacobian,) = trained.leak._information.jacobians
+    jacobian = one_release(trained.leak._information)
     if trained.design.people is not None:
         return "it is exact for leaving out one row, not for leaving out all rows of a person"
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"
-    if not is_known(jacobian):
+    if trained.design.lazy if isinstance(jacobian, OutputsJacobian) else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not is_light(trained.fit):
+    if not (is_light_for_several(jacobian) if isinstance(jacobian, OutputsJacobian) else is_light(trained.fit)):
         return "with this kind of model and so many rows it takes long; fl.measure(…).membership() has it"
     return ""

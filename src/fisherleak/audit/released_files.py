@@ -42,7 +42,7 @@ from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters
 from fisherleak.protection.calibration import remembering
 from fisherleak.protection.own_shape import HESSIAN
 from fisherleak.tables import RawTable, Room
@@ -358,7 +358,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
 
 
 def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
-    theta, refit = parameters(saved.model[-1]), own_parameters(trained)
+    theta, refit = all_parameters(saved.model[-1]), own_parameters(trained)
     if theta.shape != refit.shape:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."

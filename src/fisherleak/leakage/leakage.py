@@ -287,10 +287,11 @@ class Leakage:
         for each in releases:
             assert isinstance(each, SeveralOutputs)
             check_normal(each.jacobian.noise)
-            if each.folded:
+            folding = each.jacobian.folding
+            if folding is not None and (each.jacobian.fit.loss.quadratic or folding.totals is None):
                 raise UnsupportedModelError(
-                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
-                    "public='preprocessing'."
+                    "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
+                    "behind, and no other preprocessing: measure with public='preprocessing'."
                 )
             norms.append(several_removal_norms(each.jacobian, tolerance))
         xp = namespace(norms[0])

@@ -20,6 +20,7 @@ from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
 from fisherleak.audit.rules import noise_that_keeps
+from fisherleak.audit.utility import Tradeoff
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -122,6 +123,7 @@ def _assumptions(audit: Audit) -> list[str]:
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
+        *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.notes,
     ]
     ignored = [column for column in design.columns if column.kind == "ignored" and column.assumed]
@@ -130,6 +132,14 @@ def _assumptions(audit: Audit) -> list[str]:
         sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
     sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
     return sentences
+
+
+def _classes_sentence(count: int) -> str:
+    return (
+        f"The label is one of {count} classes, counted as {count} numbers of which its own is one and the others are zero, "
+        "moved so that their sum stays: another class is a move of length √2. Eta of a label is per unit of such a move, and "
+        "no chance of guessing the class."
+    )
 
 
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
@@ -178,7 +188,7 @@ def _model(audit: Audit) -> Json:
         "assumed": target.assumed,
         "description": f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
         "l2": trained.l2,
-        "parameters": int(trained.fit.coef.shape[0]) + 1,
+        "parameters": trained.parameters,
         "intercept": True,
         "public": trained.public,
     }
@@ -296,7 +306,16 @@ def _tradeoff(audit: Audit) -> Json:
             {"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high, "attacks": curve}
             for p, curve in zip(cost.points, curves, strict=True)
         ],
-    }
+    } | _also(cost.also)
+
+
+def _also(cost: Tradeoff | None) -> Json:
+    """The same by a second measure; nothing where there is none."""
+    if cost is None:
+        return {}
+    points = [{"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high} for p in cost.points]
+    known = {"metric": cost.metric.name, "label": cost.metric.label, "higher_is_better": cost.metric.higher_is_better}
+    return {"also": known | {"without_noise": cost.without_noise, "constant": cost.constant, "points": points}}
 
 
 def _balance(audit: Audit) -> Json | None:
