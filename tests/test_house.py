@@ -34,6 +34,7 @@ TOPICS = {
     "report/test_schema.py": "the JSON Schema of summaries that is published",
     "reproduce/test_numbers.py": "all numbers beside the published ones",
     "test_corpus.py": "real tables of other packages",
+    "test_mechanisms.py": "every way in which a model leaves",
     "test_copies.py": "pickles, copies and other processes",
     "test_docs.py": "the code on pages of the documentation",
     "test_extending.py": "a noise and an attacker from outside the package",

@@ -1,0 +1,124 @@
+"""Every way to release one model at the same largest eta: what it costs, and what it lets an attacker do on the worst row.
+
+Prints the table of docs/mechanisms.md: ``python benchmarks/mechanisms.py iwpc`` (or ``adult``), data in FISHERLEAK_DATA.
+
+Excess loss is that of draws of the mechanism on the training rows, per row. The attacker knows all other values. *Value*: the
+cell with the largest eta of the row with the largest eta, either as it is or one standard deviation of its column away, equal
+odds. *Presence*: that row in or out (n l2 kept). Both by the likelihood ratio of the mechanism's own density, over draws.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fisherleak as fl
+from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
+
+Vector = NDArray[np.float64]
+DRAWS = 20_000
+
+
+def hessian_inverse(fit: fl.Fit) -> Vector:
+    half = np.asarray(fit.uncentred(np.asarray(fit.factor.inverse())))
+    return np.asarray(fit.uncentred(half.T))
+
+
+def density(way: Any, fit: fl.Fit) -> Callable[[Vector], Vector]:
+    """The log-density of what is released, up to what does not depend on the data."""
+    theta = np.asarray(fit.theta)
+    if type(way).__name__ not in MECHANISMS:
+        return lambda t: np.asarray(way.log_density(t - theta))
+    B = hessian_inverse(fit)
+    S = way.scale**2 * (B if isinstance(way, fl.Posterior) else B @ B)
+    L = np.linalg.cholesky(S)
+    volume = float(np.sum(np.log(np.diag(L))))
+    return lambda t: np.asarray(-0.5 * np.sum(np.linalg.solve(L, (t - theta).T) ** 2, axis=0) - volume)
+
+
+def drawn(way: Any, fit: fl.Fit, rng: np.random.Generator) -> Vector:
+    if type(way).__name__ in MECHANISMS:
+        return np.asarray(way.released_draws(fit, DRAWS, rng))
+    theta = np.asarray(fit.theta)
+    return np.asarray(theta + way.draws(DRAWS, theta.size, rng))
+
+
+def success(way: Any, one: fl.Fit, other: fl.Fit) -> float:
+    """How often the best test between two data sets is right, at equal odds."""
+    rng = np.random.default_rng(1)
+    first, second = density(way, one), density(way, other)
+    right = []
+    for fit, sign in ((one, 1.0), (other, -1.0)):
+        t = drawn(way, fit, rng)
+        with np.errstate(invalid="ignore"):
+            ahead = sign * (first(t) - second(t))
+        right.append(float(np.mean((ahead > 0) + 0.5 * (ahead == 0))))
+    return 0.5 * sum(right)
+
+
+def excess(way: Any, fit: fl.Fit, X: Vector, y: Vector) -> float:
+    """Mean loss of draws on the rows, less that of the model, per row."""
+    theta = np.asarray(fit.theta)
+    rows = X if fit.intercept is None else np.column_stack([X, np.ones(len(X))])
+    t = drawn(way, fit, np.random.default_rng(2))[:400]
+    losses = fit.loss.value(rows @ t.T, y[:, None]).mean()
+    penalty = 0.5 * fit.l2 * float(np.mean(np.sum(t[:, : X.shape[1]] ** 2, axis=1)) - np.sum(theta[: X.shape[1]] ** 2))
+    return float(losses - fit.loss.value(rows @ theta, y).mean()) + penalty
+
+
+def moved_fit(fit: fl.Fit, X: Vector, y: Vector, row: int, column: int) -> fl.Fit:
+    other = X.copy()
+    other[row, column] += X[:, column].std() * (1.0 if X[row, column] < X[:, column].mean() else -1.0)
+    return fl.minimise(other, y, fit.loss, fit.l2, None, fit.intercept is not None)
+
+
+def without(fit: fl.Fit, X: Vector, y: Vector, row: int) -> fl.Fit:
+    weights = np.ones(len(y))
+    weights[row] = 0.0
+    return fl.minimise(X, y, fit.loss, fit.l2, weights, fit.intercept is not None)
+
+
+def data(name: str) -> tuple[Vector, Vector, str, float]:
+    loaded: Any = fl.datasets.load_iwpc() if name == "iwpc" else fl.datasets.load_adult()
+    X = np.asarray(loaded.preprocessing.fit_transform(loaded.X), dtype=float)
+    y = np.asarray(loaded.y)
+    y = y.astype(float) if y.dtype.kind in "fiu" else (y == np.unique(y)[1]) * 1.0
+    return X, y, "squared" if name == "iwpc" else "logistic", 1e-3
+
+
+def main(name: str) -> None:
+    X, y, loss, l2 = data(name)
+    fit = fl.minimise(X, y, loss, l2)
+    leak = fl.measure(fit, X, y)
+    kinds: dict[str, Any] = {
+        "Gaussian": fl.Gaussian(1.0),
+        "Laplace": fl.Laplace(1.0),
+        "Bounded": fl.Bounded(1.0),
+    }
+    if loss == "squared":
+        kinds |= {"Posterior": fl.Posterior(1.0), "ObjectivePerturbation": fl.ObjectivePerturbation(1.0)}
+    print(f"{name}: {X.shape[0]} x {X.shape[1]}, {loss}, l2 {l2:g}, loss {fit.loss.value(X @ fit.coef, y).mean():.4f}")
+    ways = {label: fl.calibrate(leak.with_noise(kind), 1.0) for label, kind in kinds.items()}
+    ways["Gaussian, least-loss"] = fl.calibrate(leak, 1.0, shape="least-loss", gap=0.02)
+    for label, way in ways.items():
+        own = leak.with_noise(way)
+        eta = np.asarray(own.per_example())
+        row = int(np.argmax(eta))
+        column = int(np.argmax(np.asarray(own.per_cell())[row]))
+        value = success(way, fit, moved_fit(fit, X, y, row, column))
+        presence = success(way, fit, without(fit, X, y, row))
+        cost = excess(way, fit, X, y)
+        print(f"| {label} | {cost:.3g} | {100 * value:.1f} % | {100 * presence:.1f} % |", flush=True)
+        assert math.isfinite(cost)
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        main(sys.argv[1] if len(sys.argv) > 1 else "iwpc")

@@ -1,0 +1,192 @@
+"""Every way in which a model leaves, in one list: what is measured is the covariance of the score of what is released.
+
+And what else can be asked of each: it works, or refuses by the way's own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+
+import fisherleak as fl
+from cases import Case, make, moved, parameters
+from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
+from fisherleak.engine.mechanisms.served import Interface
+
+Vector = NDArray[np.float64]
+QUERIES = np.random.default_rng(7).normal(size=(6, 3))
+SHAPE = np.array([[2.0, 0.3, 0.0, 0.1], [0.3, 1.0, 0.2, 0.0], [0.0, 0.2, 1.5, 0.0], [0.1, 0.0, 0.0, 0.7]])
+EVERY_KIND = {kind.__name__ for kind in (*fl.NOISES.values(), *MECHANISMS.values(), *get_args(Interface))}
+WAYS: dict[str, tuple[Any, str]] = {
+    "Gaussian": (fl.Gaussian(0.4), "logistic"),
+    "Gaussian of a shape": (fl.Gaussian(0.4, SHAPE), "squared"),
+    "Laplace": (fl.Laplace(0.4), "poisson"),
+    "Bounded": (fl.Bounded(0.4), "squared"),
+    "Posterior": (fl.Posterior(0.3), "squared"),
+    "ObjectivePerturbation": (fl.ObjectivePerturbation(1.7), "squared"),
+    "ObjectivePerturbation, averaged": (fl.ObjectivePerturbation(0.4, draws=60_000), "logistic"),
+    "Answers": (fl.Answers(QUERIES, fl.Gaussian(0.3)), "squared"),
+    "Answers, probabilities": (fl.Answers(QUERIES, fl.Laplace(0.02), of="probability"), "logistic"),
+    "SampledLabels": (fl.SampledLabels(QUERIES), "logistic"),
+}
+ROW = 2
+
+
+def test_every_kind_is_in_the_list() -> None:
+    assert {type(way).__name__ for way, _ in WAYS.values()} == EVERY_KIND
+
+
+# The likelihood of what leaves, from rows, refits and the loss alone
+
+
+def with_one(X: Vector) -> Vector:
+    return np.column_stack([X, np.ones(len(X))])
+
+
+def hessian(case: Case, t: Vector) -> Vector:
+    """Of the risk at each of some parameters, (c, p, p)."""
+    X, loss = with_one(case.X), case.fit().loss
+    penalty = np.append(np.full(3, len(X) * case.l2), 0.0)
+    return np.asarray(np.einsum("ci,ij,ik->cjk", loss.a(t @ X.T, case.y[None, :]), X, X) + np.diag(penalty))
+
+
+def normal(t: Vector, mean: Vector, S: Vector) -> Vector:
+    L = np.linalg.cholesky(S)
+    white = np.linalg.solve(L, (t - mean).T)
+    return np.asarray(-0.5 * np.sum(white**2, axis=0) - np.sum(np.log(np.diag(L))))
+
+
+def answers(way: Any, theta: Vector) -> Vector:
+    z = with_one(QUERIES) @ theta
+    return np.asarray(z if getattr(way, "of", None) == "score" else 1.0 / (1.0 + np.exp(-z)))
+
+
+def log_likelihood(way: Any, drawn: Vector, case: Case) -> Vector:
+    if isinstance(way, fl.ObjectivePerturbation):
+        X = with_one(case.X)
+        g = case.fit().loss.r(drawn @ X.T, case.y[None, :]) @ X + np.append(np.full(3, len(X) * case.l2), 0.0) * drawn
+        return np.asarray(-0.5 * np.sum(g**2, axis=1) / way.scale**2 + np.linalg.slogdet(hessian(case, drawn))[1])
+    theta = parameters(case.fit())
+    if isinstance(way, fl.Posterior):
+        return normal(drawn, theta, way.temperature * np.linalg.inv(hessian(case, theta[None])[0]))
+    if isinstance(way, fl.SampledLabels):
+        p = answers(way, theta)
+        return np.asarray(drawn @ np.log(p) + (1 - drawn) @ np.log(1 - p))
+    if isinstance(way, fl.Answers):
+        return np.asarray(way.noise.log_density(drawn - answers(way, theta)))
+    return np.asarray(way.log_density(drawn - theta))
+
+
+def draws(way: Any, case: Case, count: int) -> Vector:
+    rng, fit = np.random.default_rng(8), case.fit()
+    if type(way).__name__ in MECHANISMS:
+        return np.asarray(way.released_draws(fit, count, rng, (case.X, case.y)))
+    theta = parameters(fit)
+    if isinstance(way, fl.SampledLabels):
+        return np.asarray((rng.random((count, len(QUERIES))) < answers(way, theta)) * 1.0)
+    if isinstance(way, fl.Answers):
+        return np.asarray(answers(way, theta) + way.noise.draws(count, len(QUERIES), rng))
+    return np.asarray(theta + way.draws(count, len(theta), rng))
+
+
+def within(way: Any, drawn: Vector, case: Case) -> tuple[Any, float]:
+    """Draws that count, and the part of the information that they hold.
+
+    The square of the score of bounded noise has no variance: it is held against what is within 0.9 of the limit, where
+    the density cos^2(pi u / 2 L) / L has c + sin(pi c) / pi of the draws and c - sin(pi c) / pi of the information.
+    """
+    if not isinstance(way, fl.Bounded):
+        return slice(None), 1.0
+    c, bend = 0.9, np.sin(0.9 * np.pi) / np.pi
+    away = np.abs(drawn - parameters(case.fit()))
+    return np.all(away < c * way.limit, axis=1), float((c - bend) * (c + bend) ** (drawn.shape[1] - 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WAYS)
+def test_fim_is_the_covariance_of_the_score_and_five_percent_more_or_less_is_rejected(name: str) -> None:
+    way, loss = WAYS[name]
+    case = make(loss, n=12, intercept=True, l2=0.05)
+    drawn = draws(way, case, 400_000 if name == "ObjectivePerturbation" else 60_000)
+    counted, part = within(way, drawn, case)
+    score = []
+    for column in (0, 1, 2):
+        sides = [log_likelihood(way, drawn[counted], moved(case, ROW, column, s * 1e-5)) for s in (1, -1)]
+        score.append((sides[0] - sides[1]) / 2e-5)
+    fim = case.leak(way).fim(rows=[ROW], attributes=[0, 1, 2])
+    top = np.linalg.eigh(fim)[1][:, -1]
+    share = float(np.sum((top @ np.stack(score)) ** 2) / len(drawn) / (part * (top @ fim @ top)))
+    assert share == pytest.approx(1.0, abs=0.022)
+    assert min(abs(share / 0.95 - 1.0), abs(share / 1.05 - 1.0)) > 0.022
+
+
+# What else is asked of each
+
+
+def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
+    case = make(loss, intercept=True, l2=0.05)
+    way = fl.ObjectivePerturbation(way.scale, draws=200) if isinstance(way, fl.ObjectivePerturbation) else way
+    numbers = make("squared")
+    fit = case.fit()
+
+    def leak() -> fl.Leakage:
+        return case.leak(way)
+
+    def infer() -> Any:
+        attacker = fl.attacks.WhiteBox(fit, case.X, case.y, 0, values=[-1.0, 1.0])
+        return attacker.infer(fl.release(fit, way, random_state=0))
+
+    rows: dict[str, Any] = {"rows": (case.X, case.y)} if isinstance(way, fl.ObjectivePerturbation) else {}
+    return {
+        "measure": lambda: leak().summary(),
+        "per_cell": lambda: leak().per_cell(),
+        "dataset": lambda: leak().dataset(),
+        "by_group": lambda: leak().by_group(np.arange(40) % 3),
+        "to_frame": lambda: leak().to_frame(),
+        "calibrate": lambda: fl.calibrate(leak(), 0.9 * float(leak().per_example().max())),
+        "membership": lambda: leak().membership(),
+        "compose": lambda: fl.compose(leak(), leak()).per_example(),
+        "counted": lambda: fl.counted(leak(), 1.0),
+        "release": lambda: fl.release(fit, way, random_state=0, **rows),
+        "attack": lambda: fl.attacks.WhiteBox(fit, case.X, case.y, 0, values=[-1.0, 1.0]).accuracy(way),
+        "infer": infer,
+        "PrivateRelease": lambda: fl.PrivateRelease(Ridge(), eta=1.0, noise=way).fit(numbers.X, numbers.y),
+        "IRFIL": lambda: fl.IRFIL(Ridge(), noise=way, n_iter=1).fit(numbers.X, numbers.y),
+        "Ledger": lambda: fl.Ledger(folder / "ledger.json").add(leak()),
+        "gradients": lambda: fl.gradients(fit, case.X, case.y, way),
+    }
+
+
+OF_PARAMETERS = {"counted", "release", "attack", "infer", "PrivateRelease", "IRFIL", "gradients"}
+"""What is asked of noise on parameters alone."""
+DATA_SHAPED = {"membership", "compose", "Ledger", *OF_PARAMETERS} - {"release"}
+REFUSED: dict[str, set[str]] = {
+    "Gaussian": set(),
+    "Gaussian of a shape": set(),
+    "Laplace": {"membership"},
+    "Bounded": {"membership"},
+    "Posterior": DATA_SHAPED,
+    "ObjectivePerturbation": DATA_SHAPED,
+    "ObjectivePerturbation, averaged": DATA_SHAPED,
+    "Answers": OF_PARAMETERS,
+    "Answers, probabilities": OF_PARAMETERS | {"membership"},
+    "SampledLabels": OF_PARAMETERS | {"membership", "calibrate"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", WAYS)
+def test_every_method_works_or_refuses_by_name(name: str, tmp_path: Path) -> None:
+    way, loss = WAYS[name]
+    for what, ask in asked(way, loss, tmp_path).items():
+        if what in REFUSED[name]:
+            with pytest.raises(fl.FisherleakError, match=type(way).__name__):
+                print(what, ask())
+        else:
+            ask()
