@@ -23,6 +23,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Trained, estimator_for, spreads_in
 from fisherleak.engine.noise import Noise, noise_from_record, released
@@ -114,7 +115,7 @@ def _made_up(design: Design, count: int) -> Any:
 
     columns: dict[str, Any] = {}
     for feature in design.features:
-        known = np.array([0.0, 1.0]) if feature.kind == "number" else _typed(_named(feature))
+        known = np.array([0.0, 1.0]) if feature.kind == "number" else typed_levels(_named(feature))
         columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
     return pandas.DataFrame(columns)
 
@@ -129,9 +130,10 @@ def _passing(design: Design) -> ColumnTransformer:
     numbers = [feature.name for feature in design.features if feature.kind == "number"]
     steps: list[tuple[str, Any, list[str]]] = [("numbers", "passthrough", numbers)] if numbers else []
     for k, feature in enumerate(feature for feature in design.features if feature.kind == "category"):
-        # a level that is not named has no indicator, which is what the pooled level has
-        rules: Json = {"handle_unknown": "ignore"} if feature.pooled else {"drop": "first"}
-        encoder = OneHotEncoder(categories=[_typed(_named(feature))], sparse_output=False, **rules)
+        # a level that is not named has no indicator, which is what the pooled level has, or else the first
+        rules: Json = {} if feature.pooled else {"drop": "first"}
+        levels = [typed_levels(_named(feature))]
+        encoder = OneHotEncoder(categories=levels, sparse_output=False, handle_unknown="ignore", **rules)
         steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)
 
@@ -232,11 +234,6 @@ class Turned:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         return cls(noise_from_record(record), np.asarray(record["turn"]))
-
-
-def _typed(levels: tuple[Any, ...]) -> NDArray[Any]:
-    """Numbers and truth values as such, text as objects: objects are not compared with whole numbers that a file holds."""
-    return _as_objects(levels) if any(isinstance(level, (str, bytes)) for level in levels) else np.array(levels)
 
 
 def _as_objects(levels: tuple[Any, ...]) -> NDArray[Any]:

@@ -58,6 +58,9 @@ class PresenceFigures:
     """(n,) at noise of scale 1 in standard units; lazy where the rows are."""
     mean: float = 0.5
     """How often the best attacker is right, over all rows."""
+    high: float | None = None
+    """Of one row in twenty he is right more often; none where the rows are not in memory."""
+    median: float | None = None
     notable: int = 0
     top: tuple[Told, ...] = field(repr=False, default=())
     note: str = ""
@@ -80,9 +83,15 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
 
     total, notable = sum_rows(right, mu)
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
-    return PresenceFigures(
-        mu, float(total) / trained.design.n, int(notable), tuple(told_at(*pair, scale) for pair in top)
-    )
+    listed = tuple(told_at(*pair, scale) for pair in top)
+    high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
+    return PresenceFigures(mu, float(total) / trained.design.n, high, median, int(notable), listed)
+
+
+def _quantiles(mu: Vector) -> tuple[float, float]:
+    """How often he is right about one row in twenty at least, and about the one in the middle."""
+    high, median = np.quantile(ndtr(0.5 * mu), [0.95, 0.5])
+    return float(high), float(median)
 
 
 def told_at(row: int, mu: float, scale: float) -> Told:

@@ -23,6 +23,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
 from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
+from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
@@ -60,8 +61,6 @@ OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
-FEWEST_ROWS = 5
-"""Levels that are not declared and have fewer training rows are not named in a release."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +180,7 @@ def save_model(
     io = _skops()
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
+    check_enough(trained.design)
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)

@@ -270,7 +270,7 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     for o in outcomes:
         got = f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
         rows.append((o["attribute"], o["attacker"], got, f"{o['baseline']:.1%}"))
-    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "always the most common"), rows)
+    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the release"), rows)
     _sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 

@@ -71,6 +71,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         ],
         "tradeoff": _tradeoff(audit),
         "attacks": outcomes_of(audit.attacked),
+        "told_apart": [vars(apart) for apart in audit.attacked.told_apart],
         "balance": _balance(audit),
         "gate": _gate(audit),
         "policy": _policy(audit),
@@ -95,6 +96,7 @@ def _outcome(outcome: Outcome, note: str) -> Json:
         "attacker": outcome.attacker,
         "attribute": outcome.attribute,
         **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
+        **{name: getattr(outcome, name) for name in ("worst", "q95", "median", "found")},
         "method": f"{outcome.n} rows, {how}",
         "note": f"{note[0].upper()}{note[1:]}.",
     }
@@ -387,6 +389,8 @@ def _membership(audit: Audit) -> Json | None:
     return {
         "right_mean": presence.mean,
         "right_max": presence.top[0].right,
+        "right_q95": presence.high,
+        "right_median": presence.median,
         "notable": NOTABLE,
         "count": presence.notable,
         "false_positives": FALSE_POSITIVES,

@@ -117,6 +117,8 @@ def _broken(summary: Mapping[str, Any]) -> list[str]:
 
 def _cost(summary: Mapping[str, Any]) -> str:
     cost = summary["tradeoff"]
+    if cost["without_noise"] is None:
+        return ""
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
     return f"What it costs: {with_noise} with this noise, {_utility(cost, cost['without_noise'])} without ({cost['label']})."

@@ -49,7 +49,13 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["heat_columns"] = order[: CHARTED["heat_columns"]]
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
     shown.setdefault("membership", None)  # earlier summaries have none of these
+    for name in ("right_q95", "right_median"):
+        (shown["membership"] or {}).setdefault(name, None)
     shown.setdefault("label", None)
+    shown.setdefault("told_apart", [])
+    for attack in shown["attacks"]:
+        for name in ("worst", "q95", "median", "found"):
+            attack.setdefault(name, None)
     shown["tradeoff"] = {"also": None, **shown["tradeoff"]}
     shown.setdefault("policy", None)
     shown.setdefault("people", None)

@@ -23,6 +23,7 @@ from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
+from fisherleak.tables.rare_values import Who, check_types, sharing, whole_levels
 from fisherleak.tables.split import Complete, Split
 from fisherleak.tables.written import OTHER
 
@@ -49,11 +50,14 @@ class Feature:
     """Exact, of the training rows: neither leaves the house."""
     pooled: int = 0
     """Levels that the first one, ``OTHER``, stands for."""
+    strays: int = 0
+    """Levels that count as the first: too rare to be named, and of too few rows together for a level of their own."""
 
     def places(self, values: Any) -> NDArray[np.int32]:
-        """The place of every row's value among the levels; what is no level is pooled, or -1."""
+        """The place of every row's value among the levels; what is no level is pooled, counts as the first, or has -1."""
         if not self.pooled:
-            return places(values, self.levels)
+            found = places(values, self.levels)
+            return np.maximum(found, 0) if self.strays else found
         return places(values, self.levels[1:]) + 1
 
 
@@ -68,6 +72,8 @@ class Facts:
     """Training rows of each part."""
     tested: tuple[int, ...]
     """Held-out rows of each part."""
+    who: tuple[Mapping[Any, frozenset[int]] | None, ...] = ()
+    """Where categories are counted by people: for each column, whom the rare levels belong to."""
 
 
 def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> Facts:
@@ -100,7 +106,9 @@ def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> Moments | Co
     return Counter({coded.levels[k]: int(count) for k, count in zip(found, counts, strict=True)})
 
 
-def _feature(column: Column, fact: Moments | Counter[Any], profile: Profile, choices: Choices) -> Feature | str:
+def _feature(
+    column: Column, fact: Moments | Counter[Any], who: Who | None, profile: Profile, choices: Choices
+) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if isinstance(fact, Moments):
         centre, scale = fact.checked(f"Column '{column.name}'")
@@ -108,22 +116,30 @@ def _feature(column: Column, fact: Moments | Counter[Any], profile: Profile, cho
             return "has one value only in the training rows"
         few = profile.numbers is not None and profile.numbers.few is not None
         return Feature(column.name, "number", (), *public_units(centre, scale), few=few, mean=centre, spread=scale)
-    levels, pooled = _levels(column, fact, choices)
+    levels, pooled, strays = _levels(column, fact, who, choices)
     if len(levels) < 2:
-        rare = f": all {pooled} others are too rare to be named" if pooled else ""
+        rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return f"has one value only in the training rows{rare}"
-    return Feature(column.name, "category", (), levels=levels, few=len(levels) <= FEW_VALUES, pooled=pooled)
+    few = len(levels) <= FEW_VALUES
+    return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays)
 
 
-def _levels(column: Column, counts: Counter[Any], choices: Choices) -> tuple[tuple[Any, ...], int]:
-    """Levels in their order, and how many are pooled into the first of them, at least."""
+def _levels(
+    column: Column, counts: Counter[Any], who: Who | None, choices: Choices
+) -> tuple[tuple[Any, ...], int, int]:
+    """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
     declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
     kept = declared | {level for level, count in counts.items() if count >= choices.rare}
     before = {OTHER} if column.kept is not None and OTHER in counts else set()
-    pooled = len(counts.keys() - kept - before) + len(before)
+    others = counts.keys() - kept - before
+    pooled = len(others) + len(before)
     if pooled:
         kept.discard(OTHER)
-    return (*(OTHER,) * bool(pooled), *sorted(kept)), pooled
+    if choices.rare:
+        check_types(column.name, kept, counts)
+    if pooled and sharing(others | before, counts, who) < choices.rare:
+        return whole_levels(kept), 0, pooled
+    return (*(OTHER,) * bool(pooled), *whole_levels(kept)), pooled, 0
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
@@ -141,10 +157,19 @@ def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
 
 
 def features_of(
-    used: Sequence[Column], facts: Facts, profiles: Mapping[str, Profile], choices: Choices
+    used: Sequence[Column],
+    facts: Facts,
+    profiles: Mapping[str, Profile],
+    choices: Choices,
+    thin: Mapping[str, str] | None = None,
 ) -> tuple[tuple[Feature, ...], dict[str, str]]:
-    """The features in their places, and why other columns cannot be used."""
-    found = {c.name: _feature(c, facts.columns[k], profiles[c.name], choices) for k, c in enumerate(used)}
+    """The features in their places, and why other columns cannot be used; ``thin`` has some of those reasons."""
+    who = facts.who or (None,) * len(used)
+    why = thin or {}
+    found = {
+        c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], profiles[c.name], choices)
+        for k, c in enumerate(used)
+    }
     features = [feature for feature in found.values() if isinstance(feature, Feature)]
     return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}
 

@@ -78,8 +78,8 @@ def split_people(people: People, complete: int, held_out: float, seed: int) -> t
     return Split(held_out, seed, rows), "People are held out with all their rows, or not at all."
 
 
-def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People) -> Facts:
-    """The same facts with levels of categories counted by people and not by rows."""
+def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People, rare: int) -> Facts:
+    """The same facts with levels of categories counted by people and not by rows, and who has levels of fewer than ``rare``."""
     pairs: dict[int, set[tuple[Any, int]]] = {
         k: set() for k, column in enumerate(complete.used) if column.kind == "category"
     }
@@ -92,7 +92,10 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
             coded = as_codes(table.column(complete.used[k].name))
             both = np.unique(np.stack([coded.codes[train], who]), axis=1)
             found |= {(coded.levels[level], int(person)) for level, person in both.T}
-    columns = list(facts.columns)
+    columns: list[Any] = list(facts.columns)
+    having: list[Any] = [None] * len(columns)
     for k, found in pairs.items():
-        columns[k] = Counter(level for level, _ in found)
-    return replace(facts, columns=tuple(columns))
+        columns[k] = counts = Counter(level for level, _ in found)
+        few = {level for level, count in counts.items() if count < rare}
+        having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
+    return replace(facts, columns=tuple(columns), who=tuple(having))

@@ -39,7 +39,7 @@ def top_of_draws(sigma: Vector, w: Vector, beside: float, Y: Vector, r: Vector, 
     ``sigma`` and ``w`` are (m,), ``beside`` the length of w in the coordinate beside them, ``Y`` is (n, p) with m <= p.
     """
     mu = np.empty(Y.shape[0])
-    in_threads(_kernel, Y.shape[0], (sigma, w, beside, np.ascontiguousarray(Y), r, omega, T, mu), False)
+    in_threads(_kernel, Y.shape[0], (sigma, w, beside, np.ascontiguousarray(Y), r, omega, T, mu))
     return mu
 
 

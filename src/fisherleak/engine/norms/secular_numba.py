@@ -25,14 +25,13 @@ def top_eigenvalues_compiled(
     h: Vector,
     c: Vector | None,
     limits: tuple[float, float, float, int, int],
-    alone: bool = False,
 ) -> Vector:
-    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants. ``alone`` starts no threads."""
+    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants."""
     mu = np.empty(U.shape[0])
     c = np.zeros_like(r) if c is None else c
     first = int(s.argmax())
     arguments = (s[first], s[first] - s, first, v, np.ascontiguousarray(U), r, h, c, mu, *limits)
-    in_threads(_kernel, U.shape[0], arguments, alone)
+    in_threads(_kernel, U.shape[0], arguments)
     return mu
 
 
