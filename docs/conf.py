@@ -9,7 +9,7 @@ from fisherleak.report import render
 project = "fisherleak"
 copyright = "2026, the fisherleak developers"  # noqa: A001
 version = release = fisherleak.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -27,3 +27,9 @@ for _summary in sorted((_here / "reports").glob("*.json")):
     (_reports / f"{_summary.stem}.html").write_text(render(json.loads(_summary.read_text("utf-8"))), encoding="utf-8")
 html_extra_path = ["_build/extra"]
 nitpicky = False
+
+# tutorials run when the pages are built, and a cell that fails fails the build
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_excludepatterns = []
