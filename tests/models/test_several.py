@@ -281,7 +281,6 @@ def test_one_class_against_the_rest_is_as_many_models_released_together() -> Non
 
 def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     X, y = IRIS
-    pipeline = make_pipeline(StandardScaler(), lm.LogisticRegression(**EXACT)).fit(X, y)
     numbers = make_pipeline(StandardScaler(), lm.Ridge()).fit(X, X[:, :2])
     with pytest.raises(fl.UnsupportedModelError, match="public='preprocessing'"):
         fl.measure(numbers, X, X[:, :2], public="nothing").membership()

@@ -31,7 +31,7 @@ from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "told_by"]
+__all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "told_by"]
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
