@@ -297,6 +297,6 @@ def _chord(
     known = xp.isfinite(last) & (last > 0)
     rate = xp.where(known, length / xp.where(known, last, 1.0), 1.0)
     guessed = xp.where(rate < HALF, length * rate / (1.0 - xp.where(rate < HALF, rate, HALF)) / CAUTION, np.inf)
-    off = xp.minimum(bound, guessed)
+    off = xp.where(xp.isfinite(bound), bound, guessed)
     off = xp.where(xp.isfinite(off), off, length)
     return moves, off, length, close | (off <= shared.tolerance * size) & (xp.isfinite(bound) | (rate < HALF))
