@@ -313,8 +313,11 @@ def column_figures(
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
         cells = _with_label(MeasuredRows(model, noise, X, y, weights))
-        top = cells.argmax(axis=0)
-        return cells[top, np.arange(units.size)], rows[top], cells.sum(axis=0), *sticks.count(cells)
+        missing = np.isnan(cells)
+        there = np.where(missing, -1.0, cells)  # a cell that is missing has no eta, and is nobody's largest
+        top = there.argmax(axis=0)
+        total, count = np.where(missing, 0.0, cells).sum(axis=0), (~missing).sum(axis=0)
+        return there[top, np.arange(units.size)], rows[top], total, count, *sticks.count(cells)
 
     def join(a: Sums, b: Sums) -> Sums:
         later = b[0] > a[0]
@@ -324,12 +327,12 @@ def column_figures(
     if design.people is not None:
         return _figures_of_people(trained, joint, units, sticks)
     rows = positions(design.X)
-    largest, worst, total, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
+    largest, worst, total, count, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
     middle, high = _quantiles(sample, trained.block) / units
     figures = [
         LabelFigures(
             largest=float(largest[j] / units[j]),
-            mean=float(total[j] / design.n / units[j]),
+            mean=float(total[j] / count[j] / units[j]),
             median=float(middle[j]),
             worst=int(worst[j]),
             high=float(high[j]),
@@ -349,13 +352,13 @@ def _figures_of_people(
     assert design.people is not None
     cells = column_etas(trained, rows_by_person(design.people))
     above, people = sticks.count(cells)
-    middle, high = np.quantile(cells, [0.5, 0.95], axis=0) / units
+    middle, high = quantiles_there(cells) / units
     figures = [
         LabelFigures(
-            largest=float(cells[:, j].max() / units[j]),
-            mean=float(cells[:, j].mean() / units[j]),
+            largest=float(np.nanmax(cells[:, j]) / units[j]),
+            mean=float(np.nanmean(cells[:, j]) / units[j]),
             median=float(middle[j]),
-            worst=int(cells[:, j].argmax()),
+            worst=int(np.nanargmax(cells[:, j])),
             high=float(high[j]),
             counts=tuple(int(count) for count in above[:, j]),
         )
@@ -378,7 +381,18 @@ def _quantiles(sample: Sample, most: int) -> Vector:
     def cells(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
         return _with_label(replace(some, X=X, y=y, weights=weights))
 
-    return np.asarray(np.quantile(map_rows(cells, some.X, some.y, some.weights, most=most), [0.5, 0.95], axis=0))
+    return quantiles_there(np.asarray(map_rows(cells, some.X, some.y, some.weights, most=most)))
+
+
+def quantiles_there(cells: Vector) -> Vector:
+    """Medians and 95 % quantiles of the cells of each column that are there, (2, columns); zero where none is."""
+    found = np.zeros((2, cells.shape[1]))
+    gaps = np.isnan(cells)
+    whole = ~gaps.any(axis=0)
+    found[:, whole] = np.quantile(cells[:, whole], [0.5, 0.95], axis=0)
+    for j in np.flatnonzero(~whole & ~gaps.all(axis=0)):
+        found[:, j] = np.quantile(cells[~gaps[:, j], j], [0.5, 0.95])
+    return found
 
 
 def own_units(features: Sequence[Feature], cells: Vector) -> Vector:

@@ -109,7 +109,7 @@ class Yardsticks:
 def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
     """What an outsider starts from about each column, and the label behind them, in their units; NaN for categories."""
     known = _declared(trained, spread)
-    own = [known.get(f.name, f.spread) if f.kind == "number" else np.nan for f in trained.design.features]
+    own = [known.get(f.name, f.prior) if f.kind == "number" else np.nan for f in trained.design.features]
     return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
 
 

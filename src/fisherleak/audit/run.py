@@ -287,6 +287,12 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
                 raise InvalidInputError(
                     f"`attributes` names '{name}', which the model does not use. {nearest(name, names)}"
                 )
+        for feature in design.features:
+            if feature.name in asked and feature.of is not None:
+                raise InvalidInputError(
+                    f"`attributes` names '{feature.name}', which tells who lacks '{feature.of}' and is read off it: name "
+                    f"'{feature.of}'."
+                )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]
     order = [column.name for column in design.columns]

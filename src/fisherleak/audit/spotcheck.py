@@ -78,8 +78,8 @@ def _error(trained: Trained, row: int) -> float:
 
 def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
     """The Jacobian of one row's attributes at noise of scale 1, (p, m)."""
-    block = trained.take(np.array([row]))
-    return np.asarray(block.model.dense(block.model.attributes, label=False)(block.X, block.y, block.weights)[0])
+    information = trained.take(np.array([row])).leak._information
+    return np.asarray(information.written_out(information.attributes, False, np.array([0])))[0]
 
 
 def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,7 +14,19 @@ import typer
 
 from fisherleak.reproduce import NAMES
 
-__all__ = ["MODELS", "OVER", "PUBLIC", "SHAPES", "columns", "items", "known_to_all", "models", "shapes", "whose_etas"]
+__all__ = [
+    "MODELS",
+    "OVER",
+    "PUBLIC",
+    "SHAPES",
+    "columns",
+    "items",
+    "known_to_all",
+    "models",
+    "shapes",
+    "ways",
+    "whose_etas",
+]
 
 MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
@@ -24,6 +36,8 @@ OVER = ("admissible", "max")
 """Those of ``audit.released_files``, which loads scikit-learn."""
 SHAPES = ("isotropic", "hessian", "least-loss")
 """Those of ``protection.shapes``, which loads scikit-learn."""
+WAYS = ("impute", "drop")
+"""Those of ``tables.choices``."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -54,6 +68,11 @@ def models() -> list[str]:
 def known_to_all() -> list[str]:
     """What attackers can be taken to know."""
     return list(PUBLIC)
+
+
+def ways() -> list[str]:
+    """What becomes of missing cells."""
+    return list(WAYS)
 
 
 def whose_etas() -> list[str]:

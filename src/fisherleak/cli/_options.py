@@ -35,7 +35,7 @@ OPTIONS = {
             "policy",
         )
     },
-    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person")},
+    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person", "missing")},
     "shape_from": "--shape-from",
     "keep_total": "--keep-total",
     "quick": "--quick",

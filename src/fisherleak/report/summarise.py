@@ -20,6 +20,8 @@ from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
 from fisherleak.audit.rules import noise_that_keeps
+from fisherleak.tables import Design, Feature
+from fisherleak.tables.gaps import MISSING
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -153,6 +155,7 @@ def _data(audit: Audit) -> Json:
         "rows_read": design.rows_read,
         "rows_used": design.n + design.held_out,
         "dropped": [{"reason": reason, "count": count} for reason, count in design.dropped],
+        "missing": [{"column": f.column, "count": f.count, "filled": f.by, "as": f.kind} for f in design.filled],
         "target": design.target.name,
         "classes": [str(name) for name in design.target.classes] or None,
         "id_column": settings.id,
@@ -221,7 +224,7 @@ def _row(audit: Audit, k: int, show_values: bool) -> Json:
         "eta": worst.eta[k] / scale,
         "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
         "cells": worst.cells[k] / scale,
-        "values": {f.name: _texts(design.raw(f, own)) for f in design.features} if show_values else None,
+        "values": {f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
     } | _many(audit, int(worst.rows[k]))
 
 
@@ -234,6 +237,13 @@ def _many(audit: Audit, place: int) -> dict[str, int]:
 def _texts(values: Any) -> str:
     """The values of a row in a column, or the different ones of a person's rows."""
     return ", ".join(dict.fromkeys(_text(value) for value in values))
+
+
+def _shown(design: Design, feature: Feature, own: Any) -> Any:
+    """Raw values, and a word where there is none."""
+    values = design.raw(feature, own).astype(object)
+    values[design.lacking(feature, own)] = MISSING
+    return values
 
 
 def _text(value: Any) -> str:
@@ -251,7 +261,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "eta_median": figures.median / scale,
         "error_least": scale / figures.largest if figures.largest > 0 else None,
         "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.spread if feature.kind == "number" else None,
+        "spread": feature.prior if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
         **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }
