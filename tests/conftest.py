@@ -44,7 +44,11 @@ def steady_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     A module that tests the system's randomness itself has a fixture of this name that does nothing.
     """
     stream = _Stream(request.node.nodeid)
-    for name in ("fisherleak.engine.randomness.os", "fisherleak.engine.randomness.secrets", "fisherleak.protection.grid.secrets"):
+    for name in (
+        "fisherleak.engine.randomness.os",
+        "fisherleak.engine.randomness.secrets",
+        "fisherleak.protection.grid.secrets",
+    ):
         monkeypatch.setattr(name, stream)
     monkeypatch.setattr(np.random, "default_rng", stream.default_rng)
     np.random.seed(stream.randbits(32))  # noqa: NPY002 (what scikit-learn draws from where random_state is None)

@@ -81,7 +81,8 @@ def test_a_limit_on_columns_is_in_their_units(table: pandas.DataFrame) -> None:
 
 def test_the_card_lists_bounds_in_the_columns_units(table: pandas.DataFrame, tmp_path: Path) -> None:
     path = tmp_path / "m.skops"
-    card, _ = save_model(from_frame(table), SETTINGS, path, eta=0.5, bounds={"age": (0.0, 120.0)}, random_state=0)
+    options: Any = {"eta": 0.5, "bounds": {"age": (0.0, 120.0)}, "shape": "isotropic", "random_state": 0}
+    card, _ = save_model(from_frame(table), SETTINGS, path, **options)
     told = card["noise"]["calibrated"]
     assert json.loads(card_path(path).read_text(encoding="utf-8"))["noise"]["calibrated"] == told
     assert (told["over"], told["eta"]) == ("admissible", 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fisherleak.audit.model import Settings, train
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
-from fisherleak.audit.shaping import own_rows_shape, public_rows_shape
+from fisherleak.audit.shaping import default_shape, own_rows_shape, public_rows_shape
 from fisherleak.protection.limited import raw_map
 from fisherleak.tables import from_frame
 
@@ -52,7 +53,7 @@ def saved_with(path: Path, **options: Any) -> tuple[Any, Any]:
 
 
 def test_the_shape_of_the_hessian_costs_less_and_is_confirmed(tmp_path: Path) -> None:
-    _, plain = saved_with(tmp_path / "plain.skops", bounds=BOUNDS)
+    _, plain = saved_with(tmp_path / "plain.skops", bounds=BOUNDS, shape="isotropic")
     card, cost = saved_with(tmp_path / "m.skops", bounds=BOUNDS, shape="hessian")
     assert plain.points[0].utility < cost.points[0].utility < cost.without_noise
     assert card["shape"] == {"name": "hessian", "from": None}
@@ -148,15 +149,30 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], says: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_classifiers_take_their_shape_from_public_rows(tmp_path: Path) -> None:
-    table = TABLE.assign(rich=np.where(TABLE.income > 40, "yes", "no")).drop(columns="income")
-    settings = Settings("rich", l2=0.1, held_out=0.0, rare=5)
-    bounds = {name: BOUNDS[name] for name in ("age", "height")}
-    with pytest.raises(fl.InvalidInputError, match="counted for the squared loss only"):
-        save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, bounds=bounds, shape="hessian")
-    public = from_frame(table.sample(700, random_state=1))
-    save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, bounds=bounds, shape_from=public)
-    assert again(tmp_path / "m.skops", table)[1].failed is None
+RICH = TABLE.assign(rich=np.where(TABLE.income > 40, "yes", "no")).drop(columns="income")
+CLASSES = Settings("rich", l2=0.1, held_out=0.0, rare=5)
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_classifiers_take_their_shape_from_public_rows_or_their_own(public: bool, tmp_path: Path) -> None:
+    options: Any = {"eta": 0.5, "bounds": {name: BOUNDS[name] for name in ("age", "height")}, "random_state": 0}
+    given = {"shape_from": from_frame(RICH.sample(700, random_state=1))} if public else {"shape": "hessian"}
+    card, _ = save_model(from_frame(RICH), CLASSES, tmp_path / "m.skops", **options, **given)
+    assert card["shape"]["name"] == "hessian"
+    assert isinstance(card["noise"]["shape"], list if public else str)
+    assert again(tmp_path / "m.skops", RICH)[1].failed is None
+
+
+def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path) -> None:
+    """Rows for each parameter, about: no value of the table decides it. A ledger takes the same noise on all."""
+    names = []
+    for ledger in (None, tmp_path / "ledger.json"):
+        card, _ = saved_with(tmp_path / "m.skops", bounds=BOUNDS, ledger=ledger, overwrite=True)
+        names.append(card["shape"]["name"])
+    assert names == ["hessian", "isotropic"]
+    trained = train(from_frame(people(1500)), SETTINGS)
+    assert default_shape(trained, 50 * (trained.fit.coef.shape[0] + 1)) == "hessian"
+    assert default_shape(trained, 50 * (trained.fit.coef.shape[0] + 1) - 1) == "isotropic"
 
 
 def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -> None:

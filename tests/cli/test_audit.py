@@ -131,6 +131,19 @@ def test_the_command_that_is_advised_runs(
     assert card["noise"]["scale"] == pytest.approx(float(words[words.index("--noise") + 1]))
     demo = json.loads(fisherleak("audit", "--json", *FAST).out)["next"]
     assert fisherleak(*shlex.split(demo["command"])[1:], *FAST).status == 0
+    assert fisherleak(*shlex.split("9".join(demo["command_for"]))[1:], *FAST).status == 0
+
+
+def test_the_command_of_the_slider_runs(
+    fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = fisherleak("audit", people, "--target", "income", "--drop", "person", "--l2", "0.1", "--json", *FAST)
+    words = shlex.split("12.5".join(json.loads(done.out)["next"]["command_for"]))
+    assert words[:2] == ["fisherleak", "release"]
+    assert fisherleak(*words[1:]).status == 0
+    card = json.loads((tmp_path / "model.skops.json").read_text(encoding="utf-8"))
+    assert card["noise"]["scale"] == pytest.approx(12.5)
 
 
 def test_a_gate_needs_a_noise_to_test(fisherleak: Command, people: Path) -> None:

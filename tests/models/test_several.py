@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -304,7 +305,7 @@ def test_an_audit_of_three_classes_is_refused_by_name() -> None:
         audit(from_frame(table), Settings("kind"))
 
 
-def test_what_knows_one_output_refuses_several_by_name() -> None:
+def test_what_knows_one_output_refuses_several_by_name(tmp_path: Path) -> None:
     """As many classes as columns: the shapes would fit."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3))
@@ -315,9 +316,7 @@ def test_what_knows_one_output_refuses_several_by_name() -> None:
         lambda: fl.gradients(fit, X, y, noise),
         lambda: fl.gradients(model, X, y, noise),
         lambda: fl.measure(fit, X, y, noise=fl.Posterior(1.0)),
-        lambda: fl.measure(fit, X, y, noise=fl.Answers(X, noise)),
-        lambda: fl.measure(model, X, y, noise=fl.SampledLabels(X)),
-        lambda: fl.queries_until(leak, X, noise, eta=1.0),
+        lambda: fl.Ledger(tmp_path / "a.json").add(leak),
         lambda: fl.release(fit, fl.Posterior(1.0)),
         lambda: fl.IRFIL(lm.LogisticRegression(), account="end-to-end", n_iter=1).fit(X, y),
     ]

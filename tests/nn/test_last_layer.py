@@ -115,14 +115,5 @@ def test_noise_regions_groups_and_digest() -> None:
     assert leak.fim([3]).shape == (17, 17)
     np.testing.assert_allclose(leak.membership(), leak.features.membership())
     np.testing.assert_allclose(leak.per_label(), leak.features.per_label(), rtol=1e-10)
-    with pytest.raises(fl.InvalidInputError, match="no Jacobian in factors"):
-        fl.compose(leak, quiet)
-
-
-def test_what_is_no_head_is_refused() -> None:
-    module, (X, y) = network(5), data()
-    seen = fl.nn.on(module, X)
-    with pytest.raises(fl.InvalidInputError, match=r"a torch\.nn\.Linear with one output"):
-        fl.nn.head(nn.Linear(5, 2), seen.features, y)
-    with pytest.raises(fl.InvalidInputError, match="features must have 4 columns"):
-        fl.nn.head(nn.Linear(4, 1), seen.features, y)
+    with pytest.raises(fl.InvalidInputError, match="takes such heads only"):
+        fl.compose(leak, quiet.features)

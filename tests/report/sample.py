@@ -66,7 +66,7 @@ def bare() -> dict[str, Any]:
     for attribute in made["attributes"]:
         attribute |= {"spread": None, "error_least": None, "error_typical": None, "revealed": None}
     made["people"] = {"count": 0, "share": 0.5, "measured": False}
-    made["next"] = {"noise": None, "note": "Set a limit.", "command": None}
+    made["next"] = {"noise": None, "note": "Set a limit.", "command": None, "command_for": None}
     return made
 
 
@@ -142,6 +142,7 @@ def _measured() -> dict[str, Any]:
             "noise": 0.0625,
             "note": "Noise of scale 0.0625 keeps every limit on what is revealed.",
             "command": "fisherleak release diabetes.csv --target progression --noise 0.0625 --out model.skops",
+            "command_for": ["fisherleak release diabetes.csv --target progression --noise ", " --out model.skops"],
         },
         "diagnostics": {
             "gradient": fit.gradient,
@@ -373,7 +374,7 @@ def _attacks() -> list[dict[str, Any]]:
                 "high": accuracy + 0.03,
                 "baseline": 0.53,
                 "method": "closed form over the noise" if attacker != "black box" else "30 draws of the noise",
-                "note": "Knows every other value of the row.",
+                "note": f"What the {attacker} attacker knows of the row is said once.",
             }
         )
     return made

@@ -28,7 +28,7 @@ def test_people_and_limits_come_first() -> None:
     assert (verdict.headline, verdict.kept) == ("Not yet: 1 of 2 rules of house.toml is not kept.", False)
     assert any(line.startswith("Not kept, rows.max_eta: ") for line in verdict.lines)
     page = render(made)
-    assert page.index(verdict.headline) < page.index("<nav") < page.index("What was measured</h2>")
+    assert page.index(verdict.headline) < page.index("<main") < page.index("Noise and utility</h2>")
     assert "--noise 0.0625 --out model.skops" in page
 
 

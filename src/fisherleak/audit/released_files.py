@@ -31,6 +31,7 @@ from fisherleak.audit.shaping import (
     ISOTROPIC,
     OWN,
     check_shape,
+    default_shape,
     noise_of_card,
     own_rows_shape,
     public_rows_shape,
@@ -145,9 +146,9 @@ def save_model(
     balance : bool
         Reweight with IRFIL before.
     shape : {"isotropic", "hessian", "least-loss"}, optional
-        Of the noise, in the frame where it acts: "isotropic" by default, "hessian" with ``shape_from``. From the table's own
-        rows "hessian" is counted with ``over="admissible"`` for linear models; elsewhere ``over="max"`` takes it, uncounted,
-        and "least-loss" too.
+        Of the noise, in the frame where it acts. From the table's own rows "hessian" is counted with ``over="admissible"``, and
+        is the default there if there are 50 rows or more for each parameter and no ``ledger``; "isotropic" is elsewhere,
+        "hessian" with ``shape_from``. ``over="max"`` takes "hessian" and "least-loss" too, uncounted.
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     overwrite : bool
@@ -172,6 +173,7 @@ def save_model(
     _check_people(settings, over, eta, limited, ledger)
     how = shape or (ISOTROPIC if shape_from is None else HESSIAN)
     check_shape(how, noise is not None, shape_from is not None)
+    free = shape is None and shape_from is None and eta is not None and over == ADMISSIBLE and ledger is None
     target = None if eta is None else check_positive(eta, "eta")
     given = None if noise is None else as_noise(noise)
     for place in (path, card_path(path)):
@@ -183,6 +185,8 @@ def save_model(
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
+    if free:
+        how = default_shape(trained, two_digits(trained.design.n))
     if given is not None or target is None:
         chosen = as_noise(given)
     else:

@@ -23,18 +23,29 @@ from fisherleak.audit.noises import from_card
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.own_shape import HESSIAN, own_shape
+from fisherleak.protection.own_shape import CURVATURE, HESSIAN, own_shape
 from fisherleak.protection.shapes import SHAPES, noise_shaped
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.gaps import NO_GAPS
 
-__all__ = ["ISOTROPIC", "OWN", "check_shape", "noise_of_card", "own_rows_shape", "public_rows_shape", "shape_words"]
+__all__ = [
+    "ISOTROPIC",
+    "OWN",
+    "check_shape",
+    "default_shape",
+    "noise_of_card",
+    "own_rows_shape",
+    "public_rows_shape",
+    "shape_words",
+]
 
 Matrix = NDArray[np.float64]
 ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
 OWN = (HESSIAN, LEAST_LOSS)
 """Shapes that rows decide."""
 GAP = 0.01
+ROWS_PER_PARAMETER = 50
+"""From here on the table's own shape is taken if none is asked for."""
 
 
 def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
@@ -51,10 +62,21 @@ def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
         )
 
 
+def default_shape(trained: Trained, rows: int) -> str:
+    """The shape where none is asked for, from what a card tells anyway: the kind of model, its size, and about how many rows.
+
+    The inverse Hessian costs less where parameters are known with different precision, but one row moves it, which is counted
+    and needs many rows. No value of the rows decides between the two.
+    """
+    counted = trained.fit.loss.name in CURVATURE and trained.fit.coef.ndim == 1
+    parameters = int(trained.fit.coef.shape[0]) + 1
+    return HESSIAN if counted and rows >= ROWS_PER_PARAMETER * parameters else ISOTROPIC
+
+
 def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None = None) -> Matrix:
     """The covariance of noise of a named shape at scale 1, from the rows of the table itself."""
     if shape == HESSIAN:
-        return _matrix(own_shape(trained.fit))
+        return _matrix(own_shape(trained.leak._information.jacobians[0]))
     people = trained.design.people
     return _matrix(_least_loss(trained.leak, columns, None if people is None else people.of_row))
 

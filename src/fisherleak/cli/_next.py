@@ -12,7 +12,7 @@ from fisherleak.cli._options import OPTIONS
 if TYPE_CHECKING:
     from fisherleak.audit.model import Settings
 
-__all__ = ["next_command"]
+__all__ = ["command_around"]
 
 SAME = (
     "model",
@@ -32,26 +32,22 @@ SAME = (
 FORM = ("delimiter", "encoding", "columns")
 
 
-def next_command(
-    table: str | None, settings: Settings, summary: Mapping[str, Any], form: Mapping[str, Any]
-) -> str | None:
-    """None where there is no noise to advise, or no table that could be read again.
+def command_around(table: str | None, settings: Settings, form: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The command for any noise: what stands before its scale and what behind; none where no table could be read again.
 
     The data that come with the command have no file to release from: they are audited again.
     """
-    noise = summary["next"]["noise"]
-    if noise is None or table == "-":
+    if table == "-":
         return None
-    if table is None:
-        return f"fisherleak audit --noise {noise:.15g}"
-    words = ["fisherleak", "release", table, "--target", settings.target]
+    words = ["fisherleak", "audit"] if table is None else ["fisherleak", "release", table, "--target", settings.target]
     plain = type(settings)(settings.target)
     given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
     for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
         words += _option(OPTIONS[name], value)
     if form.get("header") is not None:
         words.append("--header" if form["header"] else "--no-header")
-    return printable(shlex.join([*words, "--noise", f"{noise:.15g}", "--out", "model.skops"]))
+    out = "" if table is None else " --out model.skops"
+    return printable(shlex.join([*words, "--noise"])) + " ", out
 
 
 def _option(option: str, value: Any) -> list[str]:

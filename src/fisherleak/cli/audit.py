@@ -10,7 +10,7 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
-from fisherleak.cli._next import next_command
+from fisherleak.cli._next import command_around
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
@@ -158,7 +158,7 @@ def audit(
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
-            summary["next"]["command"] = next_command(table, result.settings, summary, form)
+            _add_command(summary["next"], command_around(table, result.settings, form))
         if found is not None:
             summary["released"] = found.record()
         if out is not None:
@@ -173,6 +173,13 @@ def audit(
         failed = ", ".join(rule["rule"] for rule in summary["policy"]["rules"] if not rule["passed"])
         return common.say(f"the policy '{summary['policy']['source']}' is not kept: {failed}.", status=1)
     return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
+
+
+def _add_command(advised: dict[str, Any], around: tuple[str, str] | None) -> None:
+    """The command for the noise that is advised, and for any other."""
+    advised["command_for"] = None if around is None else list(around)
+    if around is not None and advised["noise"] is not None:
+        advised["command"] = f"{advised['noise']:.15g}".join(around)
 
 
 def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> None:

@@ -55,8 +55,8 @@ def release(
             "--shape",
             metavar="SHAPE",
             autocompletion=shapes,
-            help="Of the noise: isotropic (default), hessian (costs less; counted for linear models), or least-loss (from "
-            "public rows, or with --over max).",
+            help="Of the noise: isotropic (the same on all), hessian (costs less; the default with 50 rows or more for each "
+            "parameter), or least-loss (from public rows, or with --over max).",
         ),
     ] = None,
     shape_from: Annotated[

@@ -15,7 +15,6 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike
 from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told_by
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.rows.summary import digest
@@ -53,8 +52,8 @@ def queries_until(
     Returns
     -------
     float
-        The largest number of answers with which every example's eta is at or below the limit, a whole number; infinite where
-        the answers tell nothing about anyone. On the safe side: etas are enlarged by their error.
+        The largest number of queries with whose answers every example's eta is at or below the limit, a whole number; infinite
+        where the answers tell nothing about anyone. On the safe side: etas are enlarged by their error.
 
     Notes
     -----
@@ -84,9 +83,7 @@ def queries_until(
     features = leakage._queried.features(X_query)
     if not features.shape[0]:
         raise InvalidInputError("X_query has no rows: pass the queries that are asked.")
-
-    refuse_several(leakage._information, "queries_until()")
-    fit = leakage._jacobian.fit
+    fit = leakage.fits[0]
     whole = told_by(by, features, fit)
 
     def within(rounds: int, more: int) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from fisherleak._support.arrays import Array
 from fisherleak.leakage.leakage import Leakage
 
-__all__ = ["Behind"]
+__all__ = ["Behind", "Composing"]
 
 
 @runtime_checkable
@@ -20,3 +21,11 @@ class Behind(Protocol):
 
     def about_inputs(self, leakage: Leakage, attributes: Any) -> Leakage:
         """The leakage about the inputs, from that about the features."""
+
+
+@runtime_checkable
+class Composing(Protocol):
+    """A leakage about something before the features, which knows how it is composed with others of its kind."""
+
+    def composed(self, leakages: Sequence[Leakage]) -> Leakage:
+        """The leakage of all of them; refused where they are not of one kind."""

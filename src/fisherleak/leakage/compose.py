@@ -8,12 +8,13 @@ from fisherleak.engine.norms import information_of
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.behind import Composing
 from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.outputs_together import composed_outputs
+from fisherleak.leakage.outputs_together import composed_outputs, label_unit, refuse_mixture
 from fisherleak.models.frames import same_values
 
-__all__ = ["compose"]
+__all__ = ["compose", "label_ratio"]
 
 
 def compose(*leakages: Leakage) -> Leakage:
@@ -26,7 +27,8 @@ def compose(*leakages: Leakage) -> Leakage:
     ----------
     *leakages : Leakage
         Of the same rows, labels and attributes in the same order; models, losses, features, encodings and noise may differ.
-        Models of several outputs are composed with each other, of categories that are encoded alike.
+        Models of several outputs are composed with each other, of categories that are encoded alike; heads on frozen networks
+        with other heads about the same inputs, on the same network or on others.
 
     Returns
     -------
@@ -53,6 +55,9 @@ def compose(*leakages: Leakage) -> Leakage:
     first = leakages[0]
     if len(leakages) == 1:
         return first
+    composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
+    if composing is not None:
+        return composing.composed(leakages)
     if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]
@@ -82,7 +87,17 @@ def _checked(first: Leakage, other: Leakage) -> float:
         return 1.0
     if other._table.names == first._table.names and not same_values(first._table, other._table):
         raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-    factor = label_factor(first._information.rows[1], other._information.rows[1])
+    return label_ratio(first, other)
+
+
+def label_ratio(first: Leakage, other: Leakage) -> float:
+    """By how much the other's label moves where the first one's moves by one; labels that are not the same are refused."""
+    one, two = first._information, other._information
+    if isinstance(one, SeveralOutputs) and isinstance(two, SeveralOutputs):
+        return label_unit(one.jacobian, two.jacobian)
+    if isinstance(one, SeveralOutputs) or isinstance(two, SeveralOutputs):
+        refuse_mixture()
+    factor = label_factor(one.rows[1], two.rows[1])
     if factor is None:
         raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
     return factor

@@ -122,14 +122,13 @@ class Leakage:
                 f"{type(by).__name__} needs a leakage that knows how queries become features: one of fisherleak.measure on "
                 "rows, not behind a network."
             )
-        refuse_several(self._information, f"noise={type(by).__name__}(…)")
-        fit = self._jacobian.fit
-        return self._told(by, told_by(by, self._queried.features(by.X_query), fit))
+        return self._told(by, told_by(by, self._queried.features(by.X_query), self.fits[0]))
 
     def _told(self, by: Interface, found: Disclosed) -> Leakage:
         """The same model, known by what has been told of it."""
-        jacobian = self._jacobian.with_noise(found)
-        return replace(self, _information=information_of(jacobian), _noise=by)
+        if isinstance(self._information, DataShaped):
+            return replace(self, _information=information_of(self._jacobian.with_noise(found)), _noise=by)
+        return replace(self, _information=with_other_noise(self._information, found), _noise=by)
 
     # one number per example, cell, attribute, group
 

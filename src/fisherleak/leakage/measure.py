@@ -13,7 +13,7 @@ from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_about, refuse_several
+from fisherleak.engine.norms import information_about
 from fisherleak.engine.outputs.class_labels import check_labels
 from fisherleak.engine.outputs.several_fit import OutputsFit, labels_as_fitted, outputs_risk
 from fisherleak.engine.perturbation import Attribute, as_attributes
@@ -125,7 +125,6 @@ def measure(
     if isinstance(X, Behind):
         check_noise(noise)
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
-        refuse_several(seen._information, "fl.nn.on")
         return X.about_inputs(seen, attributes)
     table = as_table(X)
     if isinstance(model, Fit):
@@ -183,11 +182,6 @@ def _measured(
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
     if isinstance(noise, Answers | SampledLabels):
-        if isinstance(fit, OutputsFit):
-            raise InvalidInputError(
-                f"noise={type(noise).__name__}(…) is known for models of one output, and this one has several: measure what "
-                "its parameters tell."
-            )
         return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 

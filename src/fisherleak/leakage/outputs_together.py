@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.frames import same_values
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["composed_outputs"]
+__all__ = ["composed_outputs", "label_unit", "refuse_mixture"]
 
 
 def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
@@ -34,16 +36,21 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
         elif isinstance(scaled, SeveralOutputs):
             releases.append(scaled)
         else:
-            raise UnsupportedModelError(
-                "compose() of models of several outputs with models of one output is not supported: their labels are vectors "
-                "here and numbers there. Compose them apart."
-            )
+            refuse_mixture()
     lead = releases[0]
     joined = tuple(_in_unit(lead, each) for each in releases)
     masks = [leakage._absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     notes = [note for leakage in leakages for note in leakage._notes]
     return Leakage(StackedOutputs(joined), None, first._table, tuple(dict.fromkeys(notes)), absent)
+
+
+def refuse_mixture() -> NoReturn:
+    """Models of one output and of several have labels of other kinds."""
+    raise UnsupportedModelError(
+        "compose() of models of several outputs with models of one output is not supported: their labels are vectors "
+        "here and numbers there. Compose them apart."
+    )
 
 
 def _check_same_data(first: Leakage, other: Leakage) -> None:
@@ -57,24 +64,29 @@ def _check_same_data(first: Leakage, other: Leakage) -> None:
 
 
 def _in_unit(lead: SeveralOutputs, other: SeveralOutputs) -> SeveralOutputs:
-    """A release with its label in the unit of the first one's: signs move by two where one-hot vectors move by one."""
+    """A release with its label in the unit of the first one's."""
     one, two = lead.jacobian, other.jacobian
-    alike = one.fit.loss.classes == two.fit.loss.classes and one.y.shape == two.y.shape
-    if not alike or not same_rows(one.y, two.y) or not _same_classes(lead, other):
-        raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    unit = label_unit(one, two)
     for a, b in zip(one.attributes, two.named(one.attributes), strict=True):
         if not _same_coordinates(a, b):
             raise UnsupportedModelError(
                 f"compose() of models of several outputs needs attributes that are encoded alike, and '{a.name}' is not: use "
                 "the same encoder for both."
             )
-    signs = [J.fit.loss.classes and J.fit.loss.quadratic for J in (one, two)]
-    unit = one.label_unit * (2.0 ** (int(signs[1]) - int(signs[0])))
     return replace(other, jacobian=replace(two, label_unit=unit))
 
 
-def _same_classes(one: SeveralOutputs, two: SeveralOutputs) -> bool:
-    a, b = one.jacobian.fit.classes, two.jacobian.fit.classes
+def label_unit(one: OutputsJacobian, two: OutputsJacobian) -> float:
+    """By how much the other's label moves with the first one's: signs move by two where one-hot vectors move by one."""
+    alike = one.fit.loss.classes == two.fit.loss.classes and one.y.shape == two.y.shape
+    if not alike or not same_rows(one.y, two.y) or not _same_classes(one, two):
+        raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    signs = [J.fit.loss.classes and J.fit.loss.quadratic for J in (one, two)]
+    return float(one.label_unit * (2.0 ** (int(signs[1]) - int(signs[0]))))
+
+
+def _same_classes(one: OutputsJacobian, two: OutputsJacobian) -> bool:
+    a, b = one.fit.classes, two.fit.classes
     return a is None or b is None or np.array_equal(np.asarray(a), np.asarray(b))
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fisherleak.nn.last_layer import Features as Features
     from fisherleak.nn.last_layer import HeadLeakage as HeadLeakage
     from fisherleak.nn.last_layer import OnInputs as OnInputs
-    from fisherleak.nn.last_layer import head as head
     from fisherleak.nn.last_layer import on as on
+    from fisherleak.nn.linear_head import head as head
     from fisherleak.nn.pilot import noise_for as noise_for
     from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
     from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
@@ -39,7 +39,8 @@ __getattr__, __dir__ = lazily(
     {
         "fisherleak.nn.accountant": ("SGDAccountant",),
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
-        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
+        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "on"),
+        "fisherleak.nn.linear_head": ("head",),
         "fisherleak.nn.pilot": ("noise_for",),
         "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },

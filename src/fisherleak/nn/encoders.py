@@ -19,6 +19,7 @@ from fisherleak.engine.perturbation import as_attributes
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
+from fisherleak.nn.heads import Whitening
 from fisherleak.nn.input_leakage import InputLeakage
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given, row_map
@@ -71,12 +72,11 @@ def encoding(module: Module, X: Any, noise: Noise, attributes: Any = None) -> En
     return Encoded(Through(network, X, records, _whitening(noise, network.outputs, network.X)), noise, table)
 
 
-def _whitening(noise: Noise, outputs: int, beside: Tensor) -> Any:
+def _whitening(noise: Noise, outputs: int, beside: Tensor) -> Whitening | None:
     W = noise.unit_information_root(outputs)
     if W is None:
         return None
-    root = torch.as_tensor(host(W).copy(), dtype=torch.float64, device=beside.device)[None]
-    return lambda rows: root
+    return Whitening(torch.as_tensor(host(W).copy(), dtype=torch.float64, device=beside.device)[None])
 
 
 @dataclass(frozen=True, repr=False)

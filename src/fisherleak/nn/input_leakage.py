@@ -80,7 +80,8 @@ class InputLeakage(Leakage):
         eta = digest(self.per_example())
         spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
         lines = [
-            f"Fisher information loss of {self._what()} with noise {self.noise!r}",
+            f"Fisher information loss of {self._what()}"
+            + ("" if self._noise is None else f" with noise {self._noise!r}"),
             f"  about         {self.n} inputs of shape {self._through.network.shape}",
             f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
             "  most exposed  " + ", ".join(f"row {row}: {value:.4g}" for row, value in eta.top),

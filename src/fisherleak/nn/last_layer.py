@@ -7,30 +7,25 @@ that it reads; the derivative acts by products. eta is in the units of the input
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fisherleak._support.arrays import Array, host, namespace
-from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import VectorLike
-from fisherleak.engine.erm import Fit, fit_at
-from fisherleak.engine.losses import get_loss
+from fisherleak._support.arrays import Array, namespace
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.perturbation import as_attributes
-from fisherleak.engine.risk import Risk
-from fisherleak.engine.training_rows import check_training
-from fisherleak.errors import InvalidInputError, NotAtMinimumError
+from fisherleak.engine.perturbation import Attribute, as_attributes
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.compose import label_ratio
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
-from fisherleak.models.minimum import REFUSED
+from fisherleak.nn.heads import Head, Heads
 from fisherleak.nn.input_leakage import InputLeakage
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import RowMap, as_given, row_map
+from fisherleak.nn.library import Module, torch
+from fisherleak.nn.row_maps import RowMap, as_given, beside, row_map
 from fisherleak.nn.through import Through
 
-__all__ = ["Features", "HeadLeakage", "OnInputs", "head", "on"]
+__all__ = ["Features", "HeadLeakage", "OnInputs", "on"]
 
 
 @dataclass(frozen=True)
@@ -92,105 +87,104 @@ class OnInputs:
         records = as_attributes(attributes, tuple(self.network.X.shape), table.names)
         if any(attribute.directions is not None for attribute in records):
             raise InvalidInputError("attributes of an input are sets of its values; directions are not supported here.")
-        information = leakage._information
-        through = Through(
-            self.network,
-            self.given,
-            records,
-            _head_of(leakage, self.network),
-            labelled=True,
-            inner_error=information.error,
-            inner_fits=information.fits,
-        )
-        return HeadLeakage(through, leakage.noise, table, leakage._notes, _head=leakage)
+        heads = (Head(leakage, self.network),)
+        return HeadLeakage(_through(heads, self.given, records), leakage.noise, table, leakage._notes, _heads=heads)
 
 
-def _head_of(leakage: Leakage, network: RowMap) -> Callable[[Tensor], Tensor]:
-    """Positions -> the head's Jacobians by features and label at noise of scale 1, (b, q, d + 1)."""
-    information = leakage._information
-    attributes, reference = information.attributes, information.rows[0]
-    xp = namespace(reference)
-
-    def written(rows: Tensor) -> Tensor:
-        places = rows.to(reference.device) if isinstance(reference, torch.Tensor) else xp.asarray(host(rows))
-        J = information.written_out(attributes, True, places)
-        J = J if isinstance(J, torch.Tensor) else torch.as_tensor(host(J))
-        return J.to(dtype=torch.float64, device=network.X.device)
-
-    return written
+def _through(heads: tuple[Head, ...], given: Any, attributes: tuple[Attribute, ...]) -> Through:
+    """The information of one head, or of several, each on its network."""
+    told = [head.leakage._information for head in heads]
+    networks: list[RowMap] = []
+    for head in heads:
+        if not any(head.network is network for network in networks):
+            networks.append(head.network)
+    edges = [sum(network.outputs for network in networks[:k]) for k in range(len(networks) + 1)]
+    after: Head | Heads = heads[0]
+    if len(heads) > 1:
+        starts = [
+            next(edge for edge, network in zip(edges, networks, strict=False) if network is h.network) for h in heads
+        ]
+        after = Heads(heads, tuple(starts), edges[-1])
+    return Through(
+        beside(networks),
+        given,
+        attributes,
+        after,
+        inner_error=max(information.error for information in told),
+        inner_fits=tuple(fit for information in told for fit in information.fits),
+        folded=told[0].folded if len(heads) == 1 else None,
+    )
 
 
 @dataclass(frozen=True, repr=False)
 class HeadLeakage(InputLeakage):
-    """What a head on a frozen network reveals about the network's inputs and the labels. Made by ``fl.measure``."""
+    """What a head on a frozen network, or several, reveal about inputs and labels. Made by ``fl.measure``, ``fl.compose``."""
 
-    _head: Leakage | None = field(default=None, repr=False)
+    _heads: tuple[Head, ...] = field(default=(), repr=False)
 
     @property
     def features(self) -> Leakage:
         """The leakage about the features alone, as they leave the network."""
-        assert self._head is not None
-        return self._head
+        if len(self._heads) > 1:
+            raise InvalidInputError("A composition has features of each head; ask the heads for theirs.")
+        return self._heads[0].leakage
 
     def with_noise(self, noise: Noise) -> HeadLeakage:
         """The same head released with other noise."""
+        if self._noise is None:
+            raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
         check_noise(noise)
-        inner = self.features.with_noise(noise)
-        after = _head_of(inner, self._through.network)
-        return replace(self, _information=replace(self._through, after=after), _noise=noise, _head=inner)
+        heads = (replace(self._heads[0], leakage=self.features.with_noise(noise)),)
+        through = _through(heads, self._through.given, self._through.attributes)
+        return replace(self, _information=through, _noise=noise, _heads=heads)
+
+    def composed(self, leakages: Sequence[Leakage]) -> HeadLeakage:
+        """The leakage of several heads about the same inputs and labels, released independently: what ``fl.compose`` gives."""
+        first = self._of_its_kind(leakages[0])
+        lead, joined = first._heads[0], []
+        for leakage in leakages:
+            other = self._of_its_kind(leakage)
+            _check_same_inputs(first._through, other._through)
+            for head in other._heads:
+                unit = 1.0 if head is lead else label_ratio(lead.leakage, head.leakage)
+                joined.append(replace(head, weight=1.0 / head.leakage._scale, unit=unit))
+        heads = tuple(joined)
+        notes = [note for leakage in leakages for note in leakage._notes]
+        notes += ["label: per unit of the first release's"] * any(head.unit != 1.0 for head in heads)
+        through = _through(heads, first._through.given, first._through.attributes)
+        return HeadLeakage(through, None, first._table, tuple(dict.fromkeys(notes)), _heads=heads)
+
+    def _of_its_kind(self, leakage: Leakage) -> HeadLeakage:
+        if not isinstance(leakage, HeadLeakage):
+            raise InvalidInputError(
+                "compose() of heads on networks takes such heads only, about the same inputs; got "
+                f"{type(leakage).__name__}. Compose the others apart."
+            )
+        return leakage
 
     def membership(self, tolerance: float = 1e-9) -> Array:
-        """How well someone's presence in the data can be told: that of the head on its features."""
-        return self.features.membership(tolerance)
+        """How well someone's presence in the data can be told: that of the heads on their features, squares added up."""
+        found = [head.leakage.membership(tolerance) for head in self._heads]
+        if len(found) == 1:
+            return found[0]
+        xp = namespace(found[0])
+        return xp.sqrt(sum((mu**2 for mu in found[1:]), start=found[0] ** 2))
 
     def _what(self) -> str:
-        return "a head on a frozen network"
+        return "a head on a frozen network" if len(self._heads) == 1 else f"{len(self._heads)} heads on frozen networks"
 
     def __repr__(self) -> str:
-        return f"HeadLeakage({self.n} inputs of shape {self._through.network.shape}, {self.noise!r})"
+        noise = f"{len(self._heads)} releases" if self._noise is None else repr(self._noise)
+        return f"HeadLeakage({self.n} inputs of shape {self._through.network.shape}, {noise})"
 
 
-def head(
-    linear: Module,
-    features: Array,
-    y: VectorLike,
-    loss: str = "logistic",
-    l2: float = 0.0,
-    sample_weight: VectorLike = None,
-) -> Fit:
-    """A trained ``torch.nn.Linear`` of one output as a fit, moved to the exact minimum that it is near.
-
-    Parameters
-    ----------
-    linear : torch.nn.Linear
-        Trained on these features by minimising the mean of the losses plus l2 / 2 times the square of its weights
-        (not of its bias).
-    features : array of shape (n, d)
-        ``fl.nn.on(module, X).features``.
-    y : array of shape (n,)
-    loss, l2, sample_weight
-        As for :func:`fisherleak.minimise`.
-
-    Returns
-    -------
-    Fit
-        Refused, as any other model is, where the parameters are farther than 1e-2 from the minimum.
-    """
-    if not isinstance(linear, torch.nn.Linear) or linear.out_features != 1:
-        raise InvalidInputError(f"linear must be a torch.nn.Linear with one output; got {linear!r}.")
-    record = get_loss(loss)
-    X, labels, weights = check_training(features, y, sample_weight, record)
-    bias = linear.bias is not None
-    if X.shape[1] != linear.in_features:
-        raise InvalidInputError(f"features must have {linear.in_features} columns, as linear has; got {X.shape[1]}.")
-    risk = Risk(X, labels, weights, record, check_positive(l2, "l2", zero=True), bias)
-    parts = [linear.weight.detach().ravel(), *([linear.bias.detach()] if bias else [])]
-    theta = torch.cat(parts).to(torch.float64)
-    xp = namespace(X)
-    fit = fit_at(risk, theta.to(X.device) if isinstance(X, torch.Tensor) else xp.asarray(host(theta)), polish=True)
-    if not fit.distance <= REFUSED:
-        raise NotAtMinimumError(
-            f"linear is {fit.distance:.1e} away from the minimum of its objective on these data (at most {REFUSED:g}). Train "
-            "it longer, with the loss and l2 given here."
+def _check_same_inputs(one: Through, two: Through) -> None:
+    if isinstance(one.given, torch.Tensor) != isinstance(two.given, torch.Tensor):
+        raise InvalidInputError("compose needs inputs of one library: NumPy arrays and tensors do not mix.")
+    alike = one.network.shape == two.network.shape and one.network.X.device == two.network.X.device
+    if not alike or not torch.equal(one.network.X, two.network.X):
+        raise InvalidInputError("compose needs releases about the same data: the inputs of these networks differ.")
+    if one.attributes != two.attributes:
+        raise InvalidInputError(
+            "compose needs releases about the same data: the attributes of these inputs differ. Pass the same to measure()."
         )
-    return fit

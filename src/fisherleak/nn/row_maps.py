@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from fisherleak._support.arrays import as_array, host
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 
-__all__ = ["RowMap", "as_given", "as_tensor", "frozen_copy", "row_map"]
+__all__ = ["RowMap", "as_given", "as_tensor", "beside", "frozen_copy", "row_map"]
 
 BATCH = 256
 """Rows at a time, where only products are kept."""
@@ -96,8 +96,12 @@ class RowMap:
     @property
     def few(self) -> int:
         """Rows whose derivatives are written out at a time."""
-        values = WRITTEN_VALUES * (LARGER if self.X.device.type != "cpu" else 1)
-        return min(self.most, max(1, values // max(1, self.outputs * self.width)))
+        return min(self.most, max(1, self.written_values // max(1, self.outputs * self.width)))
+
+    @property
+    def written_values(self) -> int:
+        """Values of the written-out derivatives of a batch."""
+        return WRITTEN_VALUES * (LARGER if self.X.device.type != "cpu" else 1)
 
 
 def row_map(module: Module, X: Any) -> RowMap:
@@ -118,6 +122,18 @@ def row_map(module: Module, X: Any) -> RowMap:
             "module mixes the rows of a batch: a row's output changes with the row beside it. Use layers that treat rows alone."
         )
     return RowMap(call, flat, shape, int(alone[0].numel()))
+
+
+def beside(networks: Sequence[RowMap]) -> RowMap:
+    """Networks at the same inputs as one, with their outputs side by side."""
+    if len(networks) == 1:
+        return networks[0]
+    calls, first = [network.call for network in networks], networks[0]
+
+    def call(x: Tensor) -> Tensor:
+        return torch.cat([each(x).reshape(x.shape[0], -1) for each in calls], dim=1)
+
+    return RowMap(call, first.X, first.shape, sum(network.outputs for network in networks))
 
 
 def frozen_copy(module: Module) -> tuple[Callable[[Tensor], Tensor], Any]:

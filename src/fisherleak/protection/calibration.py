@@ -75,7 +75,8 @@ def calibrate(
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
         on every parameter; "hessian" is S in proportion to the inverse Hessian, as in posterior sampling; with
-        ``over="admissible"`` its own dependence on the rows is counted (squared loss only). Or a matrix
+        ``over="admissible"`` that of the rows at no parameters (the Gram matrix and the penalty), and what it tells is
+        counted. Or a matrix
         of shape (p, p), or a :class:`Leakage` of public rows, whose least-loss shape is used here. A shape is over the
         released parameters: coefficients, then the intercept; where preprocessing is folded in, those in raw units.
     gap : float
@@ -111,7 +112,8 @@ def calibrate(
     of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales, are
     taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
 
-    With ``shape="hessian"`` the covariance is :math:`s^2 H^{-1}`, H the Hessian of these rows, and the limit is on both terms
+    With ``shape="hessian"`` the covariance is :math:`s^2 H^{-1}`, H the Hessian of these rows where all parameters are zero
+    (that of the squared loss is the same everywhere), so that no label or parameter shapes it, and the limit is on both terms
     of what the release reveals, the mean's and the covariance's (``confidential.second`` is the bound on the latter). The
     noise then holds H: it stays in the house, its record says the shape by name, and a release is rounded to a grid that
     follows from the bounds alone. A matrix, or a leakage of public rows, must not depend on the rows: it is taken as public.

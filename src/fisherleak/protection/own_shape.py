@@ -1,18 +1,23 @@
 r"""Noise shaped like the inverse Hessian of the rows themselves, for whoever could be among them, with its shape counted.
 
-The release is :math:`t \sim N(w^*, s^2 H^{-1})`, a draw from the posterior of the squared loss at temperature :math:`s^2`. A
-value of a row moves :math:`w^*` and H, and the information about it is exactly
+The release is :math:`t \sim N(w^*, s^2 G^{-1})`, with G the Hessian that the rows give at no parameters at all,
 
-.. math:: J^T H J / s^2 + \tfrac12 \mathrm{tr}(B\, \partial_a H\, B\, \partial_b H), \qquad B = H^{-1} .
+.. math:: G = \sum_i \omega_i x_i x_i^T + \frac{n}{a_0} \mathrm{diag}(\lambda s_j^2), \qquad a_0 = \ell''(0) ,
 
-With an admissible row (x, y) in place of another, both are bounded by what ``certificate`` knows. *First*:
-:math:`H' \preceq (e^\sigma + \omega h) H`, with h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the
-penalty, so that the root of this factor multiplies the bound for noise of the fixed shape B. *Second*: for a move e of the
-features it is :math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's
-leverage, and for folded scales, whose squares move by :math:`\delta_j e_j`, at most
-:math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall with s. The label has none: it moves no Hessian of this loss.
+so that for the squared loss it is the Hessian itself and the release a draw from the posterior at temperature :math:`s^2`; for
+the logistic loss it is four times a bound on the Hessian. Labels and parameters do not shape it. A value of a row moves
+:math:`w^*` and G, and the information about it is exactly
 
-The shape never leaves: a card says its name, and the grid that parameters are rounded to follows a bound on H that the declared
+.. math:: J^T G J / s^2 + \tfrac12 \mathrm{tr}(B\, \partial_a G\, B\, \partial_b G), \qquad B = G^{-1} .
+
+With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
+h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
+multiplies the bound of ``certificate`` for noise of the fixed shape B. *Second*: for a move e of the features it is
+:math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
+folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
+with s. The label has none.
+
+The shape never leaves: a card says its name, and the grid that parameters are rounded to follows a bound on G that the declared
 bounds, the penalty and the rounded number of rows give.
 """
 
@@ -28,29 +33,52 @@ import numpy as np
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses import LOSSES
 from fisherleak.engine.noise import Gaussian, grid_of
+from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.admissible import Certified, check_useful, worst_admissible
+from fisherleak.protection.admissible import check_useful, worst_admissible
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.grid import STEP, on_public_grid
 from fisherleak.protection.limited import raw_map
-from fisherleak.protection.quantities import Quantities, feature_map
+from fisherleak.protection.quantities import Quantities, feature_map, quantities_of
 
-__all__ = ["HESSIAN", "admissible_own_shape", "own_shape"]
+__all__ = ["CURVATURE", "HESSIAN", "admissible_own_shape", "own_shape"]
 
 HESSIAN = "hessian"
+CURVATURE = {"squared": 1.0, "logistic": 0.25, "poisson": 1.0, "gamma": 1.0, "pseudo_huber": 1.0}
+"""The second derivative at no parameters, for a mean of one where it depends on the label: a public number."""
 FINEST = 2.0**-30
 """Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""
 
 
-def own_shape(fit: Fit) -> Gaussian:
-    """Noise of covariance B: the inverse Hessian over the released parameters."""
-    U = raw_map(fit)
+def own_shape(jacobian: Jacobian) -> Gaussian:
+    """Noise of covariance G^-1 over the released parameters."""
+    U = raw_map(_linear(jacobian).fit)
     return Gaussian(1.0, U @ U.T)
+
+
+def _linear(jacobian: Jacobian) -> Jacobian:
+    """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
+    fit = jacobian.fit
+    a = CURVATURE[fit.loss.name]
+    risk = Risk(
+        *(jacobian.X, jacobian.y, fit.sample_weight, LOSSES["squared"], fit.l2 / a, fit.intercept is not None),
+        intercept_l2=fit.intercept_l2 / a,
+        known_centre=fit.centre,
+        scales=fit.scales,
+    )
+    hessian = risk.at(fit.centred_theta, curvature=True).hessian
+    assert hessian is not None
+    factor = factorise(hessian, risk.parameter_names)
+    there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
+    return replace(jacobian, fit=there)
 
 
 def admissible_own_shape(
@@ -63,18 +91,20 @@ def admissible_own_shape(
 ) -> tuple[Gaussian, Calibration]:
     """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit."""
     fit = leakage.fits[0]
-    if not fit.loss.quadratic:
+    if fit.loss.name not in CURVATURE:
         raise InvalidInputError(
-            f"shape='hessian' with over='admissible' is counted for the squared loss only, and the loss is {fit.loss.name}: "
+            f"shape='hessian' with over='admissible' is counted for the package's own losses, and the loss is {fit.loss.name}: "
             "take the shape from public rows, or 'isotropic'."
         )
-    unit = own_shape(fit)
+    refuse_several(leakage._information, "shape='hessian' with over='admissible'")
+    unit = own_shape(leakage._information.jacobians[0])
     shaped = leakage.with_noise(unit)
     worst = worst_admissible(shaped, bounds, attributes, label)
-    q, omega = worst.certified.quantities, worst.certified.omega
     chosen, _ = shaped._chosen(attributes, label)
+    linear = _linear(shaped._information.jacobians[0])
+    q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
-    second = _second(worst.certified, shaped._information.jacobians[0], chosen)
+    second = _second(q, omega, linear, chosen)
     check_useful(first, max(worst.lower, worst.present))
     if not second < eta:
         raise InvalidInputError(
@@ -93,13 +123,12 @@ def admissible_own_shape(
     return noise, told
 
 
-def _second(found: Certified, jacobian: Jacobian, attributes: Sequence[Attribute]) -> float:
+def _second(q: Quantities, omega: float, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
     """The second term of any admissible row, as an eta."""
-    q: Quantities = found.quantities
     grown = math.exp(q.stretch) / (1.0 - q.leverage)
-    gain = found.omega * grown * float(q.root.max()) ** 2
-    moved = math.sqrt(2.0 * found.omega * gain / (1.0 + gain) * grown) * q.whole_e
-    E = feature_map(jacobian, attributes, len(jacobian.B))
+    gain = omega * grown * float(q.root.max()) ** 2
+    moved = math.sqrt(2.0 * omega * gain / (1.0 + gain) * grown) * q.whole_e
+    E = feature_map(linear, attributes, len(linear.B))
     size = float(np.linalg.norm(E, 2)) if E.size else 0.0
     return moved + math.sqrt(0.5) * q.scale_push * size * grown * q.columns_root**2
 
@@ -113,7 +142,7 @@ def _least(fit: Fit, admissible: Admissible) -> float:
         low, high = low + part.min(axis=0), high + part.max(axis=0)
     far = float(np.sum(np.maximum(low**2, high**2))) if admissible.radius is None else admissible.radius**2
     spread = 1.0 if fit.scales is None else max(1.0, 0.25 * float(np.max((high - low) ** 2, initial=0.0)))
-    penalty = max(fit.l2 * spread, fit.intercept_l2)
+    penalty = max(fit.l2 * spread, fit.intercept_l2) / CURVATURE[fit.loss.name]
     return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
 
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["NOTHING", "number", "percent", "plus_minus"]
+__all__ = ["NOTHING", "number", "percent", "plus_minus", "points", "signed_percent"]
 
 NOTHING = "–"
+MINUS = "−"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SMALLEST, LARGEST = 1e-3, 1e6
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number to some significant digits; counts are written whole.
+    """A number to some significant digits, with a true minus sign; counts are written whole.
 
     Examples
     --------
-    >>> number(0.0512345), number(48213.7), number(12345), number(2.5e-9), number(None)
-    ('0.0512', '48,200', '12,345', '2.5 × 10⁻⁹', '–')
+    >>> number(0.0512345), number(48213.7), number(12345), number(2.5e-9), number(-3.5), number(None)
+    ('0.0512', '48,200', '12,345', '2.5 × 10⁻⁹', '−3.5', '–')
     """
     if value is None or not math.isfinite(value):
         return NOTHING
     if isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:,}".replace("-", MINUS)
     if value == 0:
         return "0"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     rounded = float(f"{mantissa}e{exponent}")
     if SMALLEST <= abs(rounded) < LARGEST:
-        return _stripped(f"{rounded:,.{max(0, digits - 1 - int(exponent))}f}")
-    return f"{_stripped(mantissa)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+        return _stripped(f"{rounded:,.{max(0, digits - 1 - int(exponent))}f}").replace("-", MINUS)
+    return f"{_stripped(mantissa).replace('-', MINUS)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def percent(value: float | None) -> str:
@@ -40,7 +41,32 @@ def percent(value: float | None) -> str:
     >>> percent(0.7387)
     '73.9 %'
     """
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f} %".replace("-", MINUS)
+
+
+def signed_percent(value: float | None) -> str:
+    """A difference in hundredths of what it is compared with.
+
+    Examples
+    --------
+    >>> signed_percent(0.123), signed_percent(-0.04), signed_percent(0.0001)
+    ('+12 %', '−4 %', '0 %')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    whole = round(100 * value)
+    return "0 %" if whole == 0 else f"{whole:+,} %".replace("-", MINUS)
+
+
+def points(value: float) -> str:
+    """A difference of two shares in hundredths.
+
+    Examples
+    --------
+    >>> points(0.026), points(-0.004)
+    ('+2.6 points', '−0.4 points')
+    """
+    return f"{100 * value:+.1f} points".replace("-", MINUS)
 
 
 def plus_minus(value: float | None) -> str:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
-from fisherleak.report._numbers import number, percent, plus_minus
-from fisherleak.report.verdict import verdict_of
-from fisherleak.report.words import (
+from fisherleak.report._numbers import number, percent, plus_minus, points, signed_percent
+from fisherleak.report.people_words import words_for
+from fisherleak.report.sentences import (
     any_value,
-    attribute_sentence,
     chosen_how,
     counted_sentence,
     in_hundred,
@@ -28,8 +27,8 @@ from fisherleak.report.words import (
     not_promised,
     presence_sentence,
     share,
-    words_for,
 )
+from fisherleak.report.verdict import verdict_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -154,7 +153,8 @@ def _environment() -> Environment:
         "number": number,
         "percent": percent,
         "plus_minus": plus_minus,
-        "sentence": attribute_sentence,
+        "points": points,
+        "signed_percent": signed_percent,
         "chosen_how": chosen_how,
         "in_hundred": in_hundred,
         "presence_sentence": presence_sentence,

@@ -76,7 +76,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "gate": _gate(audit),
         "policy": _policy(audit),
         "membership": _membership(audit),
-        "next": {"noise": advice.noise, "note": advice.note, "command": None},
+        "next": {"noise": advice.noise, "note": advice.note, "command": None, "command_for": None},
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from fisherleak.report._numbers import number, percent
-from fisherleak.report.words import in_hundred, share
+from fisherleak.report.sentences import in_hundred, share
 
 __all__ = ["Verdict", "verdict_of"]
 
@@ -31,6 +31,8 @@ class Verdict:
     cost: str
     advice: str
     command: str | None
+    command_for: tuple[str, str] | None = None
+    """What stands before and after the noise in the command for any noise."""
 
 
 def verdict_of(summary: Mapping[str, Any]) -> Verdict | None:
@@ -40,7 +42,10 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict | None:
     headline, kept = _headline(summary)
     advised = summary.get("next") or {"noise": None, "note": "", "command": None}
     lines = (*_people(summary), *_target(summary), *_presence(summary), *_broken(summary))
-    return Verdict(headline, kept, lines, _cost(summary), advised["note"] + _then(summary, advised), advised["command"])
+    advice, around = advised["note"] + _then(summary, advised), advised.get("command_for")
+    return Verdict(
+        headline, kept, lines, _cost(summary), advice, advised["command"], (around[0], around[1]) if around else None
+    )
 
 
 def _headline(summary: Mapping[str, Any]) -> tuple[str, bool | None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.report._numbers import number
+from fisherleak.report.lines import apart, difference_sentence, lines_of
 
 __all__ = ["charts", "exposure", "page"]
 
@@ -33,6 +34,7 @@ CHARTED = {
     "groups": 30,
     "attacks": 30,
     "slider": 12,
+    "paper_rows": 12,
 }
 DIGITS = 6
 """Significant digits of the numbers that the charts get."""
@@ -52,8 +54,6 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown.setdefault("people", None)
     for attribute in shown["attributes"]:
         attribute.setdefault("revealed", None)
-    numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
-    shown["shares"] = sorted((a for a in numbers if a["revealed"]), key=lambda a: -a["revealed"]["max"])
     for rows in (shown["rows"], *((shown[name] or {}).get("rows", []) for name in ("gate", "membership"))):
         for row in rows:
             row["label"] = str(row["row"]) if row["id"] is None else row["id"]
@@ -75,7 +75,24 @@ def page(summary: Mapping[str, Any]) -> Json:
     near = min(summary["tradeoff"]["points"], key=lambda p: abs(p["scale"] - summary["noise"]["scale"]), default=None)
     shown["utility_at_noise"] = None if near is None else near["utility"]
     shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
+    shown["none_revealed"] = dict.fromkeys(("spread", "max", "q95", "median", "count"))
+    shown["targets"] = _targets(shown)
+    shown["attackers"] = {a["attacker"]: f"{a['method']}. {a['note']}" for a in shown["attacks"]}
+    shown["tradeoff"]["short"] = shown["tradeoff"]["label"].partition(",")[0]
+    mean = shown["eta"]["examples"]["mean"]
+    for group, away in zip(shown["groups"], apart(shown["groups"], mean), strict=True):
+        group["apart"] = away
+    shown["difference"] = difference_sentence(shown["groups"], mean)
+    shown["lines"] = lines_of(shown)
     return shown
+
+
+def _targets(shown: Mapping[str, Any]) -> Json:
+    """What can be asked of the noise in words: the largest share revealed of any number, and least errors by column."""
+    numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
+    shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
+    errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
+    return {"shares": max(shares, default=None), "errors": errors}
 
 
 def who_is_measured(summary: Mapping[str, Any]) -> Json:
@@ -106,13 +123,17 @@ def charts(shown: Mapping[str, Any]) -> Json:
         "chosen": {
             "scale": shown["noise"]["scale"],
             "eta": {"max": examples["max"], "mean": examples["mean"], "dataset": shown["eta"]["dataset"]},
-            "errors": [{"least": a["error_least"], "spread": a["spread"]} for a in shown["tightest"]],
+            "errors": [
+                {"name": a["name"], "least": a["error_least"], "spread": a["spread"]} for a in shown["tightest"]
+            ],
+            "share": shown["targets"]["shares"],
         },
         "balance": _balance(shown["balance"]),
         "who": {"one": shown["who"]["one"], "many": shown["who"]["many"]},
     }
     rounded: dict[str, Any] = _rounded(drawn)
     rounded["chosen"]["scale"] = shown["noise"]["scale"]
+    rounded["command"] = (shown.get("next") or {}).get("command_for")
     return rounded
 
 
@@ -163,6 +184,7 @@ def _with_closest(row: Json, full: Mapping[str, Any], attributes: Sequence[Mappi
         closest = {
             "name": _text(attributes[best]["name"]),
             "error": 1.0 / cells[best],
+            "share": 1.0 - 1.0 / (1.0 + exposure(cells[best], attributes[best]) ** 2),
             "exposure": exposure(cells[best], attributes[best]),
         }
     return row | {"cells": cells, "closest": closest}
@@ -212,7 +234,7 @@ def _group_range(group: Mapping[str, Any]) -> Json:
 
 
 def _attack_range(attack: Mapping[str, Any]) -> Json:
-    name = f"{attack['attacker']}: {attack['attribute']}"
+    name = f"{attack['attacker']}\n{attack['attribute']}"
     made = {key: attack[key] for key in ("low", "high")}
     return made | {"name": name, "value": attack["accuracy"], "mark": attack["baseline"], "note": ""}
 

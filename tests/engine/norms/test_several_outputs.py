@@ -351,12 +351,3 @@ def test_the_digest_says_what_it_is_about() -> None:
     assert "softmax" in leak.summary()
     assert "the best attacker tells it right" in leak.summary()
     assert list(leak.to_frame().columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta_label", "membership"]
-
-
-def test_heads_of_several_outputs_on_networks_are_refused_by_name() -> None:
-    torch = pytest.importorskip("torch")
-    X, y = people(50, 3, 3)
-    inputs = fl.nn.on(torch.nn.Linear(3, 2).double(), X)
-    fit = fl.minimise(inputs.features, y, loss="softmax", l2=1e-2)
-    with pytest.raises(fl.UnsupportedModelError, match=r"fl\.nn\.on"):
-        fl.measure(fit, inputs, y)

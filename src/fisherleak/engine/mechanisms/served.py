@@ -10,6 +10,7 @@ about the parameters and the data: :math:`g = 1 / s` for a score with noise of i
 own probability, and :math:`g^2 = e^{z_q}` for a count drawn from its Poisson distribution. Queries that repeat or depend on
 one another add up as they should, and directions that no query looks along stay hidden: :math:`I_w` may have any rank. Its
 root is found by a QR decomposition of the rows :math:`g_q x_q`, block by block, so that what is not told is zero to rounding.
+Of a model of several outputs a query has as many answers, whose rows are those of ``served_outputs``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.mechanisms.served_outputs import answer_rows, outputs_of_answers
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
@@ -48,9 +51,11 @@ class Answers:
         The queries, one row each, as the interface takes them: for a pipeline, rows of the raw table. A query that was asked
         twice, and answered with new noise, stands there twice; one whose first answer was repeated stands there once.
     noise : Noise
-        Added to each answer. The draws are independent of each other, except for a Gaussian of a shape (m, m) over the answers.
+        Added to each answer. The draws are independent of each other, except for a Gaussian of a shape (m, m) over the answers:
+        (m K, m K), query by query, for a model of K outputs, which has K answers to a query.
     of : {"score", "probability"}
-        What is answered: :math:`z_q = w \cdot x_q`, or, for the logistic loss, :math:`\sigma(z_q)`.
+        What is answered: :math:`z_q = w \cdot x_q`, or, for the logistic loss, :math:`\sigma(z_q)`. For several classes all
+        their scores, or, for the softmax loss, all their probabilities.
 
     Notes
     -----
@@ -106,6 +111,11 @@ class Answers:
             )
         return np.asarray(loss.a(z, z))
 
+    @property
+    def what(self) -> str:
+        """What is told of each query."""
+        return self.of
+
     def whitened(self, rows: Vector) -> Vector:
         """Derivatives of the answers, (m, p), in units of their noise at scale 1."""
         if self.independent:
@@ -133,7 +143,8 @@ class SampledLabels:
     Notes
     -----
     The draw itself is what hides: a label from Bernoulli(p) holds :math:`p (1 - p)` about its score for the logistic loss, a
-    count :math:`e^z` for the Poisson loss. Other losses tell no distribution, and are refused. There is no scale to calibrate.
+    count :math:`e^z` for the Poisson loss, one of several classes :math:`\mathrm{diag}(p) - p p^T` about their scores for the
+    softmax loss. Other losses tell no distribution, and are refused. There is no scale to calibrate.
 
     Examples
     --------
@@ -174,6 +185,11 @@ class SampledLabels:
                 f"is {loss.name}: use fisherleak.Answers with noise."
             )
         return np.asarray(np.sqrt(loss.a(z, z)))
+
+    @property
+    def what(self) -> str:
+        """What is told of each query."""
+        return "label"
 
     def whitened(self, rows: Vector) -> Vector:
         return rows
@@ -221,15 +237,27 @@ class Disclosed:
 
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     """The information of answers about a fit, for queries behind its preprocessing, (m, d)."""
-    theta = np.asarray(host(fit.centred_theta))
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
-    p = theta.shape[0]
-    root: Any = np.zeros((0, p))
-    for block in _blocks(features, by.independent):
+    p = int(fit.centred_theta.shape[0])
+    outputs, times = 1, 1
+    if isinstance(fit, OutputsFit):
+        outputs = outputs_of_answers(by.what, fit)
+        # scores with noise of their own tell of each output what they tell of any other: Q^T Q is the identity
+        times = int(fit.frame.shape[1]) if by.what == "score" and by.independent else 1
+    root: Any = np.zeros((0, p // times))
+    for block in _blocks(features, p // times, outputs, by.independent):
         rows = with_constant(block, fit.intercept is not None, centre)
-        moved = by.whitened(by.slopes(rows @ theta, fit.loss)[:, None] * rows)
-        root = np.linalg.qr(np.concatenate([root, moved]), mode="r")
+        moved = rows if times > 1 else _moves(by, rows, fit)
+        root = np.linalg.qr(np.concatenate([root, by.whitened(moved)]), mode="r")
+    root = np.kron(np.eye(times), root) if times > 1 else root
     return Disclosed(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
+
+
+def _moves(by: Interface, rows: Vector, fit: Fit) -> Vector:
+    """How each answer moves with the parameters for centred rows, (answers, p)."""
+    if isinstance(fit, OutputsFit):
+        return answer_rows(by.what, rows, fit)
+    return np.asarray(by.slopes(rows @ np.asarray(host(fit.centred_theta)), fit.loss)[:, None] * rows)
 
 
 def added(one: Disclosed, other: Disclosed) -> Disclosed:
@@ -238,8 +266,9 @@ def added(one: Disclosed, other: Disclosed) -> Disclosed:
     return replace(one, root=root)
 
 
-def _blocks(features: Vector, independent: bool) -> Iterator[Vector]:
-    m, d = features.shape
-    step = max(1, AT_ONCE // d) if independent else max(m, 1)
+def _blocks(features: Vector, parameters: int, outputs: int, independent: bool) -> Iterator[Vector]:
+    m = features.shape[0]
+    # the root is decomposed again with each block, and should not be most of the work
+    step = max(1, AT_ONCE // parameters // outputs, parameters // outputs) if independent else max(m, 1)
     for start in range(0, m, step):
         yield features[start : start + step]

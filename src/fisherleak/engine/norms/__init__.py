@@ -38,13 +38,12 @@ def information_about(
 ) -> Information:
     """The information that a fit, released with noise, holds about its rows."""
     if isinstance(fit, OutputsFit):
-        assert not isinstance(noise, Disclosed)
         return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 
-def with_other_noise(information: Information, noise: Noise) -> Information:
-    """That of the same single release with other noise."""
+def with_other_noise(information: Information, noise: Noise | Disclosed) -> Information:
+    """That of the same single release with other noise, or of a model that is known by answers."""
     if isinstance(information, SeveralOutputs):
         return information.with_noise(noise)
     return information_of(information.jacobians[0].with_noise(noise))

@@ -31,6 +31,7 @@ from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import GROUP_VALUES, Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.lanczos import WANTED
 from fisherleak.engine.norms.output_grams import GramParts, identity
@@ -85,7 +86,7 @@ class SeveralOutputs:
     def scaled(self, factor: float) -> SeveralOutputs:
         return replace(self, jacobian=self.jacobian.scaled(factor))
 
-    def with_noise(self, noise: Noise) -> SeveralOutputs:
+    def with_noise(self, noise: Noise | Disclosed) -> SeveralOutputs:
         return replace(self, jacobian=self.jacobian.with_noise(noise))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:

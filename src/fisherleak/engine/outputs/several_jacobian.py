@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.folding import Folding
+from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import Scores, score_maker
@@ -34,7 +35,7 @@ class OutputsJacobian:
     """Codes of classes (n,), or numbers (n, K)."""
     B: Array
     attributes: tuple[Attribute, ...]
-    noise: Noise
+    noise: Noise | Disclosed
     """What B is whitened by."""
     folding: Folding | None = None
     """Of scalers: m without the coefficient, which each output has its own of."""
@@ -85,8 +86,8 @@ class OutputsJacobian:
         """The row arrays, and the directions of the attributes whose map differs from row to row."""
         return (*self.arrays, *local_directions(attributes, self.X, self.B))
 
-    def with_noise(self, noise: Noise) -> OutputsJacobian:
-        """The same fit released with other noise."""
+    def with_noise(self, noise: Noise | Disclosed) -> OutputsJacobian:
+        """The same fit released with other noise, or told of by an interface."""
         other = outputs_jacobian(self.fit, self.X, self.y, noise, self.attributes, self.folding)
         return replace(other, label_unit=self.label_unit)
 
@@ -105,6 +106,16 @@ class OutputsJacobian:
 
     def scaled(self, factor: float) -> OutputsJacobian:
         return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
+
+    @property
+    def metric(self) -> Array:
+        """How the noise sees a move of the reduced parameters: B H, (released parameters, L p)."""
+        xp = namespace(self.B)
+        if isinstance(self.noise, Disclosed):
+            return like(self.noise.root, self.B, xp) / self.noise.scale
+        moved = self.fit.uncentred(xp.eye(int(self.B.shape[1]), dtype=self.B.dtype, device=device(self.B)))
+        W = self.noise.unit_information_root(moved.shape[0])
+        return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 
     def inner(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
         """A function from a block of ``arrays_for(attributes)`` to its Z_i, (b, L p, m + q): J_i = -B Z_i."""
@@ -144,13 +155,22 @@ class OutputsJacobian:
 
 
 def outputs_jacobian(
-    fit: OutputsFit, X: Array, y: Array, noise: Noise, attributes: tuple[Attribute, ...], folding: Folding | None = None
+    fit: OutputsFit,
+    X: Array,
+    y: Array,
+    noise: Noise | Disclosed,
+    attributes: tuple[Attribute, ...],
+    folding: Folding | None = None,
 ) -> OutputsJacobian:
     """The Jacobian of a fit, whitened by the noise at scale 1; y as the loss takes it.
 
     With scalers folded in, noise without a shape acts in the frame of the columns' public scales and centres, the same for
-    every output.
+    every output. Answers depend on the reduced parameters, and know no frame.
     """
+    if isinstance(noise, Disclosed):
+        inverse = fit.factor.inverse()
+        told = like(noise.root, inverse, namespace(inverse)) @ inverse
+        return OutputsJacobian(fit, X, y, told, attributes, noise.rescaled(1.0), folding)
     B = fit.uncentred(fit.factor.inverse())
     if folding is not None and getattr(noise, "shape", None) is None:
         B = _framed(B, folding.frame, fit)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Sums
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
@@ -98,16 +98,12 @@ def _alone(jacobian: OutputsJacobian) -> NDArray[np.bool_]:
 
 def _task(jacobian: OutputsJacobian, tolerance: float) -> _Removal:
     """At the minimum itself: a fit that is not quite there is moved."""
-    fit, xp = jacobian.fit, namespace(jacobian.B)
+    fit = jacobian.fit
     risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    size = int(fit.reduced.shape[0])
-    metric = fit.uncentred(xp.eye(size, dtype=jacobian.B.dtype, device=device(jacobian.B)))
-    W = jacobian.noise.unit_information_root(metric.shape[0])
-    metric = (metric if W is None else like(W, metric, xp) @ metric) / jacobian.noise.scale
     theta, factor = fit.reduced, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
-    return _Removal(risk, theta, factor.inverse(), metric, tolerance)
+    return _Removal(risk, theta, factor.inverse(), jacobian.metric, tolerance)
 
 
 @dataclass(frozen=True)

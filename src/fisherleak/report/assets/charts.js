@@ -42,7 +42,8 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     const item = items[dataIndex];
     return `${plain(item.name)}\n${item.note || `${words.value} ${write(item.value)}, ${write(item.low)} to ${write(item.high)}\n${words.mark} ${write(item.mark)}`}`;
   };
-  const room = Math.min(narrow ? 104 : 240, 28 + 7 * Math.max(...items.map((item) => item.name.length)));
+  const longest = Math.max(...items.flatMap((item) => item.name.split("\n").map((part) => part.length)));
+  const room = Math.min(narrow ? 128 : 240, 28 + 7 * longest);
   return {
     ...base(colours, description, tip),
     grid: { left: room, right: 24, top: 14, bottom: 56 },
@@ -53,7 +54,7 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     }),
     yAxis: axis(colours, {
       type: "category", inverse: true, data: items.map((_, i) => i),
-      axisLabel: { interval: 0, width: room - 14, overflow: "truncate", color: colours.ink, formatter: (i) => plain(items[i].name) },
+      axisLabel: { interval: 0, width: room - 14, overflow: "break", lineHeight: 14, color: colours.ink, formatter: (i) => plain(items[i].name) },
     }),
     series: [{
       type: "custom", data: items.map((item, i) => [item.value, i, item.low, item.high, item.mark]),
@@ -105,7 +106,8 @@ function level(colours, text, at, position) {
   return { ...at, lineStyle: { color: colours.muted, type: [2, 4], width: 1.5 }, label: { formatter: () => text, position, color: colours.muted, fontSize: 12 } };
 }
 
-function tradeoff(colours, data, description, sigma) {
+function tradeoff(colours, data, description, sigma, paper) {
+  const tall = paper ? 105 : 160, low = paper ? 60 : 84;
   const write = data.metric === "accuracy" ? percent : number;
   const attacked = data.points[0].attacks.map((a) => a.attribute);
   const ends = { min: Math.min(data.points[0].scale, sigma.low), max: Math.max(data.points[data.points.length - 1].scale, sigma.high) };
@@ -138,8 +140,8 @@ function tradeoff(colours, data, description, sigma) {
     ...shared,
     tooltip: { ...shared.tooltip, trigger: "axis" },
     axisPointer: { link: [{ xAxisIndex: "all" }], lineStyle: { color: colours.muted, type: "dotted" } },
-    legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), right: 24, top: 284, textStyle: { color: colours.muted, fontSize: 12 } },
-    grid: [{ left: 56, right: 24, top: 62, height: 200 }, ...(two ? [{ left: 56, right: 24, top: 318, height: 110 }] : [])],
+    legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), right: 24, top: 84 + tall, textStyle: { color: colours.muted, fontSize: 12 } },
+    grid: [{ left: 56, right: 24, top: 62, height: tall }, ...(two ? [{ left: 56, right: 24, top: 118 + tall, height: low }] : [])],
     xAxis: two ? [x(0, false), x(1, true)] : [x(0, true)],
     yAxis: [y(0, plain(data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
       ...(two ? [y(1, "expected attack accuracy", (v) => `${Math.round(100 * v)} %`, { min: 0, max: 1.05 })] : [])],

@@ -11,6 +11,10 @@ function grouped(text) {
   return part === undefined ? commas : `${commas}.${part}`;
 }
 
+function minus(text) {
+  return text.replace("-", "−");
+}
+
 function number(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
   if (value === 0) return "0";
@@ -18,10 +22,10 @@ function number(value, digits = 3) {
   const exponent = Number(power);
   const rounded = Number(`${mantissa}e${exponent}`);
   if (Math.abs(rounded) >= 1e-3 && Math.abs(rounded) < 1e6) {
-    return stripped(grouped(rounded.toFixed(Math.max(0, digits - 1 - exponent))));
+    return minus(stripped(grouped(rounded.toFixed(Math.max(0, digits - 1 - exponent)))));
   }
   const raised = String(exponent).replace(/[-\d]/g, (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)]));
-  return `${stripped(mantissa)} × 10${raised}`;
+  return `${minus(stripped(mantissa))} × 10${raised}`;
 }
 
 function percent(value) {

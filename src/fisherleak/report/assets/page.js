@@ -1,5 +1,6 @@
 // Puts the parts together: charts that follow theme, width and paper; explanations; the slider; sortable tables.
 const PRINT_WIDTH = 660;
+const PRINT_HEIGHT = 0.72; // of that on a screen
 const NARROW = 480;
 const drawn = new Map();
 let sigma = null;
@@ -20,7 +21,7 @@ function option(kind, box) {
     case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
     case "groups": return ranges(colours, DATA.groups, description, { narrow, name: `η of a ${DATA.who.one}` });
     case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
-    default: return tradeoff(colours, DATA.tradeoff, description, sigma);
+    default: return tradeoff(colours, DATA.tradeoff, description, sigma, printing);
   }
 }
 
@@ -29,9 +30,16 @@ function heightOf(kind) {
     case "eta": return histogramHeight(DATA.eta);
     case "balance": return histogramHeight(DATA.balance);
     case "heat": return 176 + 17 * DATA.heat.rows.length;
-    case "tradeoff": return DATA.tradeoff.points[0].attacks.length ? 490 : 330;
+    case "attacks": return 76 + 40 * DATA.attacks.length;
+    case "tradeoff": return DATA.tradeoff.points[0].attacks.length ? 420 : 300;
     default: return 76 + 28 * DATA[kind].length;
   }
+}
+
+// Charts of one axis for each entry are lower on paper; others have their own heights.
+function paperHeight(kind) {
+  if (kind === "tradeoff") return heightOf(kind) - (DATA.tradeoff.points[0].attacks.length ? 79 : 55);
+  return ["attributes", "attacks", "groups"].includes(kind) ? 76 + PRINT_HEIGHT * (heightOf(kind) - 76) : heightOf(kind);
 }
 
 function redraw(kind) {
@@ -39,21 +47,26 @@ function redraw(kind) {
   if (entry) entry.chart.setOption(option(kind, entry.box), { notMerge: true });
 }
 
+function draw(box) {
+  const kind = box.dataset.chart;
+  const chart = echarts.init(box, null, { renderer: "svg" });
+  drawn.set(kind, { box, chart, narrow: isNarrow(box) });
+  redraw(kind);
+}
+
+// A chart is drawn when its part is first opened, and again when it changes between wide and narrow.
 function drawAll() {
   for (const box of document.querySelectorAll("[data-chart]")) {
-    const kind = box.dataset.chart;
-    box.style.height = `${heightOf(kind)}px`;
-    if (kind === "heat") box.style.minWidth = `${Math.min(900, 120 + 20 * DATA.heat.columns.length)}px`;
-    const chart = echarts.init(box, null, { renderer: "svg" });
-    drawn.set(kind, { box, chart });
-    redraw(kind);
-    let narrow = isNarrow(box);
+    box.style.height = `${heightOf(box.dataset.chart)}px`;
     new ResizeObserver(() => {
-      if (printing) return;
-      chart.resize();
-      if (narrow !== isNarrow(box)) redraw(kind);
-      narrow = isNarrow(box);
+      if (printing || box.clientWidth === 0) return;
+      const entry = drawn.get(box.dataset.chart);
+      if (!entry) { draw(box); return; }
+      entry.chart.resize();
+      if (entry.narrow !== isNarrow(box)) redraw(box.dataset.chart);
+      entry.narrow = isNarrow(box);
     }).observe(box);
+    if (box.clientWidth > 0) draw(box);
   }
 }
 
@@ -107,16 +120,28 @@ function startExplanations() {
   }
 }
 
-// Paper is light, opens what is folded, and has a width of its own.
+// A link to a folded part opens it.
+function openTarget() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const fold = target && (target.querySelector("details.part") || target.closest("details"));
+  if (fold) { fold.open = true; target.scrollIntoView(); }
+}
+
+// Paper is light, opens what is short, and has a width of its own.
 let kept = null;
 
 function beforePrint() {
   if (printing) return;
   printing = true;
-  kept = { theme: document.documentElement.dataset.theme, closed: [...document.querySelectorAll("details:not([open])")] };
+  kept = { theme: document.documentElement.dataset.theme, closed: [...document.querySelectorAll("details[data-paper]:not([open])")], opened: [...document.querySelectorAll("details[open]:not([data-paper])")] };
   document.documentElement.dataset.theme = "light";
   for (const part of kept.closed) part.open = true;
-  for (const { chart } of drawn.values()) chart.resize({ width: PRINT_WIDTH });
+  for (const part of kept.opened) part.open = false;
+  for (const box of document.querySelectorAll("[data-chart]")) if (box.clientWidth > 0 && !drawn.has(box.dataset.chart)) draw(box);
+  for (const [kind, { box, chart }] of drawn) {
+    box.style.height = `${paperHeight(kind)}px`;
+    chart.resize({ width: PRINT_WIDTH, height: paperHeight(kind) });
+  }
   redrawAll();
 }
 
@@ -125,8 +150,12 @@ function afterPrint() {
   if (kept.theme) document.documentElement.dataset.theme = kept.theme;
   else delete document.documentElement.dataset.theme;
   for (const part of kept.closed) part.open = false;
+  for (const part of kept.opened) part.open = true;
   printing = false;
-  for (const { chart } of drawn.values()) chart.resize({ width: "auto" });
+  for (const [kind, { box, chart }] of drawn) {
+    box.style.height = `${heightOf(kind)}px`;
+    chart.resize({ width: "auto", height: "auto" });
+  }
   redrawAll();
 }
 
@@ -135,5 +164,7 @@ drawAll();
 startTheme();
 startExplanations();
 makeSortable();
+openTarget();
+addEventListener("hashchange", openTarget);
 addEventListener("beforeprint", beforePrint);
 addEventListener("afterprint", afterPrint);

@@ -20,6 +20,26 @@ function between(points, scale, read) {
   return read(a) + part * (read(b) - read(a));
 }
 
+// The share revealed goes with (eta s)²: at most (eta s)² / (1 + (eta s)²).
+function exposureOf(share) {
+  return Math.sqrt(share / (1 - share));
+}
+
+function revealed(factor) {
+  if (DATA.chosen.share === null) return NOTHING;
+  if (DATA.chosen.share >= 1) return "more than 99.9 %";
+  const square = (exposureOf(DATA.chosen.share) * factor) ** 2, part = square / (1 + square);
+  if (part >= 0.9995) return "more than 99.9 %";
+  return part >= 0.0005 || part === 0 ? percent(part) : "below 0.1 %";
+}
+
+// A scale to a few digits, never below: what is asked for holds.
+function roundedUp(value, digits = 3) {
+  const near = Number(value.toPrecision(digits));
+  if (near >= value * (1 - 1e-12)) return near;
+  return Number((near + 10 ** (Math.floor(Math.log10(value)) - digits + 1)).toPrecision(digits));
+}
+
 function readAt(sigma) {
   const factor = DATA.chosen.scale / sigma;
   const eta = (key) => (DATA.chosen.eta[key] === null ? null : DATA.chosen.eta[key] * factor);
@@ -27,7 +47,7 @@ function readAt(sigma) {
   const attacked = points.length ? points[0].attacks : [];
   const utility = between(points, sigma, (p) => p.utility);
   return {
-    max: number(eta("max")), mean: number(eta("mean")), dataset: number(eta("dataset")),
+    max: number(eta("max")), share: revealed(factor),
     utility: utility === null ? "not tried here" : metric === "accuracy" ? percent(utility) : number(utility),
     attacks: attacked.map((_, j) => percent(between(points, sigma, (p) => p.attacks[j].accuracy))),
     errors: DATA.chosen.errors.map(({ least, spread }) => [
@@ -39,7 +59,7 @@ function readAt(sigma) {
 
 function write(sigma) {
   const shown = readAt(sigma);
-  for (const key of ["max", "mean", "dataset", "utility"]) {
+  for (const key of ["max", "share", "utility"]) {
     for (const place of document.querySelectorAll(`[data-live="${key}"]`)) place.textContent = shown[key];
   }
   document.querySelectorAll("[data-live-attack]").forEach((place, j) => { place.textContent = shown.attacks[j]; });
@@ -49,31 +69,76 @@ function write(sigma) {
   return shown;
 }
 
+function showCommand(sigma) {
+  const place = document.getElementById("command");
+  if (place) place.textContent = DATA.command.join(String(String(sigma).length > 9 ? roundedUp(sigma, 4) : sigma));
+}
+
+function startCopy() {
+  const button = document.getElementById("copy");
+  if (!button || !navigator.clipboard) return;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    navigator.clipboard.writeText(document.getElementById("command").textContent).then(() => {
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+  });
+}
+
+// Targets in words: each says which scale it needs, and the slider goes there.
+function startTargets(go) {
+  const share = document.getElementById("target-share"), error = document.getElementById("target-error");
+  const column = document.getElementById("target-column"), chosen = DATA.chosen;
+  if (share) share.addEventListener("change", () => {
+    const part = Number(share.value) / 100;
+    if (part > 0 && part < 1 && chosen.share < 1) go(chosen.scale * exposureOf(chosen.share) / exposureOf(part));
+  });
+  const byError = () => {
+    const least = chosen.errors.find(({ name }) => name === column.value);
+    if (least && Number(error.value) > 0) go(chosen.scale * Number(error.value) / least.least);
+  };
+  if (error) for (const place of [error, column]) place.addEventListener("change", byError);
+}
+
 function startSlider(redraw) {
   const slider = document.getElementById("sigma");
   const range = sigmaRange();
   if (!slider) return range;
   const span = Math.log(range.high / range.low);
-  const home = span > 0 ? Math.round((STEPS * Math.log(range.chosen / range.low)) / span) : 0;
+  const at = (sigma) => (span > 0 ? Math.round((STEPS * Math.log(sigma / range.low)) / span) : 0);
+  const home = at(range.chosen);
   const said = document.getElementById("sigma-said");
   let later = 0;
-  const move = () => {
-    const position = Number(slider.value);
-    range.current = position === home ? range.chosen : range.low * Math.exp((span * position) / STEPS);
-    const shown = write(range.current);
-    const text = `σ = ${number(range.current)}${range.current === range.chosen ? ", the chosen scale" : ""}`;
+  const show = (sigma) => {
+    range.current = sigma;
+    const shown = write(sigma);
+    showCommand(sigma);
+    const text = `σ = ${number(sigma)}${sigma === range.chosen ? ", the chosen scale" : ""}`;
     document.getElementById("sigma-value").textContent = text;
     slider.setAttribute("aria-valuetext", text);
     clearTimeout(later);
     // one announcement when the slider rests, not one for every step
     later = setTimeout(() => {
-      said.textContent = `At ${text}: η of the most exposed ${DATA.who.one} ${shown.max}, mean ${shown.mean}, utility ${shown.utility}.`;
+      said.textContent = `At ${text}: η of the most exposed ${DATA.who.one} ${shown.max}, revealed at most ${shown.share}, utility ${shown.utility}.`;
     }, 400);
     redraw("tradeoff");
   };
+  const move = () => {
+    const position = Number(slider.value);
+    show(position === home ? range.chosen : Number((range.low * Math.exp((span * position) / STEPS)).toPrecision(6)));
+  };
+  const go = (sigma) => {
+    const wanted = roundedUp(sigma);
+    slider.value = String(Math.min(STEPS, Math.max(0, at(wanted))));
+    show(wanted);
+  };
   slider.value = String(home);
   slider.addEventListener("input", move);
-  document.getElementById("sigma-home").addEventListener("click", () => { slider.value = String(home); move(); });
+  document.getElementById("sigma-home").addEventListener("click", () => { slider.value = String(home); show(range.chosen); });
+  startTargets(go);
+  startCopy();
   write(range.chosen);
+  showCommand(range.chosen);
   return range;
 }

@@ -1,0 +1,147 @@
+"""What the report says in whole sentences: about a column, the model, presence, and what nothing here promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fisherleak.report._numbers import NOTHING, number
+from fisherleak.report.words import Word
+
+__all__ = [
+    "NOT_PROMISED",
+    "any_value",
+    "chosen_how",
+    "counted_sentence",
+    "in_hundred",
+    "measured_sentence",
+    "not_promised",
+    "presence_sentence",
+    "share",
+]
+
+NOT_PROMISED: tuple[Word, ...] = (
+    Word(
+        "It is not differential privacy.",
+        "η is a property of this data set and this model, and not a worst case over all data sets.",
+    ),
+    Word(
+        "η alone says nothing about presence.",
+        "It is about the values of rows that are known to be in the data. How well an attacker can tell whether someone is "
+        "there is measured beside it, where there is a closed form.",
+    ),
+    Word(
+        "It is not anonymity.",
+        "Nothing here makes a row look like others.",
+    ),
+    Word(
+        "It bounds unbiased attackers.",
+        "Attackers with prior knowledge can have a smaller error, above all where the bound is near a column's spread. For "
+        "bounds on every attacker see fisherleak.bounds.",
+    ),
+    Word(
+        "Some things are taken as public.",
+        "The levels of categories, weights and l2 are known to everyone and not counted.",
+    ),
+    Word(
+        "It counts one release.",
+        "Every further release about the same people adds to the leakage.",
+    ),
+    Word(
+        "This page is itself derived from the data.",
+        "Its numbers, the row numbers and ids, and a noise scale that was chosen by looking at the data carry no noise. "
+        "Share it as carefully as the data.",
+    ),
+)
+
+PREPROCESSING = Word(
+    "Preprocessing is taken as public.",
+    "Means and spreads that were learned from the data are taken as known to everyone and are not counted.",
+)
+
+
+def not_promised(summary: Mapping[str, Any]) -> tuple[Word, ...]:
+    """What holds for every audit, and that preprocessing is public where it is."""
+    counted = summary["model"].get("public") == "nothing"  # earlier versions counted the model alone
+    return NOT_PROMISED if counted else (*NOT_PROMISED[:-2], PREPROCESSING, *NOT_PROMISED[-2:])
+
+
+def counted_sentence(summary: Mapping[str, Any]) -> str:
+    """What of the training is in the numbers."""
+    if summary["model"].get("public") == "nothing":
+        return (
+            "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
+            "public."
+        )
+    return "The model alone: what preprocessing learned from the data is taken as public."
+
+
+def presence_sentence(found: Mapping[str, Any]) -> str:
+    """How well it can be told whether a record was in the table, in plain words."""
+    worst = found["rows"][0]
+    best, mean = in_hundred(worst["right"]), in_hundred(found["right_mean"])
+    return (
+        f"Whether someone's record was in the table: the best attacker is right {best} of 100 times about the most exposed "
+        f"row, and {mean} of 100 times on average, against 50 by guessing."
+    )
+
+
+def share(part: float) -> str:
+    """A share revealed in hundredths; never all of it.
+
+    Examples
+    --------
+    >>> share(0.1234), share(0.99999), share(0.00001)
+    ('12.3 %', 'more than 99.9 %', 'below 0.1 %')
+    """
+    if part >= 0.9995:
+        return "more than 99.9 %"
+    return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
+
+
+def any_value(value: Any) -> str:
+    """A limit or a finding: a number, a text, a list, yes or no, or nothing.
+
+    Examples
+    --------
+    >>> any_value(0.51234), any_value(True), any_value(["a", "b"]), any_value(None)
+    ('0.512', 'yes', 'a, b', '–')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or NOTHING
+    return value if isinstance(value, str) else number(value)
+
+
+def in_hundred(part: float) -> str:
+    """A share as a count of hundred; never 100 where it is not certain.
+
+    Examples
+    --------
+    >>> in_hundred(0.634), in_hundred(0.9997)
+    ('63', 'more than 99')
+    """
+    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
+
+
+def chosen_how(chosen: str) -> str:
+    """How the scale of the noise came about."""
+    ways = {
+        "given": "as given",
+        "calibrated": "chosen so that a limit on η holds",
+        "default": "the default, since none was given",
+    }
+    return ways.get(chosen, chosen)
+
+
+def measured_sentence(summary: Mapping[str, Any]) -> str:
+    """One sentence on what was fitted to what."""
+    data, model = summary["data"], summary["model"]
+    noise = summary["noise"].get("kind", "Gaussian")  # summaries of earlier versions say no kind
+    return (
+        f"A {model['kind']} model of “{data['target']}” was fitted on {number(data['train_rows'])} rows and "
+        f"{number(len(summary['attributes']))} columns of {data['source']}. Before it is released, {noise} noise of scale "
+        f"σ = {number(summary['noise']['scale'])} is added to each of its {number(model['parameters'])} parameters. This "
+        "page says how much the released parameters then reveal about the rows it was fitted on."
+    )
