@@ -42,6 +42,7 @@ __all__ = [
     "exposure_of",
     "gate_of",
     "group_figures",
+    "largest_exposure",
     "leakage_rows",
     "names_of",
     "own_units",
@@ -342,6 +343,29 @@ def column_figures(
     ]
     columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
     return tuple(columns), figures[-1], int(people)
+
+
+def largest_exposure(trained: Trained, spreads: Vector) -> float | None:
+    """The largest eta of a value that is a number, in its spread, at noise of scale 1; none without numbers.
+
+    ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
+    """
+    design, model, noise = trained.design, trained.model, trained.leak.noise
+    numbers = np.flatnonzero(np.isfinite(spreads))
+    if not numbers.size:
+        return None
+
+    def of_cells(cells: Vector) -> Vector:
+        known = cells[:, numbers] * spreads[numbers]
+        return np.asarray(np.max(known, initial=0.0, where=~np.isnan(known)))
+
+    def block(X: TableLike, y: VectorLike, weights: VectorLike) -> Sums:
+        return (of_cells(_with_label(MeasuredRows(model, noise, X, y, weights))),)
+
+    if design.people is not None:
+        return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None
+    (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
+    return float(found) * (1.0 + trained.leak._information.error) or None
 
 
 def _figures_of_people(

@@ -11,7 +11,7 @@ import numpy as np
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
-from fisherleak.audit.advice import advice_on
+from fisherleak.audit.advice import advice_on, choices_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
 from fisherleak.audit.model import COUNTED
@@ -20,6 +20,7 @@ from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
 from fisherleak.audit.rules import noise_that_keeps
+from fisherleak.report.verdict import utility_between
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import MISSING
 
@@ -71,6 +72,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
             for group in audit.groups
         ],
         "tradeoff": _tradeoff(audit),
+        "choices": [],
         "attacks": outcomes_of(audit.attacked),
         "balance": _balance(audit),
         "gate": _gate(audit),
@@ -80,7 +82,19 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)
+    done["choices"] = _choices(audit, done)
     return done
+
+
+def _choices(audit: Audit, summary: Json) -> list[Json]:
+    """What noise may be chosen, with what it leaves of utility; ``kept`` is the part of what a constant does not do."""
+    cost, found = summary["tradeoff"], []
+    gain = None if cost["without_noise"] is None else cost["without_noise"] - cost["constant"]
+    for choice in choices_on(audit):
+        at = utility_between(summary, choice.noise)
+        kept = None if at is None or not gain else max(0.0, min(1.0, (at - cost["constant"]) / gain))
+        found.append({"share": choice.share, "noise": choice.noise, "utility": at, "kept": kept})
+    return found
 
 
 def outcomes_of(attacked: Attacked) -> list[Json]:
