@@ -18,6 +18,8 @@ def leaves(thing: Any, path: str = "", seen: frozenset[int] = frozenset()) -> It
     if thing is None or isinstance(thing, (bool, int, float, complex, str, bytes, type, np.generic, np.dtype)):
         yield path, thing.item() if isinstance(thing, np.generic) else thing
     elif isinstance(thing, np.ndarray):
+        yield f"{path}.dtype", thing.dtype.str
+        yield f"{path}.shape", thing.shape
         for k, value in enumerate(thing.ravel().tolist()):
             yield from leaves(value, f"{path}[{k}]", within)
         if thing.base is not None:

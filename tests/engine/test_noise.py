@@ -289,28 +289,31 @@ def test_draws_of_another_shape_are_refused_by_name(logistic: type[Logistic]) ->
 def test_what_is_released_lies_on_a_grid(noise: Any, factor: float) -> None:
     noise = off(noise, factor)
     grid = grid_of(noise, SIZE)
-    assert math.frexp(grid)[0] == 0.5  # a power of two
+    np.testing.assert_array_equal(np.frexp(grid)[0], 0.5)  # powers of two
     theta = np.array([math.pi, -math.e]) * factor
     for seed in (None, 3):
         found = released(theta, noise, seed)
         np.testing.assert_array_equal(np.fmod(found, grid), 0.0)
-    np.testing.assert_allclose(found, theta + noise.draw(SIZE, 3), rtol=0, atol=0.51 * grid)
-    # as coarse as can be at 1024 steps in the least standard deviation of any direction
-    least = noise.scale / np.linalg.norm(np.linalg.cholesky(information(noise) * noise.scale**2).T, 2)
-    assert least / 2048 < grid <= least / 1024
+    assert np.all(np.abs(found - theta - noise.draw(SIZE, 3)) <= 0.51 * grid)
+    # as coarse as can be at 1024 steps in the standard deviation of each parameter, all others known
+    least = 1.0 / np.sqrt(np.diag(information(noise)))
+    assert np.all((least / 2048 < grid) & (grid <= least / 1024))
 
 
 def test_the_grid_hides_last_bits_in_whatever_shape() -> None:
     """A direction with next to no noise would ask for a grid as fine as floats are."""
     thin = fl.Gaussian(1.0, np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]]))
-    assert 2.0**-31 <= grid_of(thin, 2) <= 2.0**-29
-    assert grid_of(fl.Gaussian(1.0, np.diag([4.0, 1.0])), 2) == grid_of(fl.Gaussian(1.0), 2) == 2.0**-10
+    assert np.all((grid_of(thin, 2) >= 2.0**-31) & (grid_of(thin, 2) <= 2.0**-29))
+    np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0, np.diag([4.0, 1.0])), 2), [2.0**-9, 2.0**-10])
+    np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0), 2), 2.0**-10)
     assert grid_of(fl.Gaussian(5e-324), 1) == 5e-324
 
 
 def test_large_parameters_stay_and_hopeless_ones_are_refused() -> None:
     theta = np.array([1e9, 1.0])
-    assert abs(released(theta, fl.Gaussian(1e-6), 0) - theta).max() < 1e-5
+    assert abs(released(theta, fl.Gaussian(1e-3), 0) - theta).max() < 1e-2
+    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-06 is lost in a parameter of 1e\+09"):
+        released(theta, fl.Gaussian(1e-6), 0)
     with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-09 is lost in a parameter of 1e\+09"):
         released(theta, fl.Gaussian(1e-9), 0)
 
@@ -342,7 +345,7 @@ def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic
     given = fl.release(fit, noise.rescaled(noise.scale), 3)
     assert given.noise == noise
     moved = np.append(given.coef, given.intercept) - fit.theta
-    np.testing.assert_allclose(moved, noise.draw(3, 3), atol=0.51 * grid_of(noise, 3))
+    np.testing.assert_allclose(moved, noise.draw(3, 3), atol=0.51 * grid_of(noise, 3).min())
     for use_prior in (False, True):
         attack = fl.attacks.WhiteBox(fit, X, y, 1, use_prior=use_prior)
         accuracy = attack.accuracy(noise, draws=300)

@@ -156,7 +156,7 @@ def test_the_grid_follows_public_numbers_alone_and_is_fine_enough() -> None:
     ]
     assert noises[0].calibrated.least == noises[1].calibrated.least
     for noise in noises:
-        assert grid_of(noise, 3) <= grid_of(fl.Gaussian(noise.scale, noise.shape), 3)
+        assert np.all(grid_of(noise, 3) <= grid_of(fl.Gaussian(noise.scale, noise.shape), 3))
 
 
 def test_models_of_scikit_learn_are_released_with_it() -> None:
@@ -220,7 +220,7 @@ def test_each_term_of_other_losses_by_the_refitted_model(name: str) -> None:
     for k in range(6):
         changed, classes = X.copy(), y.copy()
         changed[k], classes[k] = rng.choice([-2.0, 2.0], 3), labels[k % 2]
-        shape = own_shape(measure(changed, classes)._information.jacobians[0])
+        shape: Any = own_shape(measure(changed, classes)._information.jacobians[0])
         first = np.asarray(measure(changed, classes).with_noise(shape.rescaled(noise.scale)).per_example())[k]
         moved = []
         for unit in np.eye(3):
@@ -228,7 +228,8 @@ def test_each_term_of_other_losses_by_the_refitted_model(name: str) -> None:
             for sign in (1.0, -1.0):
                 other = changed.copy()
                 other[k] += sign * 1e-4 * unit
-                ends.append(np.linalg.inv(own_shape(measure(other, classes)._information.jacobians[0]).shape))
+                there: Any = own_shape(measure(other, classes)._information.jacobians[0])
+                ends.append(np.linalg.inv(there.shape))
             moved.append(shape.shape @ (ends[0] - ends[1]) / 2e-4)
         D = np.stack(moved)
         alone = np.sqrt(np.linalg.eigvalsh(0.5 * np.einsum("aij,bji->ab", D, D))[-1])

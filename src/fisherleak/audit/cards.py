@@ -75,7 +75,7 @@ def card_of(
         },
         "data": {"source": design.source, "rows": two_digits(design.n)},
         "noise": noise.record(),
-        "grid": grid_of(noise, size),
+        "grid": _grid(grid_of(noise, size).tolist()),
         "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
         "assumptions": _assumptions(trained, noise, None if limit is None else what, shaped),
@@ -91,6 +91,11 @@ def _column(feature: Feature) -> Json:
         return {"name": feature.name, "kind": feature.kind, "scale": feature.scale, "centre": feature.centre}
     levels = [str(level) for level in feature.levels]
     return {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
+
+
+def _grid(steps: list[float]) -> float | list[float]:
+    """Of each parameter; one number where all have the same."""
+    return steps[0] if len(set(steps)) == 1 else steps
 
 
 def up_to_the_grid(scale: float) -> float:

@@ -15,7 +15,6 @@ A step that holds rows or statistics of labels is refused whatever is public. Ad
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from sklearn.base import clone
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.estimators import RECIPES, set_parameters
+from fisherleak.models.named_levels import forget_rare, with_own_types
 
 __all__ = ["FEW", "PUBLIC", "REBUILDERS", "check_rebuildable", "rebuilt", "refuse_search"]
 
@@ -128,8 +128,10 @@ def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any
 
 
 def _own(values: Any) -> Any:
-    """An array of its own memory, with nothing behind it."""
-    return np.array(values) if isinstance(values, np.ndarray) else values
+    """An array of its own memory, with nothing behind it; texts in no more room than they need."""
+    if not isinstance(values, np.ndarray):
+        return values
+    return np.array(values.tolist()) if values.dtype.kind == "U" and values.size else np.array(values)
 
 
 def _steps(steps: Sequence[tuple[str, Any]], public: str) -> tuple[list[tuple[str, Any]], Any]:
@@ -233,6 +235,11 @@ def _simple_imputer(step: Estimator, public: str) -> Any:
             "add_indicator=False."
         )
     made = _with(step, "_fit_dtype", "_fill_dtype", "statistics_")
+    if step._fit_dtype.kind in "biuf":
+        # one gap makes whole numbers floats: the type of the table is not that of what is filled in
+        whole = _told(step) and all(float(value).is_integer() for value in made.statistics_)
+        made._fit_dtype, made._fill_dtype = np.dtype(np.float64), np.dtype(np.int64 if whole else np.float64)
+        made.statistics_ = made.statistics_.astype(made._fill_dtype)
     made.indicator_ = None
     if public != "preprocessing" and not _told(step):
         # what it learned is folded in: noisy values come in this place
@@ -245,9 +252,11 @@ def _one_hot(step: Estimator, public: str) -> Any:
     if public == "nothing" and isinstance(step.categories, str) and not (unknown_are_pooled and _pools_the_few(step)):
         raise _undeclared(step, f"pool rare ones with min_frequency={FEW} and handle_unknown='infrequent_if_exist'")
     _check_pooling(step, public)
-    made = _with(step, "categories_", "drop_idx_", "_drop_idx_after_grouping", "_n_features_outs", *POOLS)
+    made = with_own_types(
+        _with(step, "categories_", "drop_idx_", "_drop_idx_after_grouping", "_n_features_outs", *POOLS)
+    )
     if public != "preprocessing" and unknown_are_pooled and made._infrequent_enabled:
-        _forget_rare(made, step)
+        forget_rare(made, step)
     return made
 
 
@@ -255,7 +264,7 @@ def _ordinal(step: Estimator, public: str) -> Any:
     if public == "nothing" and isinstance(step.categories, str):
         raise _undeclared(step, "use a OneHotEncoder that pools rare ones")
     _check_pooling(step, public)
-    return _with(step, "categories_", "_missing_indices", *POOLS)
+    return with_own_types(_with(step, "categories_", "_missing_indices", *POOLS))
 
 
 POOLS = ("_infrequent_enabled", "_infrequent_indices", "_default_to_infrequent_mappings")
@@ -283,40 +292,6 @@ def _pools_the_few(step: Estimator) -> bool:
     return isinstance(least, (int, np.integer)) and int(least) >= FEW and step.max_categories is None
 
 
-def _forget_rare(made: Any, step: Estimator) -> None:
-    """Leave the names of pooled levels out of an encoder: one that no row has stands for all of them.
-
-    Values that it does not know, the rare ones now among them, go where the rare ones went.
-    """
-    for j, rare in enumerate(step._infrequent_indices):
-        if rare is None:
-            continue
-        levels = step.categories_[j]
-        frequent = np.setdiff1d(np.arange(len(levels)), rare)
-        kept, place = _with_stand_in(levels[frequent])
-        made.categories_[j] = kept
-        made._infrequent_indices[j] = np.array([place])
-        mapping = np.arange(len(kept))
-        mapping[place:] -= 1
-        mapping[place] = len(frequent)
-        made._default_to_infrequent_mappings[j] = mapping
-        if made.drop_idx_ is not None and made.drop_idx_[j] is not None:
-            made.drop_idx_[j] = int(np.flatnonzero(mapping == made._drop_idx_after_grouping[j])[0])
-
-
-def _with_stand_in(levels: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Levels and one more, in the order that their type needs, and its place."""
-    count = len(levels)
-    if levels.dtype.kind == "f":
-        number = count - int(np.isnan(levels).sum())  # what is not a number comes last
-        return np.insert(levels, number, math.inf), number
-    if levels.dtype.kind in "iu":
-        return np.append(levels, np.iinfo(levels.dtype).max), count
-    kept = np.empty(count + 1, dtype=object)
-    kept[:count], kept[count] = levels, "infrequent_sklearn"
-    return kept, count
-
-
 def _inner_pipeline(step: Estimator, public: str) -> Any:
     steps, _ = _steps(step.steps, public)
     return _pipeline_of(step, steps) if steps else None
@@ -330,12 +305,14 @@ def _union(step: Estimator, public: str) -> Any:
 
 def _columns(step: Estimator, public: str) -> Any:
     """A ColumnTransformer with its routing: which columns go where, before and behind it."""
-    made = _with(step, "sparse_output_", "output_indices_", "_transformer_to_input_indices", "_n_features")
+    made = _with(step, "output_indices_", "_transformer_to_input_indices", "_n_features")
     with warnings.catch_warnings():
         # scikit-learn 1.6 announces another form of the remainder's columns
         warnings.simplefilter("ignore", FutureWarning)
         parts = [(name, _part(part, public), _listed_columns(columns)) for name, part, columns in step.transformers_]
     made.transformers_ = parts
+    # scikit-learn decides by how many of the rows' features are zero
+    made.sparse_output_ = step.sparse_threshold > 0 and all(_gives_sparse(part) for _, part, _ in parts)
     given = {name for name, _, _ in step.transformers}
     made.transformers = [(name, _unfitted(part), columns) for name, part, columns in parts if name in given]
     made._columns = [columns for name, _, columns in parts if name in given]
@@ -343,6 +320,14 @@ def _columns(step: Estimator, public: str) -> Any:
         made.remainder = next((_unfitted(part) for name, part, _ in parts if name not in given), "drop")
     made._remainder = next((part for part in parts if part[0] not in given), ("remainder", made.remainder, []))
     return made
+
+
+def _gives_sparse(part: Any) -> bool:
+    """Whether a part of a ColumnTransformer gives a sparse matrix whatever the rows, or nothing at all."""
+    if isinstance(part, pipeline.Pipeline):
+        return _gives_sparse(part.steps[-1][1])
+    told = getattr(part, "sparse_output_", getattr(part, "sparse_output", False))
+    return part == "drop" if isinstance(part, str) else bool(told)
 
 
 def _part(part: Estimator, public: str) -> Any:

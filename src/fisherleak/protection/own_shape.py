@@ -149,7 +149,7 @@ def _least(fit: Fit, admissible: Admissible) -> float:
 def _check_grid(noise: Gaussian) -> None:
     assert noise.shape is not None
     coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
-    if grid_of(noise, len(noise.shape)) < FINEST * coordinate:
+    if grid_of(noise, len(noise.shape)).min() < FINEST * coordinate:
         raise InvalidInputError(
             "shape='hessian' leaves some parameters so much more noise than others that rounding to a public grid would show "
             "their last bits: bring the columns to similar units, or use shape='isotropic'."

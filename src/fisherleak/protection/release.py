@@ -18,7 +18,7 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
-from fisherleak.engine.noise.releasing import generator, grid_below, rounded
+from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
@@ -101,8 +101,9 @@ def release(
     Noise without a shape acts on (coefficients times their columns' scales, level at their centres), with scales and centres on
     a public grid, where scalers are folded in, and on the parameters themselves elsewhere; a shape is over raw coefficients,
     then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose public centre
-    is m. There, parameters are multiples of a power of two, at most 1/1024 of the noise's least standard deviation: the bits
-    below would tell more than the noise hides. Raw parameters are computed from these and from the grid alone.
+    is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its own noise: the
+    bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid alone. Draws of
+    mechanisms have 30 significant bits.
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
@@ -196,7 +197,7 @@ def _in_frame(
     else:
         # rounded there: what is computed from these and from the public frame alone has no bit of the model before
         frame = frame_of(known, intercept, len(columns))
-        noisy = released(frame @ whole, noise, random_state)
+        noisy = released(frame @ whole, noise, random_state, np.abs(frame) @ np.abs(whole))
         coef = noisy[:d] / np.diag(frame)[:d]
         level = noisy[d:p] - frame[d:p, :d] @ coef
     filled[columns] = noisy_fill(coef[columns], noisy[p:], centres)
@@ -216,11 +217,18 @@ def _several_in_frame(
         return released(raw, noise, random_state)
     frame = frame_of(known, intercept)
     coef, level = split_outputs(raw, d, intercept)
-    framed = [coef @ frame[:d, :d].T] + ([] if level is None else [level + coef @ frame[d, :d]])
-    noisy = released(np.concatenate([part.reshape(-1) for part in framed]), noise, random_state)
+    through = _framed(np.abs(coef), None if level is None else np.abs(level), np.abs(frame))
+    noisy = released(_framed(coef, level, frame), noise, random_state, through)
     coef, level = split_outputs(noisy, d, intercept)
     coef = coef / np.diag(frame)[:d]
     return coef.reshape(-1) if level is None else np.append(coef, level - coef @ frame[d, :d])
+
+
+def _framed(coef: np.ndarray, level: np.ndarray | None, frame: np.ndarray) -> np.ndarray:
+    """Coefficients (K, d) and levels (K,) in the frame of one output, one after the other."""
+    d = coef.shape[1]
+    parts = [coef @ frame[:d, :d].T] + ([] if level is None else [level + coef @ frame[d, :d]])
+    return np.concatenate([part.reshape(-1) for part in parts])
 
 
 def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
@@ -239,7 +247,7 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
 
 
 def _released_by(model: Estimator, mechanism: Any, random_state: Seed) -> Released:
-    """A draw of a mechanism whose noise the data shape, on a grid: a power of two, which small changes of the data leave."""
+    """A draw of a mechanism whose noise the data shape, in so many bits as no data decide."""
     name = type(mechanism).__name__
     if not isinstance(model, Fit):
         raise InvalidInputError(
@@ -251,7 +259,8 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed) -> Releas
             f"{name} is known for models of one output: fit one, or use noise on the parameters."
         )
     noisy = mechanism.released_draws(model, 1, generator(random_state))[0]
-    grid = grid_below(mechanism.least_deviation(model))
-    values = like(rounded(noisy, grid, mechanism.scale), model.theta, namespace(model.coef))
+    finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(model)))
+    check_fine(noisy, np.asarray(host(model.theta)), finest, mechanism.scale)
+    values = like(to_significant_bits(noisy), model.theta, namespace(model.coef))
     d = model.coef.shape[0]
     return Released(values[:d], None if model.intercept is None else float(values[d]), mechanism)

@@ -158,14 +158,14 @@ def test_objective_perturbation_solves_the_perturbed_problem() -> None:
 
 
 @every_mechanism
-def test_released_parameters_are_draws_on_a_grid(mechanism: Any) -> None:
+def test_released_parameters_are_draws_in_a_public_number_of_bits(mechanism: Any) -> None:
     fit = make("squared", n=15, intercept=True).fit()
     noisy = fl.release(fit, mechanism, random_state=5)
     (exact,) = mechanism.released_draws(fit, 1, np.random.default_rng(5))
     found = np.append(noisy.coef, noisy.intercept)
-    grid = 2.0 ** np.floor(np.log2(mechanism.least_deviation(fit))) / 1024
-    np.testing.assert_allclose(found, exact, atol=0.51 * grid, rtol=0)
-    assert np.all(found / grid == np.round(found / grid))
+    np.testing.assert_allclose(found, exact, rtol=2.0**-30)
+    bits = np.frexp(found)[0] * 2.0**30
+    np.testing.assert_array_equal(bits, np.rint(bits))
     assert noisy.noise == mechanism
     assert not np.array_equal(fl.release(fit, mechanism).coef, fl.release(fit, mechanism).coef)
 

@@ -1,8 +1,8 @@
 r"""How noise is drawn and what leaves: parameters with noise on them, on a grid.
 
 Floats are a comb: which of them ``w + b`` can reach depends on the last bits of w, and tells candidates apart that b
-should hide. What is released is therefore rounded to a *grid*, the largest power of two at or below 1/1024 of the least
-standard deviation of b. Rounding never adds information, and it takes those bits away.
+should hide. What is released is therefore rounded to a *grid*: for each parameter the largest power of two at or below 1/1024
+of the standard deviation of its own noise. Rounding never adds information, and it takes those bits away.
 """
 
 from __future__ import annotations
@@ -17,15 +17,29 @@ from fisherleak.engine.noise.contract import Noise, check_noise
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["OneDraw", "drawn", "generator", "grid_below", "grid_of", "on_grid", "released", "rounded"]
+__all__ = [
+    "OneDraw",
+    "check_fine",
+    "drawn",
+    "generator",
+    "grid_below",
+    "grid_of",
+    "on_grid",
+    "released",
+    "rounded",
+    "to_significant_bits",
+]
 
 Vector = NDArray[np.float64]
 STEPS = 1024
-"""Steps of the grid in the least standard deviation of the noise, at least."""
+"""Steps of the grid in the standard deviation of a parameter's noise, at least."""
 SMALLEST = 5e-324
 """Above zero: the grid of noise that no other float divides."""
 THINNEST = 2.0**-20
-"""Directions with less noise than this part of a coordinate's make the grid no finer: it would show the last bits again."""
+"""What is left of a parameter's noise where all others are known makes its grid no finer than this part of it would: that would
+show the last bits again."""
+SIGNIFICANT = 30
+"""Bits of a released number whose noise the rows shape."""
 
 
 class OneDraw:
@@ -67,45 +81,80 @@ def drawn(noise: Noise, count: int, size: int, random_state: int | np.random.Gen
     return found
 
 
-def released(theta: Vector, noise: Noise, random_state: int | np.random.Generator | None = None) -> Vector:
-    """Parameters with noise, on the noise's grid: what may be passed on, and all of it that may."""
+def released(
+    theta: Vector,
+    noise: Noise,
+    random_state: int | np.random.Generator | None = None,
+    through: Vector | None = None,
+) -> Vector:
+    """Parameters with noise, each on its grid: what may be passed on, and all of it that may.
+
+    ``through`` (p,) are the largest numbers that parameters were computed from, where these are larger than they are.
+    """
     theta = np.asarray(theta, dtype=np.float64)
     noisy = theta + drawn(noise, 1, theta.shape[0], random_state)[0]
-    return rounded(noisy, grid_of(noise, theta.shape[0]), noise.scale)
+    return rounded(noisy, theta if through is None else through, grid_of(noise, theta.shape[0]), noise.scale)
 
 
-def rounded(noisy: Vector, grid: float, scale: float) -> Vector:
-    """Noisy parameters on a grid; refuses those in which their noise is lost."""
-    largest = float(np.max(np.abs(noisy), initial=0.0))
-    if np.spacing(largest) > STEPS * grid:
-        raise InvalidInputError(
-            f"noise of scale {scale:g} is lost in a parameter of {largest:.3g}, which has 53 bits: it would be "
-            "released as it is. Use more noise, or other units."
-        )
+def rounded(noisy: Vector, theta: Vector, grid: Vector, scale: float) -> Vector:
+    """Noisy parameters, each on a grid of its own (p,); refuses those whose last bit is above their grid."""
+    check_fine(noisy, theta, grid, scale)
     return on_grid(noisy, grid)
 
 
-def on_grid(values: Vector, grid: float) -> Vector:
-    """The nearest multiples of a power of two; floats so large that all of them are multiples stay."""
+def check_fine(noisy: Vector, theta: Vector, grid: Vector, scale: float) -> None:
+    """Refuse parameters so large beside their noise that floats are coarser than the grid.
+
+    The parameter before the noise is then a multiple of that last bit itself: a change of the data far below the noise moves
+    it by nothing or by all of a bit, which is more than the noise hides.
+    """
+    largest = np.maximum(np.abs(noisy), np.abs(theta))
+    coarse = np.flatnonzero(np.spacing(largest) > grid)
+    if coarse.size:
+        raise InvalidInputError(
+            f"noise of scale {scale:g} is lost in a parameter of {noisy[coarse[0]]:.3g}, which has 53 bits: their last one "
+            "would tell more than the noise hides. Use more noise, other units or centred columns."
+        )
+
+
+def on_grid(values: Vector, grid: Vector) -> Vector:
+    """The nearest multiples of powers of two, one for each value; floats that are all multiples stay."""
     fine = np.abs(values) < 2.0**52 * grid
     return np.where(fine, np.rint(np.where(fine, values, 0.0) / grid) * grid, values) + 0.0  # no negative zero
 
 
-def grid_of(noise: Noise, size: int) -> float:
-    r"""The step of the grid for ``size`` parameters: a power of two, at most 1/1024 of the noise's least standard deviation.
+def to_significant_bits(values: Vector) -> Vector:
+    r"""The nearest numbers of ``SIGNIFICANT`` bits: a grid that follows from the released number alone.
 
-    With W^T W the information of b at scale 1, no direction has a standard deviation below :math:`s / \|W\|`, whatever the
-    density; a Gaussian has this one. Where the shape is the rows' own, a public bound on it stands for it.
+    For draws whose deviation the rows decide, so that a grid made of it would tell about them. A sum of float64 is a multiple
+    of the last bit of its larger term, M; a number t of B bits hides that comb but for a part :math:`2^{B-52} M / |t|`.
     """
-    root = noise.unit_information_root(size)
-    least = 1.0
+    part, power = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(part, SIGNIFICANT)), power - SIGNIFICANT) + 0.0)
+
+
+def grid_of(noise: Noise, size: int) -> Vector:
+    r"""The steps of the grids of ``size`` parameters, (size,): powers of two, each at most 1/1024 of its own noise.
+
+    With W^T W the information of b at scale 1, parameter j has a standard deviation of at least
+    :math:`s / \|W e_j\|`, all others known, whatever the density; a Gaussian has this one. Where the shape is the rows' own, a
+    public bound on it stands for all of them.
+    """
     told = getattr(getattr(noise, "calibrated", None), "least", None)
     if told is not None:
-        least = told  # of the shape itself the grid would tell
-    elif root is not None and size:
-        coordinate = float(np.min(np.linalg.norm(np.linalg.pinv(root), axis=1)))
-        least = max(1.0 / float(np.linalg.norm(root, 2)), THINNEST * coordinate)
-    return grid_below(noise.scale * least)
+        return np.full(size, grid_below(noise.scale * told))  # of the shape itself the grid would tell
+    root = noise.unit_information_root(size)
+    least = np.ones(size) if root is None or not size else _least_deviations(np.asarray(root))
+    return np.array([grid_below(noise.scale * deviation) for deviation in least.tolist()])
+
+
+def _least_deviations(root: Vector) -> Vector:
+    """Standard deviations at scale 1, all other parameters known, (p,); not much below those with nothing known."""
+    information = np.linalg.norm(root, axis=0)
+    alone = 1.0 / np.where(information > 0, information, 1.0)
+    # in units in which columns are alike, so that parameters far apart do not drown each other
+    own = alone * np.linalg.norm(np.linalg.pinv(root * alone), axis=1)
+    return np.asarray(np.maximum(alone, THINNEST * own))
 
 
 def grid_below(deviation: float) -> float:

@@ -1,0 +1,47 @@
+"""Types of levels that leave: they follow from these levels alone, not from the column that they were found in.
+
+A column takes the type that holds all of its cells: one fraction or gap among whole numbers makes them floats, one text makes
+them text. Such a type, passed on, would tell of that cell even where its own level is not named.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["plain_level", "typed_levels"]
+
+
+def plain_level(level: Any) -> Any:
+    """A level as Python has it; a whole number is an int, however it was stored.
+
+    Examples
+    --------
+    >>> [plain_level(level) for level in (2.0, 2.5, True, "2")]
+    [2, 2.5, True, '2']
+    """
+    level = level.item() if isinstance(level, np.generic) else level
+    return int(level) if isinstance(level, float) and level.is_integer() else level
+
+
+def typed_levels(levels: Iterable[Any]) -> NDArray[Any]:
+    """Levels as an array: truth values, whole numbers or numbers where all are; objects else, of no common width.
+
+    Examples
+    --------
+    >>> typed_levels(np.array([1.0, 2.0])).dtype.kind, typed_levels(np.array(["a", "b"], dtype="<U90")).dtype.kind
+    ('i', 'O')
+    """
+    plain = [plain_level(level) for level in levels]
+    if plain and all(isinstance(level, bool) for level in plain):
+        return np.array(plain, dtype=bool)
+    if plain and all(isinstance(level, numbers.Real) and not isinstance(level, bool) for level in plain):
+        whole = all(isinstance(level, int) and abs(level) < 2**62 for level in plain)
+        return np.array(plain, dtype=np.int64 if whole else np.float64)
+    made = np.empty(len(plain), dtype=object)
+    made[:] = plain
+    return made
