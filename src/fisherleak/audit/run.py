@@ -62,8 +62,8 @@ GRID = np.logspace(-2, 2, 33)
 ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
 NOT_ASKED = (
-    "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; the "
-    "choices say what others reveal and cost."
+    "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
+    "the choices say what others reveal and cost."
 )
 DOING = {
     "fit": "Reading and fitting",

@@ -148,7 +148,8 @@ def _cost(summary: Mapping[str, Any]) -> str:
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
     gone = "" if at is None or is_useful(cost, at) else f" That is {GONE}."
-    return f"What it costs: {with_noise} with this noise, {_utility(cost, cost['without_noise'])} without ({cost['label']}).{gone}"
+    without = _utility(cost, cost["without_noise"])
+    return f"What it costs: {with_noise} with this noise, {without} without ({cost['label']}).{gone}"
 
 
 def is_useful(cost: Mapping[str, Any], value: float) -> bool:
