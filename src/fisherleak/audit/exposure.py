@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
-from fisherleak.audit.model import MeasuredRows, Trained
+from fisherleak.audit.model import BLOCK_VALUES, MeasuredRows, Trained
 from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_by_person
 from fisherleak.audit.revealed import Yardsticks
 from fisherleak.errors import NotConvergedError
@@ -98,6 +98,21 @@ class Sample:
     @cached_property
     def eta(self) -> Vector:
         return np.asarray(self.block.leak.per_example())
+
+    @cached_property
+    def cells(self) -> Vector:
+        """Eta of every column of every row, and of its label behind them, (rows, p + 1); NaN where it is missing."""
+        some = self.block
+        most = max(1, BLOCK_VALUES // int(some.X.shape[1]))
+
+        def of_rows(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
+            return _with_label(replace(some, X=X, y=y, weights=weights))
+
+        return np.asarray(map_rows(of_rows, some.X, some.y, some.weights, most=most))
+
+    def is_all(self, design: Design) -> bool:
+        """Whether it has all training rows, so that nothing needs another pass."""
+        return not design.lazy and self.rows.size == design.n
 
 
 @dataclass(frozen=True)
@@ -313,7 +328,9 @@ def column_figures(
     joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
-        cells = _with_label(MeasuredRows(model, noise, X, y, weights))
+        return of_cells(_with_label(MeasuredRows(model, noise, X, y, weights)), rows)
+
+    def of_cells(cells: Vector, rows: Any) -> Sums:
         missing = np.isnan(cells)
         there = np.where(missing, -1.0, cells)  # a cell that is missing has no eta, and is nobody's largest
         top = there.argmax(axis=0)
@@ -327,9 +344,13 @@ def column_figures(
 
     if design.people is not None:
         return _figures_of_people(trained, joint, units, sticks)
-    rows = positions(design.X)
-    largest, worst, total, count, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
-    middle, high = _quantiles(sample, trained.block) / units
+    sums = (
+        of_cells(sample.cells, np.arange(design.n))
+        if sample.is_all(design)
+        else sum_rows(block, *trained.arrays, positions(design.X), most=trained.block, join=join)
+    )
+    largest, worst, total, count, above, people = sums
+    middle, high = quantiles_there(sample.cells) / units
     figures = [
         LabelFigures(
             largest=float(largest[j] / units[j]),
@@ -345,7 +366,7 @@ def column_figures(
     return tuple(columns), figures[-1], int(people)
 
 
-def largest_exposure(trained: Trained, spreads: Vector) -> float | None:
+def largest_exposure(trained: Trained, sample: Sample, spreads: Vector) -> float | None:
     """The largest eta of a value that is a number, in its spread, at noise of scale 1; none without numbers.
 
     ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
@@ -364,7 +385,10 @@ def largest_exposure(trained: Trained, spreads: Vector) -> float | None:
 
     if design.people is not None:
         return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None
-    (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
+    if sample.is_all(design):
+        found = of_cells(sample.cells)
+    else:
+        (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
     return float(found) * (1.0 + trained.leak._information.error) or None
 
 
@@ -396,16 +420,6 @@ def _with_label(some: MeasuredRows) -> Vector:
     """Eta of every column of every row, and of its label behind them, (b, p + 1)."""
     leak = some.leak
     return np.column_stack([np.asarray(leak.per_cell()), np.asarray(leak.per_label())])
-
-
-def _quantiles(sample: Sample, most: int) -> Vector:
-    """Medians and 95 % quantiles of the cells of each column and of labels, (2, p + 1)."""
-    some = sample.block
-
-    def cells(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
-        return _with_label(replace(some, X=X, y=y, weights=weights))
-
-    return quantiles_there(np.asarray(map_rows(cells, some.X, some.y, some.weights, most=most)))
 
 
 def quantiles_there(cells: Vector) -> Vector:

@@ -161,7 +161,7 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
-        choice = choose_noise(trained, plan, rows.digest.top)
+        choice = choose_noise(trained, plan, rows)
         sticks = _sticks(trained, choice, plan)
         found = exposure_of(trained, rows, sticks, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
@@ -258,23 +258,23 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         estimator_for(trained)  # refuses a kind without one
 
 
-def choose_noise(trained: Trained, plan: Plan, top: Sequence[tuple[int, float]]) -> NoiseChoice:
+def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit.
 
     Where neither was, the least at which no number of anyone present is revealed by more than a tenth; where there are no
-    numbers, that at which the most exposed row has an eta of 1. ``top`` are the most exposed rows with their etas at noise of
-    scale 1.
+    numbers, that at which the most exposed row has an eta of 1. ``rows`` are at noise of scale 1.
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
     limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
     target = 1.0 if limit is None else limit
     if limit is None:
-        worst = largest_exposure(trained, spreads_in_units(trained, prior_spreads(trained, plan.spread)))
+        spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
+        worst = largest_exposure(trained, rows.sample, spreads)
         if worst is not None:
             scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
             return NoiseChoice(trained.leak.noise.rescaled(scale), "default", NOT_ASKED)
-    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=top[:1]))
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
     if limit is not None:
         note = f"The least scale at which no {whose}'s eta is above {target:g}."
         if plan.eta is None:
