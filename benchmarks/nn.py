@@ -2,9 +2,10 @@
 
 ``python benchmarks/nn.py --out FOLDER`` trains the 26,010-parameter tanh network of the DP-SGD literature on 60,000 pictures,
 batches of 600 by Poisson sampling, 1,000 steps, at three epsilons, and adds up the information about 2,000 fixed pictures at
-every tenth step (an estimate of the sum); then takes last-layer etas about pixels of all pictures. It reads MNIST from
-FISHERLEAK_DATA and needs no network. Without a GPU it runs a small version of the same. FOLDER gets ``nn.json`` and ``nn.md``,
-and ``nn.png`` with matplotlib.
+every tenth step (an estimate of the sum); then takes etas about the pixels of all pictures of a ten-class softmax head on the
+network without its last layer. ``--part`` runs one of the two. It reads MNIST from FISHERLEAK_DATA and needs no network.
+Without a GPU, or with ``--small``, it runs a small version of the same. FOLDER gets ``nn.json`` and ``nn.md``, and ``nn.png``
+with matplotlib.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ nn = torch.nn
 DELTA = 1e-5
 CLIP = 0.1
 RATE = 4.0
+LARGEST_EPSILON = 1000.0
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,13 @@ def epsilon_of(noise: float, size: Size) -> float:
         second = math.exp(epsilon + float(log_ndtr(-epsilon / mu - mu / 2)))
         return float(ndtr(-epsilon / mu + mu / 2)) - second - DELTA
 
-    return float(brentq(excess, 0.0, 20_000.0)) if excess(0.0) > 0 else 0.0
+    if excess(LARGEST_EPSILON) > 0:
+        return LARGEST_EPSILON
+    return float(brentq(excess, 0.0, LARGEST_EPSILON)) if excess(0.0) > 0 else 0.0
 
 
 def noise_of(epsilon: float, size: Size) -> float:
-    return float(brentq(lambda noise: epsilon_of(noise, size) - epsilon, 0.5, 50.0))
+    return float(brentq(lambda noise: epsilon_of(noise, size) - epsilon, 0.1, 50.0))
 
 
 def wait(device: str) -> float:
@@ -181,19 +185,37 @@ def step(model: Any, loss: Any, X: Any, y: Any, size: Size, noise: float, genera
             p -= RATE * noisy / size.batch
 
 
-def last_layer(model: Any, X: Any, y: Any, size: Size, device: str) -> dict[str, float]:
-    """Etas about pixels of a logistic head (5 to 9 against 0 to 4) on the network without its last layer."""
+def features_of(X: Any, y: Any, size: Size, device: str, model: Any) -> Any:
+    """The network without its last layer: as it was trained, or after a few plain steps where only this part is run."""
+    if model is not None:
+        return model[:-1]
+    model, loss = network().to(device), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for k in range(min(200, size.rows // size.batch)):
+        rows = slice(k * size.batch, (k + 1) * size.batch)
+        optimizer.zero_grad()
+        loss(model(X[rows]), y[rows]).backward()
+        optimizer.step()
+    return model[:-1]
+
+
+def last_layer(network: Any, X: Any, y: Any, size: Size, device: str) -> dict[str, float]:
+    """Etas about pixels of a softmax head of ten classes on a frozen network, and maps of where some pictures leak."""
+    labels = y[: size.pictures]
     start = wait(device)
-    seen = fl.nn.on(model[:-1], X[: size.pictures])
-    target = (y[: size.pictures] >= 5).double()
-    fit = fl.minimise(seen.features, target, "logistic", 1e-3, intercept=True)
+    seen = fl.nn.on(network, X[: size.pictures])
+    fit = fl.minimise(seen.features, labels, "softmax", 1e-3, intercept=True)
     middle = wait(device)
-    etas = fl.measure(fit, seen, target, fl.Gaussian(0.1)).per_example(label=None)
+    leak: Any = fl.measure(fit, seen, labels, fl.Gaussian(0.1))
+    etas = leak.per_example()
     stop = wait(device)
+    leak.map()
+    mapped = wait(device)
     return {
         "pictures": float(size.pictures),
         "features_and_fit": middle - start,
         "etas": stop - middle,
+        "maps": mapped - stop,
         "eta_mean": float(etas.mean()),
         "eta_largest": float(etas.max()),
     }
@@ -205,28 +227,30 @@ def versions() -> str:
     return f"Python {platform.python_version()}, " + ", ".join(found)
 
 
-def table(runs: list[Run], head: dict[str, float], size: Size, machine: str) -> str:
-    lines = [
-        f"{machine}; {versions()}; {datetime.date.today().isoformat()}",
-        f"{size.rows:,} pictures, q = {size.sample_rate:g}, {size.steps:,} steps, clip {CLIP}, etas of {size.watched:,} "
-        f"pictures at one step in {size.every}; epsilon at delta {DELTA:g} by the central limit theorem",
-        "",
-        "| epsilon | noise multiplier | accuracy | seconds | of them etas | mean eta | largest eta | published / exact |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def table(runs: list[Run], head: dict[str, float] | None, size: Size, machine: str) -> str:
+    lines = [f"{machine}; {versions()}; {datetime.date.today().isoformat()}"]
+    if runs:
+        lines += [
+            f"{size.rows:,} pictures, q = {size.sample_rate:g}, {size.steps:,} steps, clip {CLIP}, etas of {size.watched:,} "
+            f"pictures at one step in {size.every}; epsilon at delta {DELTA:g} by the central limit theorem",
+            "",
+            "| epsilon | noise multiplier | accuracy | seconds | of them etas | mean eta | largest eta | published / exact |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        ]
     for run in runs:
         ratios = run.published_over_exact
         shown = "" if ratios is None else f"{ratios[0]:.2f} to {ratios[2]:.2f}, median {ratios[1]:.2f}"
         cells = [f"{run.epsilon:g}", f"{run.noise_multiplier:.3f}", f"{run.accuracy:.3f}", f"{run.seconds:.1f}"]
         cells += [f"{run.seconds_etas:.1f}", f"{run.eta_mean:.4g}", f"{run.eta_largest:.4g}", shown]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "| last layer, pictures | features and fit, s | etas about pixels, s | mean eta | largest eta |",
-        "| --- | --- | --- | --- | --- |",
-        f"| {head['pictures']:,.0f} | {head['features_and_fit']:.2f} | {head['etas']:.2f} | {head['eta_mean']:.4g} | "
-        f"{head['eta_largest']:.4g} |",
-    ]
+    if head is not None:
+        lines += [
+            "",
+            "| ten-class head, pictures | features and fit, s | etas about pixels, s | maps, s | mean eta | largest eta |",
+            "| --- | --- | --- | --- | --- | --- |",
+            f"| {head['pictures']:,.0f} | {head['features_and_fit']:.2f} | {head['etas']:.2f} | {head['maps']:.2f} | "
+            f"{head['eta_mean']:.4g} | {head['eta_largest']:.4g} |",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -256,24 +280,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--epsilons", default="1,3,8")
+    parser.add_argument("--small", action="store_true", help="a few pictures and steps, as without a GPU")
+    parser.add_argument("--part", choices=("all", "sgd", "last-layer"), default="all")
     parser.add_argument("--steps", type=int, help="fewer steps, for a smoke test")
     parser.add_argument("--out", type=Path, help="folder for nn.json, nn.md and nn.png")
     options = parser.parse_args()
     device = options.device
     torch.backends.cudnn.allow_tf32 = False  # ten bits of mantissa are too few for products of derivatives
-    size = FULL if device == "cuda" else SMALL
+    size = SMALL if options.small or device == "cpu" else FULL
     size = Size(**{**asdict(size), "steps": options.steps or size.steps})
     machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, CPU"
     print(f"{machine}; {versions()}", flush=True)
     X, y = mnist(size.rows, device)
-    epsilons = [float(value) for value in options.epsilons.split(",")]
-    runs, found = [], []
-    for epsilon in epsilons:
-        run, made = trained(epsilon, size, X, y, device, published=epsilon == epsilons[len(epsilons) // 2])
-        print(f"epsilon {epsilon:g}: {run.seconds:.1f} s, of them etas {run.seconds_etas:.1f} s", flush=True)
-        runs.append(run)
-        found.append(made)
-    head = last_layer(found[-1][0], X, y, size, device)
+    runs, found, head = [], [], None
+    if options.part != "last-layer":
+        epsilons = [float(value) for value in options.epsilons.split(",")]
+        for epsilon in epsilons:
+            run, made = trained(epsilon, size, X, y, device, published=epsilon == epsilons[len(epsilons) // 2])
+            print(f"epsilon {epsilon:g}: {run.seconds:.1f} s, of them etas {run.seconds_etas:.1f} s", flush=True)
+            runs.append(run)
+            found.append(made)
+    if options.part != "sgd":
+        head = last_layer(features_of(X, y, size, device, found[-1][0] if found else None), X, y, size, device)
     text = table(runs, head, size, machine)
     print(text)
     if options.out is not None:
@@ -281,7 +309,7 @@ def main() -> None:
         (options.out / "nn.md").write_text(text)
         record = {"runs": [asdict(run) for run in runs], "last_layer": head, "machine": machine, "versions": versions()}
         (options.out / "nn.json").write_text(json.dumps(record, indent=1))
-        if importlib.util.find_spec("matplotlib") is not None:
+        if runs and importlib.util.find_spec("matplotlib") is not None:
             draw(runs, found, X, options.out / "nn.png")
 
 

@@ -86,3 +86,42 @@ def test_refusals() -> None:
         bounds.interval_minimax(1.0, -1.0)
     with pytest.raises(fl.InvalidInputError, match="bias_slope must be finite"):
         bounds.biased_cramer_rao(1.0, 0.0, math.nan)
+
+
+@pytest.mark.parametrize("move", [0.3, 0.7])
+def test_hammersley_chapman_robbins_is_reached_between_two_values(move: float) -> None:
+    """The estimator that is unbiased at both and has the least variance at one of them: the likelihood ratio's own."""
+    rng = np.random.default_rng(2)
+    draws = rng.standard_normal(400_000)
+    divergence = math.expm1(move**2)
+    ratio = np.exp(move * draws - 0.5 * move**2)  # of the density under the other value
+    estimate = (ratio - 1.0) / divergence
+    assert estimate.mean() == pytest.approx(0.0, abs=5e-3 / move)
+    assert estimate.var() == pytest.approx(bounds.hammersley_chapman_robbins(move), rel=0.02)
+
+
+def test_hammersley_chapman_robbins_at_its_ends() -> None:
+    assert bounds.hammersley_chapman_robbins(0.0) == math.inf
+    assert bounds.hammersley_chapman_robbins(100.0) == 0.0
+    small = 1e-4
+    assert bounds.hammersley_chapman_robbins(small * ETA, difference=small) == pytest.approx(bounds.cramer_rao(ETA))
+    np.testing.assert_allclose(
+        bounds.hammersley_chapman_robbins(np.array([0.0, 1.0, 100.0])),
+        [math.inf, bounds.hammersley_chapman_robbins(1.0), 0.0],
+    )
+    with pytest.raises(fl.InvalidInputError, match="difference"):
+        bounds.hammersley_chapman_robbins(1.0, difference=0.0)
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.8, 0.05])
+@pytest.mark.parametrize("move", [0.5, 2.0])
+def test_the_best_test_is_that_of_likelihoods(move: float, prior: float) -> None:
+    rng = np.random.default_rng(3)
+    one = rng.random(400_000) < prior
+    release = move * one + rng.standard_normal(one.size)
+    said = move * release - 0.5 * move**2 + math.log(prior / (1 - prior)) > 0
+    assert np.mean(said == one) == pytest.approx(bounds.best_test(move, prior), abs=3e-3)
+    assert bounds.best_test(0.0, prior) == max(prior, 1 - prior)
+    assert bounds.best_test(np.array([0.0, move]), prior)[1] == pytest.approx(bounds.best_test(move, prior))
+    with pytest.raises(fl.InvalidInputError, match="prior must be between"):
+        bounds.best_test(move, prior=1.0)

@@ -77,7 +77,9 @@ def test_private_releases(keep: bool) -> None:
     for other in copies(shell):
         assert other.noise_ == shell.noise_
         np.testing.assert_array_equal(other.predict(X), shell.predict(X))
-        assert other.leakage_.summary() == shell.leakage_.summary()
+        # exact etas tell of the rows: they go along where the unperturbed model does
+        assert hasattr(other, "leakage_") == keep
+        assert not keep or other.leakage_.summary() == shell.leakage_.summary()
         np.testing.assert_array_equal(other.fit(X, Y).predict(X), shell.predict(X))
 
 

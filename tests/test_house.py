@@ -25,6 +25,7 @@ TOPICS = {
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
+    "cli/test_classes.py": "targets of three classes through every command",
     "cli/test_fuzz.py": "tables that nobody would write",
     "cli/test_memory.py": "how much memory a command takes",
     "cli/test_start.py": "what a command loads before it runs; completion; tracebacks",

@@ -19,7 +19,18 @@ NAMES = {
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),
-    *("membership", "per_example", "per_label", "plot", "sizes", "summary", "to_frame", "with_noise"),
+    *(
+        "membership",
+        "per_example",
+        "per_label",
+        "plot",
+        "report",
+        "revealed",
+        "sizes",
+        "summary",
+        "to_frame",
+        "with_noise",
+    ),
 }
 
 

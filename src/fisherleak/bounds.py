@@ -1,7 +1,7 @@
 r"""What an eta means to an adversary who estimates a value from the release.
 
 Each function takes eta as a number or array, for one scalar value or one unit combination of values, and says
-under which assumptions its bound holds. Only the last two bound *every* estimator.
+under which assumptions its bound holds. Only ``van_trees``, ``interval_minimax`` and ``best_test`` bound *every* estimator.
 """
 
 from __future__ import annotations
@@ -9,11 +9,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fisherleak._support.arrays import Array, as_array, namespace
+from fisherleak._support.arrays import Array, as_array, namespace, normal_cdf
 from fisherleak._support.checks import check_positive
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["biased_cramer_rao", "cramer_rao", "interval_minimax", "van_trees"]
+__all__ = [
+    "best_test",
+    "biased_cramer_rao",
+    "cramer_rao",
+    "hammersley_chapman_robbins",
+    "interval_minimax",
+    "van_trees",
+]
+
+LARGEST_EXPONENT = 700.0
+"""Squared moves past which the chi-square divergence is no number of float64."""
 
 
 def _information(eta: Any) -> Any:
@@ -135,3 +145,76 @@ def interval_minimax(eta: float | Array, half_width: float) -> Any:
     """
     B = check_positive(half_width, "half_width")
     return _inverse(_information(eta) + _inverse(B * B / math.pi**2))
+
+
+def hammersley_chapman_robbins(move: float | Array, difference: float = 1.0) -> Any:
+    r"""Least variance of an unbiased estimator between two values, without a derivative: :math:`\delta^2 / (e^{\mu^2} - 1)`.
+
+    For categories, whose values lie apart: with D the move of what is released when the value changes by ``difference``
+    :math:`\delta` (1 between two indicators), and :math:`\mu = |D|_{\Sigma^{-1}} / \sigma` the ``move`` in standard deviations
+    of the noise, the chi-square divergence of the two releases is :math:`e^{\mu^2} - 1`. As the values come together it is
+    :func:`cramer_rao`.
+
+    Assumptions: normal noise whose scale and shape are the same under both values; the estimator is unbiased at both. It does
+    not bound biased estimators: :func:`best_test` bounds who guesses which of the two it is.
+
+    Parameters
+    ----------
+    move : float or array
+        mu, zero or more.
+    difference : float
+        delta, greater than zero.
+
+    Returns
+    -------
+    float or array
+        A variance; infinite where nothing moves, and zero where the move is so large that float64 cannot tell it from that.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.hammersley_chapman_robbins(1.0), 3)
+    0.582
+    """
+    apart = check_positive(difference, "difference")
+    square = _information(move)
+    if isinstance(square, float):
+        divergence = math.expm1(square) if square < LARGEST_EXPONENT else math.inf
+        return math.inf if divergence == 0 else apart * apart / divergence
+    xp = namespace(square)
+    divergence = xp.where(square < LARGEST_EXPONENT, xp.expm1(xp.clip(square, 0.0, LARGEST_EXPONENT)), math.inf)
+    return apart * apart * _inverse(divergence)
+
+
+def best_test(move: float | Array, prior: float = 0.5) -> Any:
+    r"""How often anyone can be right about which of two values a record has, from a release with normal noise.
+
+    .. math:: p\, \Phi(\mu / 2 + \ell / \mu) + (1 - p)\, \Phi(\mu / 2 - \ell / \mu), \qquad \ell = \log p - \log(1 - p)
+
+    with the ``move`` mu of :func:`hammersley_chapman_robbins` and the ``prior`` p of one of the values: the test by the ratio
+    of likelihoods, which no guess beats. At equal odds it is :math:`\Phi(\mu / 2)`; it is never below the prior's own
+    :math:`\max(p, 1 - p)`.
+
+    Parameters
+    ----------
+    move : float or array
+    prior : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.best_test(1.0), 3), round(fl.bounds.best_test(1.0, prior=0.95), 3)
+    (0.691, 0.95)
+    """
+    if not 0 < prior < 1:
+        raise InvalidInputError(f"prior must be between 0 and 1; got {prior!r}.")
+    _information(move)
+    log_odds = math.log(prior / (1.0 - prior))
+    mu = as_array([move] if isinstance(move, (int, float)) else move, "move")
+    xp = namespace(mu)
+    safe = xp.where(mu > 0, mu, 1.0)
+    lean = log_odds / safe
+    right = prior * normal_cdf(0.5 * mu + lean) + (1.0 - prior) * normal_cdf(0.5 * mu - lean)
+    found = xp.where(mu > 0, xp.maximum(right, xp.full_like(right, max(prior, 1.0 - prior))), max(prior, 1.0 - prior))
+    return float(found[0]) if isinstance(move, (int, float)) else found

@@ -149,7 +149,7 @@ def test_single_precision(to_rows: To, loss: str) -> None:
 def test_any_block_size_gives_the_same_numbers(to_rows: To, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make("logistic", 5, 300, 3, weighted=True, intercept=True)
     reference = case.leak()
-    for name in ("BLOCK_ELEMENTS", "ACCELERATOR_ELEMENTS"):
+    for name in ("BLOCK_ELEMENTS", "ACCELERATOR_ELEMENTS", "ACCELERATOR_MOST"):
         monkeypatch.setattr(memory, name, elements)
     monkeypatch.setattr(memory, "SMALLEST_BLOCK", 8)
     X, y, weights = to_rows(case.X), to_rows(case.y), to_rows(case.weights)

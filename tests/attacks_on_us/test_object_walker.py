@@ -130,6 +130,18 @@ def test_a_draw_of_a_mechanism_is_its_parameters_and_the_mechanism(mechanism: An
     assert all(re.match(r"^\.(coef|intercept)(\.base)?(\[\d+\])*$", path) for path in differences)
 
 
+def test_a_minimiser_of_a_perturbed_objective_holds_nothing_of_the_rows_it_was_solved_on() -> None:
+    found = []
+    for changed in (None, ROW):
+        table = people(changed=changed)
+        X, y = table[NUMBERS].to_numpy(), (labels("real", table, changed) > 0) * 1.0
+        fit = fl.minimise(X, y, "logistic", l2=0.1)
+        found.append(fl.release(fit, fl.ObjectivePerturbation(1.0), 3, rows=(X, y)))
+    differences = differing(found[0], found[1])
+    assert differences
+    assert all(re.match(r"^\.(coef|intercept)(\.base)?(\[\d+\])*$", path) for path in differences)
+
+
 PATHS = {
     "protection/release.py": "test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters",
     "audit/pipelines.py": "test_a_saved_file_holds_nothing_but_noisy_parameters",

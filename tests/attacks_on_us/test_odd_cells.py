@@ -5,7 +5,9 @@ Every test has two tables that differ in one cell, whose level is pooled or whic
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import fisherleak as fl
 from attacks_on_us.test_object_walker import differing, unaccounted
+from fisherleak.audit.cards import trusted_types
+from fisherleak.audit.model import Settings
+from fisherleak.audit.released_files import save_model
+from fisherleak.tables import from_frame, read_table
 from releasable import POOLED
 
 NOISE = fl.Gaussian(0.5)
@@ -142,3 +148,68 @@ def test_a_gap_does_not_show_in_an_imputer(imputer: Any) -> None:
     for table in (staged(STAGE)[["stage"]], staged(with_cell(STAGE, np.nan, float))[["stage"]]):
         assert np.isfinite(one.predict(table)).all()
         assert np.isfinite(other.predict(table)).all()
+
+
+# Files and cards of the command line
+
+
+def people(**columns: Any) -> pd.DataFrame:
+    """Numbers are in the middle of a step of the grid of scales, so that one row does not move them over an edge."""
+    rng = np.random.default_rng(1)
+    own: dict[str, Any] = {
+        "age": (50.0 + 2.0**3.25 * (AGE - AGE.mean()) / AGE.std()).round(1),
+        "stage": STAGE,
+        "city": rng.choice(["Bonn", "Kiel", "Ulm"], N).astype(object),
+        "flag": np.where(np.arange(N) < 40, 1, 0),
+        "y": ((Y - Y.mean()) / Y.std()).round(3),
+    }
+    return pd.DataFrame(own | columns)
+
+
+BASE = people()
+NOBODY = np.zeros(N, dtype=int)
+ODD: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {
+    "fraction among codes": (BASE, people(stage=with_cell(STAGE, 7.5, float))),
+    "gap among codes": (BASE, people(stage=with_cell(STAGE, np.nan, float))),
+    "text among numbers": (BASE, people(age=with_cell(BASE["age"], "old", object))),
+    "a city of one person": (BASE, people(city=with_cell(BASE["city"], "Castrop-Rauxel", object))),
+    "a flag of one person": (people(flag=NOBODY), people(flag=with_cell(NOBODY, 1, int))),
+}
+
+
+def saved(folder: Path, table: pd.DataFrame, in_memory: bool) -> tuple[Any, Any]:
+    """The model and the card that leave, without checksums."""
+    io = pytest.importorskip("skops.io")
+    folder.mkdir()
+    table.to_csv(folder / "t.csv", index=False)
+    raw = from_frame(table) if in_memory else read_table(folder / "t.csv")
+    settings = Settings("y", categories=("stage",))
+    card, _ = save_model(raw, settings, folder / "m.skops", noise=0.5, random_state=3)
+    told = {name: value for name, value in card.items() if name not in ("digest", "model", "data")}
+    told["kind"], told["parameters"] = card["model"]["kind"], card["model"]["parameters"]
+    return io.load(folder / "m.skops", trusted=sorted(trusted_types())), told
+
+
+@pytest.mark.parametrize(
+    ("case", "in_memory"),
+    # a frame of texts and numbers in one column is refused
+    [(case, in_memory) for case in ODD for in_memory in (False, True) if not (in_memory and case.startswith("text"))],
+)
+def test_a_saved_model_and_its_card_do_not_tell_of_an_odd_cell(case: str, in_memory: bool, tmp_path: Path) -> None:
+    (one, first), (other, second) = (saved(tmp_path / str(k), table, in_memory) for k, table in enumerate(ODD[case]))
+    assert unaccounted(one, other) == []
+    assert differing(first, second) == []
+    for model, table in zip((one, other), ODD[case], strict=True):
+        known = table[table.notna().all(axis=1) & pd.to_numeric(table["age"], errors="coerce").notna()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of scikit-learn: levels that are not named
+            assert np.isfinite(model.predict(known.astype({"age": float}))).all()
+
+
+def test_codes_that_are_text_for_one_cell_are_refused(tmp_path: Path) -> None:
+    """Its level is not named, and all that are would be texts where they were numbers."""
+    people(stage=with_cell(STAGE, "x", object)).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(fl.InvalidInputError, match="Column 'stage' holds numbers but for texts that too few rows have"):
+        save_model(
+            read_table(tmp_path / "t.csv"), Settings("y", categories=("stage",)), tmp_path / "m.skops", noise=0.5
+        )

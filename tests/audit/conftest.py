@@ -32,10 +32,12 @@ def people() -> Any:
     table["sick"] = np.where(table.age + rng.normal(0, 12, n) > 50, "yes", "no")
     table["visits"] = rng.poisson(np.exp(table.age / 50))
     table["cost"] = rng.gamma(2.0, np.exp(table.age / 40) / 2.0).round(2) + 0.01
+    scores = np.column_stack([table.age / 12, table.weight / 9, np.full(n, 6.0)]) + rng.gumbel(size=(n, 3))
+    table["ward"] = np.array(["eye", "heart", "knee"])[scores.argmax(axis=1)]
     return table
 
 
-TARGETS = {"linear": "income", "logistic": "sick", "poisson": "visits", "gamma": "cost"}
+TARGETS = {"linear": "income", "logistic": "sick", "softmax": "ward", "poisson": "visits", "gamma": "cost"}
 """A target for each kind of model; a new kind wants a line here."""
 COLUMNS = ["age", "weight", "city"]
 

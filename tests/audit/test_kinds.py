@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from scipy.special import softmax
 from sklearn import metrics
 
 import fisherleak as fl
@@ -24,7 +25,6 @@ from fisherleak.audit.pipelines import pipeline_of
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.cli import main
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.estimators import parameters
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import LabelRule, from_frame
 
@@ -38,11 +38,11 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_the_estimator_has_the_minimum_of_the_loss(kind: Kind, l2: float, table_for: Any, target_for: Any) -> None:
     trained = train(from_frame(table_for(kind.name)), Settings(target_for(kind.name), kind.name, l2=l2))
     means, spreads = spreads_in(trained.design)
-    fitted = estimator_for(trained).fit((trained.design.X - means) / spreads, trained.design.y)
-    assert isinstance(fitted, kind.estimators)
-    theta = parameters(fitted)
-    raw = theta[:-1] / spreads
-    np.testing.assert_allclose([*raw, theta[-1] - means @ raw], trained.fit.theta, rtol=1e-4, atol=1e-6)
+    fitted: Any = estimator_for(trained).fit((trained.design.X - means) / spreads, trained.design.y)
+    assert type(fitted) in kind.estimators
+    raw = np.atleast_2d(fitted.coef_) / spreads
+    levels = np.ravel(fitted.intercept_) - raw @ means
+    np.testing.assert_allclose([*raw.ravel(), *levels], trained.fit.theta, rtol=1e-4, atol=1e-6)
 
 
 @every_kind
@@ -59,7 +59,7 @@ def test_figures_are_those_of_the_pipeline(kind: Kind, table_for: Any, target_fo
 
 SCORES = {
     "r2": metrics.r2_score,
-    "accuracy": lambda y, mean: metrics.accuracy_score(y, mean > 0.5),
+    "accuracy": lambda y, mean: metrics.accuracy_score(y, mean > 0.5 if mean.ndim == 1 else mean.argmax(axis=1)),
     "mean Poisson deviance": metrics.mean_poisson_deviance,
     "mean Gamma deviance": metrics.mean_gamma_deviance,
 }
@@ -69,21 +69,27 @@ SCORES = {
 def test_utility_is_that_of_scikit_learn(kind: Kind, table_for: Any, target_for: Any) -> None:
     trained = train(from_frame(table_for(kind.name)), Settings(target_for(kind.name), kind.name))
     design = trained.design
-    z = design.X_test @ trained.fit.coef + trained.fit.intercept
+    z = design.X_test @ trained.fit.coef.T + trained.fit.intercept
     score = SCORES.get(kind.metric.label, SCORES.get(kind.metric.name))
     assert score is not None
-    assert kind.metric.of(z[:, None], design.y_test)[0] == pytest.approx(
-        score(design.y_test, trained.fit.loss.mean(z)), rel=1e-9
-    )
+    mean = softmax(z, axis=1) if kind.several else trained.fit.loss.mean(z)
+    assert kind.metric.of(z[..., None], design.y_test)[0] == pytest.approx(score(design.y_test, mean), rel=1e-9)
+    if kind.also is not None:
+        assert kind.also.of(z[..., None], design.y_test)[0] == pytest.approx(
+            metrics.log_loss(design.y_test, mean), rel=1e-9
+        )
 
 
 @every_kind
 def test_no_other_constant_does_better_on_the_training_rows(kind: Kind, table_for: Any, target_for: Any) -> None:
     design = train(from_frame(table_for(kind.name)), Settings(target_for(kind.name), kind.name)).design
-    best = kind.constant(design.label_mean)
-    others = best + np.array([0.0, -0.3, -0.01, 0.01, 0.3])
-    utility = kind.metric.of(np.tile(others, (design.n, 1)), design.y)
-    assert utility[0] == (utility.max() if kind.metric.higher_is_better else utility.min())
+    ways = np.array([0.0, -0.3, -0.01, 0.01, 0.3])
+    shares = np.bincount(design.y.astype(int)) / design.n if kind.several else None
+    best = kind.constant(design.label_mean if shares is None else shares)
+    others = best + ways if shares is None else best[:, None] + np.outer([1.0, 0.0, -0.5], ways)
+    for metric in [kind.metric, *([] if kind.also is None else [kind.also])]:
+        utility = metric.of(np.broadcast_to(others, (design.n, *others.shape)), design.y)
+        assert utility[0] == (utility.max() if metric.higher_is_better else utility.min())
 
 
 @every_kind
@@ -132,7 +138,10 @@ def test_labels_decide_where_no_kind_is_named(people: Any) -> None:
         ("sick", "gamma", "`model='gamma'` needs numbers"),
         ("income", "logistic", "a logistic model needs two. Make it one against the rest, or use `model='linear'`"),
         ("visits", "gamma", "zero or below"),
-        ("income", "tree", "model must be one of auto, linear, logistic, poisson, gamma; got 'tree'"),
+        ("ward", "linear", "`model='linear'` needs numbers. Use `model='softmax'`"),
+        ("ward", "logistic", "a logistic model needs two. Make it one against the rest, or use `model='softmax'`"),
+        ("sick", "softmax", "a softmax model needs 3 to 100. Use `model='logistic'`"),
+        ("income", "tree", "model must be one of auto, linear, logistic, softmax, poisson, gamma; got 'tree'"),
     ],
 )
 def test_labels_that_a_kind_does_not_take(people: Any, target: str, model: str, says: str) -> None:

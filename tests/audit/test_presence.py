@@ -18,6 +18,7 @@ from fisherleak.audit import Settings, audit
 from fisherleak.audit.model import Trained, spreads_in
 from fisherleak.audit.presence import presence_of, told_at
 from fisherleak.engine.erm import minimise_scaled
+from fisherleak.engine.outputs.several_fit import minimise_classes
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
@@ -33,12 +34,16 @@ def moved(trained: Trained, row: int) -> float:
         numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
         scales[numbers] = design.X[rest][:, numbers].std(axis=0)
     l2 = trained.l2 * design.n / (design.n - 1)
-    other = minimise_scaled(design.X[rest], design.y[rest], trained.kind.loss, l2, None, True, scales)
+    own = (design.X[rest], design.y[rest])
+    if trained.kind.several:
+        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
+    else:
+        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
     return float(np.linalg.norm(other.theta - trained.fit.theta))
 
 
 @pytest.mark.parametrize("public", ["nothing", "preprocessing"])
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize("kind", ["linear", "logistic", "softmax"])
 def test_figures_are_those_of_fits_without_a_row(
     kind: str, public: str, table_for: Any, target_for: Any, tmp_path: Path
 ) -> None:

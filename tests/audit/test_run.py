@@ -224,14 +224,14 @@ def test_an_attacker_that_fails_stops_no_audit(monkeypatch: pytest.MonkeyPatch) 
     """What could not be attacked is said; a value that one training row has is attacked like any other."""
     table = pandas.DataFrame({"b": [0] * 9 + [1], "x": np.arange(10.0) ** 2, "y": np.arange(10.0)})
     result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
-    assert {outcome.attacker for outcome, _ in result.attacked.outcomes} >= {"ideal", "prior"}
+    assert {outcome.attacker for outcome, _ in result.attacked.outcomes} >= {"no model, other columns", "prior"}
 
     def fail(*_: Any, **__: Any) -> Any:
         raise ValueError("a learner of its own mind")
 
     monkeypatch.setattr("fisherleak.attacks.ideal.Ideal.guess", fail)
     result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
-    assert any("ideal attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)
+    assert any("no model, other columns attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)
 
 
 def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_pooled_one() -> None:
@@ -256,6 +256,6 @@ def test_a_quick_look_is_said_and_learns_nothing() -> None:
     rng = np.random.default_rng(0)
     table = pandas.DataFrame({"b": rng.choice(["u", "v"], 300), "x": rng.normal(size=300), "y": rng.normal(size=300)})
     attacked = audit(table, Settings("y"), attributes=["b"], draws=4, quick=True).attacked
-    assert "ideal" not in {outcome.attacker for outcome, _ in attacked.outcomes}
+    assert "no model, other columns" not in {outcome.attacker for outcome, _ in attacked.outcomes}
     assert {outcome.n for outcome, _ in attacked.outcomes} == {100}
     assert any("A quick look" in note for note in attacked.notes)

@@ -176,7 +176,7 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
 
 def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -> None:
     table = TABLE.copy()
-    table.loc[:2, "city"] = ["Trier", "Ulm", "Worms"]
+    table.loc[:5, "city"] = ["Trier", "Ulm", "Worms"] * 2
     for public in (people(900, 5), people(900, 5).replace({"city": {"Porto": "Xanten"}})):
         path = tmp_path / "m.skops"
         options: Any = {"eta": 0.5, "bounds": BOUNDS, "shape_from": from_frame(public), "overwrite": True}

@@ -15,7 +15,7 @@ from fisherleak.audit import attackers
 from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
-STRONGEST = attackers.STRONGEST
+STRONGEST = attackers.WITH_PRIOR
 
 
 def test_the_command_prints_every_attacker(fisherleak: Command, people: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_summary_has_outcomes_and_a_curve(fisherleak: Command, people: Path)
         assert [a["attribute"] for a in point["attacks"]] == ["city", "vip"]
     curve = [point["attacks"][0]["accuracy"] for point in summary["tradeoff"]["points"]]
     assert curve[0] > curve[-1]
-    at_chosen = next(a for a in summary["attacks"] if (a["attacker"], a["attribute"]) == (STRONGEST, "city"))
+    at_chosen = next(a for a in summary["attacks"] if (a["attacker"], a["attribute"]) == (attackers.INFORMED, "city"))
     assert min(curve) <= at_chosen["accuracy"] <= max(curve)
     asked = json.loads(
         fisherleak("audit", people, "--target", "sick", "--attribute", "vip", "--json", "--draws", "4").out

@@ -28,7 +28,7 @@ REPEATABLE = {
     ("release", "--levels"),
     *(
         (name, option)
-        for name in ("audit", "release", "attack")
+        for name in ("answers", "audit", "release", "attack")
         for option in ("--number", "--category", "--drop", "--na", "--unite")
     ),
 }

@@ -236,26 +236,26 @@ def test_predictions_whatever_types_the_columns_have(fisherleak: Command, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "says"),
-    [
-        ("age", np.nan, "contains NaN"),
-        ("code", np.nan, "unknown categories"),
-        ("code", 3, "unknown categories"),
-        ("city", "Trier", "unknown categories"),
-        ("city", None, "unknown categories"),
-    ],
+    ("column", "value", "first"),
+    [("age", np.nan, None), ("code", np.nan, 1), ("code", 3, 1), ("city", "Trier", "Bonn"), ("city", None, "Bonn")],
 )
-def test_rows_that_no_model_can_predict_are_refused(
-    fisherleak: Command, tmp_path: Path, column: str, value: Any, says: str
+def test_rows_that_no_model_can_predict_are_refused_and_new_levels_count_as_the_first(
+    fisherleak: Command, tmp_path: Path, column: str, value: Any, first: Any
 ) -> None:
     table, out = tmp_path / "t.csv", tmp_path / "m.skops"
     frame = coded(table)
     options = ("--target", "y", "--category", "code", "--eta", "5", "--out", out, "--quiet")
     assert fisherleak("release", table, *options).status == 0
+    expected = None if first is None else frame.copy()
     frame.loc[3, column] = value
     model = load(out)
-    with pytest.raises(ValueError, match=says):
-        model.predict(frame)
+    if expected is None:
+        with pytest.raises(ValueError, match="contains NaN"):
+            model.predict(frame)
+    else:
+        expected.loc[3, column] = first
+        with pytest.warns(UserWarning, match="unknown categories"):
+            np.testing.assert_allclose(model.predict(frame), model.predict(expected), rtol=1e-12)
     known = frame.drop(index=3)
     others = np.delete(model.predict(pandas.read_csv(table)), 3)
     np.testing.assert_allclose(model.predict(known), others, rtol=1e-12)
@@ -381,8 +381,8 @@ def test_every_field_of_a_card_is_known_and_explained(fisherleak: Command, peopl
 def test_rare_levels_are_pooled_unless_they_are_declared(fisherleak: Command, tmp_path: Path) -> None:
     table, out = tmp_path / "t.csv", tmp_path / "m.skops"
     frame = coded(table)
-    frame.loc[:2, "city"] = "Trier"
-    frame.loc[5, "code"] = 9
+    frame.loc[:5, "city"] = ["Trier", "Worms"] * 3
+    frame.loc[5:10, "code"] = [9, 8] * 3
     frame.to_csv(table, index=False)
     options = ("release", table, "--target", "y", "--category", "code", "--eta", "5", "--out", out, "--overwrite")
     done = fisherleak(*options)
@@ -398,12 +398,47 @@ def test_rare_levels_are_pooled_unless_they_are_declared(fisherleak: Command, tm
     new = frame.assign(city="Ulm", code=77)
     np.testing.assert_array_equal(model.predict(new), model.predict(frame.assign(city="Trier", code=9)))
     assert fisherleak("audit", table, "--released", out, *FAST).status == 0
-    assert fisherleak(*options, "--levels", "city=Bonn,Köln,Trier,Worms", "--levels", "code=9", "--quiet").status == 0
+    assert fisherleak(*options, "--levels", "city=Bonn,Köln,Trier,Worms", "--levels", "code=8,9", "--quiet").status == 0
     card = json.loads(card_path(out).read_text(encoding="utf-8"))
     levels = {column["name"]: (column["levels"], column["pooled"]) for column in card["columns"] if "levels" in column}
     assert levels["city"] == (["Bonn", "Köln", "Trier", "Worms"], False)
-    assert levels["code"] == (["1", "2", "5", "9"], False)
+    assert levels["code"] == (["1", "2", "5", "8", "9"], False)
     assert fisherleak("audit", table, "--released", out, *FAST).status == 0
+
+
+def test_levels_of_very_few_rows_count_as_the_first(fisherleak: Command, tmp_path: Path) -> None:
+    """A level for the rest would be one of fewer than five rows, and tell of them by being there."""
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    frame.loc[3, "city"] = "Trier"
+    frame.to_csv(table, index=False)
+    done = fisherleak("release", table, "--target", "y", "--eta", "5", "--out", out)
+    assert "Levels that are not listed count as the first" in done.out
+    assert "those of 'city' as 'Bonn'" in done.out
+    card = json.loads(card_path(out).read_text(encoding="utf-8"))
+    (city,) = (column for column in card["columns"] if column["name"] == "city")
+    assert (city["levels"], city["pooled"]) == (["Bonn", "Köln"], False)
+    with pytest.warns(UserWarning, match="unknown categories"):
+        assert np.isfinite(load(out).predict(pandas.read_csv(table))).all()
+    assert fisherleak("audit", table, "--released", out, *FAST).status == 0
+
+
+def test_a_table_of_very_few_rows_is_not_released(fisherleak: Command, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    coded(table, 29)
+    done = fisherleak("release", table, "--target", "y", "--noise", "5", "--out", tmp_path / "m.skops")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "A release needs at least 30 training rows" in done.err
+
+
+def test_a_class_of_very_few_rows_is_not_released(fisherleak: Command, tmp_path: Path) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    for rows, status in ((4, 2), (5, 0)):
+        frame.assign(y=np.where(np.arange(len(frame)) < rows, "ill", "well")).to_csv(table, index=False)
+        done = fisherleak("release", table, "--target", "y", "--noise", "5", "--out", out, "--quiet")
+        assert done.status == status
+        assert (status == 0) == ("one of them has 4 training rows" not in done.err)
 
 
 @pytest.mark.parametrize(

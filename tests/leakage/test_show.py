@@ -31,7 +31,9 @@ def test_tables_keep_names_and_index() -> None:
     np.testing.assert_array_equal(frame["eta"], leak.per_example())
     np.testing.assert_array_equal(frame["eta[dose]"], leak.per_cell()[:, 1])
     assert f"row {int(np.argmax(leak.per_example()))} ({frame['eta'].idxmax()}): " in leak.summary()
-    assert repr(leak) == "Leakage(30 examples, 4 attributes, Gaussian(scale=1.0))"
+    eta = leak.per_example()
+    figures = f"eta {eta.mean():.4g} on average, {eta.max():.4g} at most"
+    assert repr(leak) == f"Leakage(30 examples, 4 attributes, Gaussian(scale=1.0), {figures})"
     blocks = fl.measure(
         fl.minimise(table, CASE.y, l2=CASE.l2), table, CASE.y, attributes={"body": ["height", "weight"]}
     )

@@ -122,6 +122,19 @@ def test_values_small_against_their_terms_are_computed_without_squares(monkeypat
         monkeypatch.undo()
 
 
+def test_the_way_of_a_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products with derivatives that are written out, in place of roots of small matrices."""
+    module, (X, y) = network(5), pictures()
+    seen = fl.nn.on(module, X)
+    leak: Any = fl.measure(softmax(seen.features, y), seen, y)
+    found = [leak.per_example(label=label) for label in (True, False)]
+    monkeypatch.setattr("fisherleak.nn.through.on_accelerator", lambda x: True)
+    for label, expected in zip((True, False), found, strict=True):
+        np.testing.assert_allclose(leak.per_example(label=label), expected, rtol=1e-9)
+    monkeypatch.setattr("fisherleak.nn.through.WANTED", -1.0)  # no row is settled by products
+    np.testing.assert_allclose(leak.per_example(), found[0], rtol=1e-9)
+
+
 def test_noise_is_calibrated_and_the_head_released() -> None:
     module, (X, y) = network(6), pictures()
     seen = fl.nn.on(module, X)

@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 
@@ -82,6 +85,62 @@ def test_an_input_is_rebuilt_from_a_head(loss: str) -> None:
         random_state=0, limits=(-0.1, 0.1)
     )
     assert np.abs(quiet.inputs).max() <= 0.1
+
+
+def classes_and_numbers(X: Any, loss: str) -> Any:
+    codes = np.digitize(X[:, 0], [-0.4, 0.4])
+    return codes if loss == "softmax" else np.column_stack([codes, X[:, 1] ** 2])
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared"])
+def test_an_input_is_rebuilt_from_a_head_of_several_outputs(loss: str) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y, seen = classes_and_numbers(X, loss), fl.nn.on(module, X)
+    leak: Any = fl.measure(fl.minimise(seen.features, y, loss, 0.1, intercept=True), seen, y, fl.Gaussian(1e-7))
+    attack = fl.nn.Reconstruct.last_layer(leak, [0, 5])
+    with torch.no_grad():
+        refitted = attack._mean(attack._truth)
+    np.testing.assert_allclose(refitted[1].numpy(), leak.fits[0].theta, rtol=1e-8, atol=1e-10)
+    J = torch.func.jacrev(attack._mean)(attack._truth)[1, :, 1]
+    whole = leak._information.written_out(leak._information.attributes, False, [5])[0]
+    np.testing.assert_allclose(J.numpy(), whole, rtol=1e-6, atol=1e-8 * np.abs(whole).max())
+    close = attack.run(random_state=0)
+    assert float(close.error.max()) < 0.05
+    np.testing.assert_allclose(close.eta, leak.per_example(label=False)[[0, 5]], rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [0.003, 0.03])
+def test_no_attack_on_a_softmax_head_beats_the_bound(scale: float) -> None:
+    """Rows are draws from the attacker's prior, each rebuilt from the head that was fitted with it."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 4), nn.Tanh())
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y, seen = np.arange(30) % 3, fl.nn.on(module, X)  # labels that tell nothing of the inputs
+    leak: Any = fl.measure(fl.minimise(seen.features, y, "softmax", 0.1), seen, y, fl.Gaussian(scale))
+    done = fl.nn.Reconstruct.last_layer(leak, range(30)).run(random_state=0, steps=40)
+    spread = float(done.error.std()) / 30**0.5
+    assert float(done.error.mean()) >= done.bound - 3 * spread
+    assert float(done.error.mean()) <= 1.3  # guessing the prior's mean has an error of 1
+    assert done.bound > 0
+
+
+def test_heads_that_are_not_on_the_networks_outputs_are_not_rebuilt_from() -> None:
+    module, X = nn.Linear(3, 4), np.random.default_rng(0).normal(size=(40, 3))
+    y, seen = classes_and_numbers(X, "softmax"), fl.nn.on(module, X)
+    scaled = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)).fit(seen.features, y)
+    leak: Any = fl.measure(scaled, seen, y)
+    with pytest.raises(fl.UnsupportedModelError, match="as they are"):
+        fl.nn.Reconstruct.last_layer(leak, [0])
+    weighed = fl.minimise(seen.features, y, "softmax", 0.1, sample_weight=np.linspace(1, 2, 40))
+    leak = fl.measure(weighed, seen, y)
+    with pytest.raises(fl.UnsupportedModelError, match="without sample weights"):
+        fl.nn.Reconstruct.last_layer(leak, [0])
+    leak = fl.measure(fl.minimise(seen.features, y, "softmax", 0.1), seen, y)
+    for rows in ([40], []):
+        with pytest.raises(fl.InvalidInputError, match="rows must be numbers from 0 to 39"):
+            fl.nn.Reconstruct.last_layer(leak, rows)
 
 
 def test_bounds_of_one_value_are_those_of_scalars() -> None:

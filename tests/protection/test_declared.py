@@ -17,7 +17,10 @@ import fisherleak as fl
 from cases import make
 from fisherleak.protection.declared import GRIDS, _above, _range, admissible_rows
 
-VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=4, max_size=30)
+VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=4, max_size=30).map(
+    # enough rows for a range, of which few are at its ends
+    lambda values: [*values, *[sorted(values)[len(values) // 2]] * 31]
+)
 
 
 @given(value=st.floats(-1e9, 1e9, allow_subnormal=False), grid=st.sampled_from(GRIDS))
@@ -29,7 +32,7 @@ def test_grids_are_above(value: float, grid: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("edge", [2.0**-7, 0.125, 0.5, 1.0, 2.0, 4.0, 1024.0])
 def test_values_on_both_sides_of_a_power_of_two_share_a_bound_near_by(edge: float) -> None:
-    low, high, _, _ = taken([0.9 * edge, 0.9 * edge, 0.95 * edge, 1.05 * edge])
+    low, high, _, _ = taken([0.9 * edge, 0.9 * edge, *[0.95 * edge] * 30, 1.05 * edge])
     assert 1.05 * edge <= high <= 4.0 * edge
     assert 0.0 < low <= 0.9 * edge
 
@@ -66,6 +69,31 @@ def test_what_was_declared_and_what_was_taken_is_said() -> None:
     assert found.bounds["x0"] == {"low": -9.0, "high": 9.0, "from": "declared"}
     assert found.bounds["x1"]["from"] == "rows"
     assert found.bounds["label"] == {"low": -10.0, "high": 10.0, "from": "declared"}
+
+
+def test_nothing_is_taken_from_a_few_rows() -> None:
+    values = np.linspace(1.0, 2.0, 29)
+    with pytest.raises(
+        fl.InvalidInputError, match=r"Column 'a' has 29 rows, and what could be there .* `bounds={'a': \(low"
+    ):
+        _range("Column 'a'", "'a'", values, None)
+    assert _range("Column 'a'", "'a'", values, (0, 3))[:2] == (0.0, 3.0)
+    assert _range("Column 'a'", "'a'", np.linspace(1.0, 2.0, 30), None)[2]["from"] == "rows"
+
+
+def test_levels_of_a_few_rows_are_declared() -> None:
+    import pandas as pd
+
+    y = np.linspace(-1.0, 1.0, 24)
+    table = pd.DataFrame({"a": np.linspace(0.0, 1.0, 24), "b": np.tile(["x", "y", "z"], 8)})
+    model = make_pipeline(make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), Ridge()).fit(
+        table, y
+    )
+    leak = fl.measure(model, table, y)
+    known: dict[str, Any] = {"a": (-1, 2), "label": (-2, 2)}
+    with pytest.raises(fl.InvalidInputError, match=r"Column 'b' has 24 rows.*bounds={'b': \[\.\.\.\]}"):
+        admissible_rows(leak._information.jacobians[0], leak._table, known)
+    admissible_rows(leak._information.jacobians[0], leak._table, known | {"b": ["x", "y", "z"]})
 
 
 REFUSED: list[tuple[Any, str]] = [

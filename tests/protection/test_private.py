@@ -126,9 +126,24 @@ def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
     common = fl.PrivateRelease(made, over="max").fit(table[table["city"] != RARE], y[table["city"] != RARE])
     assert common.estimator_[0].transformers_[1][1].categories_[1].tolist() == CITIES
     pooled = ColumnTransformer([("c", make_pipeline(OneHotEncoder(**POOLED)), CATEGORIES)], remainder=StandardScaler())
-    released = fl.PrivateRelease(make_pipeline(pooled, lm.Ridge()), over="max").fit(table, y).estimator_
+    made = make_pipeline(pooled, lm.Ridge())
+    with pytest.raises(fl.UnsupportedModelError, match="Column 'city' has rare levels that only 3 of the rows have"):
+        fl.PrivateRelease(made, over="max").fit(table, y)
+    table.loc[5:7, "city"] = "Zell"
+    released = fl.PrivateRelease(made, over="max").fit(table, y).estimator_
     assert not any(value == RARE for _, value in leaves(released))
     assert np.isfinite(released.predict(table)).all()
+
+
+def test_classes_that_few_rows_have_are_declared() -> None:
+    y = np.where(np.arange(len(X)) < 4, "ill", "well")
+    made = lm.LogisticRegression(C=0.1)
+    with pytest.raises(fl.UnsupportedModelError, match=r"y has a class that only 4 of the rows have.*public='levels'"):
+        fl.PrivateRelease(made, over="max").fit(X, y)
+    with pytest.raises(fl.UnsupportedModelError, match="y has a class that only 4"):
+        fl.Protected(made, over="max").fit(X, y)
+    released = fl.PrivateRelease(made, over="max", public="levels").fit(X, y)
+    assert released.estimator_.classes_.tolist() == ["ill", "well"]
 
 
 def test_by_default_the_limit_is_on_whoever_could_be_there() -> None:

@@ -41,5 +41,5 @@ def test_nothing_of_the_model_without_noise_is_kept() -> None:
         plain, 4.0, penalties=[1.0], weightings=["none"], shapes=["hessian"], bounds=BOUNDS, random_state=0
     ).fit(X, Y)
     held = pickle.dumps(model)
-    for value in [*plain.coef_, *X[:5].ravel(), *Y[:5]]:
+    for value in [*plain.coef_, *X[:5].ravel(), *Y[:5], model.choice_.loss]:
         assert np.float64(value).tobytes() not in held

@@ -1,11 +1,14 @@
-"""Memory beyond the input is a few blocks and d x d matrices."""
+"""Memory beyond the input is a few blocks and d x d matrices; blocks on a GPU follow the memory that is free."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from fisherleak.rows import block_elements, memory
 
 SCRIPT = """
 import resource, sys
@@ -35,3 +38,18 @@ def test_a_million_rows_peak_below_one_and_a_half_times_the_data(loss: str) -> N
     pytest.importorskip("resource")
     done = subprocess.run([sys.executable, "-c", SCRIPT, loss], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("free", "values"),
+    [(None, 2**26), (0, 2**18), (2**30, 2**22), (24 * 10**9, 2**26), (130 * 2**30, 2**29), (10**15, 2**29)],
+)
+def test_blocks_on_a_gpu_follow_its_free_memory(free: int | None, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "on_accelerator", lambda x: True)
+    monkeypatch.setattr(memory, "free_on_device", lambda x: free)
+    assert block_elements(np.empty(0)) == values
+    assert free is None or values == 2**18 or values * memory.BYTES <= free
+
+
+def test_blocks_elsewhere_do_not() -> None:
+    assert block_elements(np.empty(0)) == memory.BLOCK_ELEMENTS

@@ -129,4 +129,9 @@ def test_classes_as_numbers_and_survival_tables_are_said() -> None:
     assert any("survival table" in note and "drop=['time', 'status']" in note for note in notes)
     assert any("drop=['time']" in note for note in design_of(from_frame(frame), Choices("status")).notes)
     coded = design_of(from_frame(frame.assign(kind=rng.integers(1, 4, 80))), Choices("kind"))
-    assert any("3 different whole numbers. If they stand for classes" in note for note in coded.notes)
+    assert (coded.target.kind, coded.target.assumed) == ("softmax", True)
+    assert any("the whole numbers 1 to 3, taken as codes of 3 classes" in note for note in coded.notes)
+    assert any("use `model='linear'` for amounts" in note for note in coded.notes)
+    ranked = design_of(from_frame(frame.assign(kind=10 * rng.integers(1, 4, 80))), Choices("kind"))
+    assert ranked.target.kind == "linear"
+    assert any("3 different whole numbers. If they stand for classes" in note for note in ranked.notes)

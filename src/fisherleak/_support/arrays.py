@@ -8,6 +8,7 @@ library too, and only the verbs of ``rows`` touch the rows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "as_real",
     "cholesky_inverse",
     "device",
+    "free_on_device",
     "host",
     "is_lazy",
     "is_lazy_frame",
@@ -71,6 +73,20 @@ def on_accelerator(x: Array) -> bool:
     if array_api_compat.is_torch_array(x):
         return bool(x.device.type != "cpu")
     return bool(array_api_compat.is_cupy_array(x))
+
+
+def free_on_device(x: Array) -> int | None:
+    """Bytes that are free on the GPU where x lives, those that its library keeps for later included; None elsewhere."""
+    x = _block(x)
+    if array_api_compat.is_torch_array(x) and x.device.type == "cuda":
+        import torch
+
+        kept = torch.cuda.memory_reserved(x.device) - torch.cuda.memory_allocated(x.device)
+        return int(torch.cuda.mem_get_info(x.device)[0] + kept)
+    if array_api_compat.is_cupy_array(x):
+        kept = sys.modules["cupy"].get_default_memory_pool().free_bytes()
+        return int(x.device.mem_info[0] + kept)
+    return None
 
 
 def is_numpy(x: Array) -> bool:

@@ -8,9 +8,22 @@ it tells whether a row was in the data at all.
 from fisherleak.attacks.base import Attacker
 from fisherleak.attacks.black_box import BlackBox
 from fisherleak.attacks.ideal import Ideal
+from fisherleak.attacks.informed import Informed
 from fisherleak.attacks.membership import Membership, Presence
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.prior import Prior
+from fisherleak.attacks.served_answers import Served
 from fisherleak.attacks.white_box import WhiteBox
 
-__all__ = ["Attacker", "BlackBox", "Ideal", "Membership", "Outcome", "Presence", "Prior", "WhiteBox"]
+__all__ = [
+    "Attacker",
+    "BlackBox",
+    "Ideal",
+    "Informed",
+    "Membership",
+    "Outcome",
+    "Presence",
+    "Prior",
+    "Served",
+    "WhiteBox",
+]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.erm import Fit
@@ -51,7 +52,8 @@ class Attacker(ABC):
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with.
     prior : mapping or sequence, optional
-        Probability of each candidate. By default the frequencies in the training data.
+        Probability of each candidate, (k,); or of each candidate of each row, (n, k). By default the frequencies in the
+        training data.
     rows : mask or positions, optional
         Rows to attack. All by default.
 
@@ -63,6 +65,8 @@ class Attacker(ABC):
     """
 
     name = "attacker"
+    sees_model = True
+    """Whether the attacker looks at a released model at all."""
     by_answers = False
     """Whether the attacker looks at a released model's answers and not at its parameters: its scalers may be folded in then."""
 
@@ -79,6 +83,19 @@ class Attacker(ABC):
     ) -> None:
         self.target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
 
+    def __repr__(self) -> str:
+        target = self.target
+        return f"{type(self).__name__}({target.name!r}, {target.k} values, {target.m} rows)"
+
+    def _repr_html_(self) -> str:
+        target = self.target
+        pairs = [
+            ("guesses", f"{target.name}, one of {target.k} values"),
+            ("of", f"{target.m:,} rows"),
+            ("right without the release", f"{target.baseline:.1%}"),
+        ]
+        return panel(f"Attacker, {self.name}", pairs, "attack.against(noise) says how often it is right.")
+
     @property
     def values(self) -> tuple[Any, ...]:
         """Candidate values, in order."""
@@ -86,7 +103,7 @@ class Attacker(ABC):
 
     @property
     def prior(self) -> Vector:
-        """Probability of each candidate, (k,)."""
+        """Probability of each candidate, (k,): the mean over rows where each has its own."""
         return self.target.prior
 
     @property
@@ -167,7 +184,14 @@ class Attacker(ABC):
 
     def _scored(self, theta: Vector, several: bool, noise: Noise | None) -> Outcome:
         by_row, by_trial = self._tallied(theta, noise)
-        return outcome_of(self.name, self.target.name, by_row, by_trial if several else None, self.target.baseline)
+        return outcome_of(
+            self.name,
+            self.target.name,
+            by_row,
+            by_trial if several else None,
+            self.target.baseline,
+            sees_model=self.sees_model,
+        )
 
     def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
         """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""

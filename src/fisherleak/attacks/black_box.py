@@ -91,7 +91,7 @@ class BlackBox(Attacker):
             fits = -omega[rows][None, :, None] * misses**2 / (2.0 * variance)[None, None, :]
             # a model that is never wrong rules out all but its own answer
             fits = np.where(np.isnan(fits), 0.0, fits)
-            return np.asarray(fits + np.log(self.target.prior)[:, None, None])
+            return np.asarray(fits + np.log(self.target.weights)[:, :, None])
 
     def _by_class(self, theta: Vector) -> NDArray[np.float64]:
         """Posterior up to a factor, (k, m, T)."""
@@ -102,7 +102,7 @@ class BlackBox(Attacker):
         chance = second[positive[host(self.target.rows)].astype(int)]
         answers = self._candidates @ theta.T > 0
         performance = np.where(answers, chance[None], 1.0 - chance[None])
-        return np.asarray(self.target.prior[:, None, None] * performance)
+        return np.asarray(self.target.weights[:, :, None] * performance)
 
 
 def _with_constant(features: NDArray[np.float64], fit: Fit) -> NDArray[np.float64]:

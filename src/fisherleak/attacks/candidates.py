@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak.attacks.beliefs import as_beliefs
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.perturbation import Attribute
@@ -45,7 +46,9 @@ class Candidates:
     codes : integer array of shape (n,)
         For each row the candidate that is its value, or the nearest to it; -1 where there is none. Beside the features.
     prior : array of shape (k,)
-        Probability of each candidate to someone who knows the population only.
+        Probability of each candidate to someone who knows the population only; the mean over rows where each has its own.
+    beliefs : array of shape (m, k) or None
+        The same for each attacked row, where each has its own.
     rows : integer array of shape (m,)
         The attacked rows; beside the features.
     fit : Fit
@@ -75,6 +78,7 @@ class Candidates:
     model: Any
     table: Table
     position: int
+    beliefs: NDArray[np.float64] | None = None
 
     @property
     def k(self) -> int:
@@ -96,10 +100,20 @@ class Candidates:
         return np.argsort(-self.prior, kind="stable")
 
     @property
+    def weights(self) -> NDArray[np.float64]:
+        """Probability of each candidate, (k, m) where each row has its own and (k, 1) else."""
+        return self.prior[:, None] if self.beliefs is None else self.beliefs.T
+
+    @property
+    def believed(self) -> NDArray[np.int64]:
+        """The most probable candidate of each attacked row, (m,); ties go to the one that is so over all rows."""
+        weights = self.weights[self.by_prior]
+        return np.broadcast_to(self.by_prior[np.argmax(weights, axis=0)], (self.m,))
+
+    @property
     def baseline(self) -> float:
-        """Accuracy of always guessing the most probable candidate."""
-        xp = namespace(self.truth)
-        return float(xp.mean(xp.astype(self.truth == self.mode, xp.float64)))
+        """Accuracy of guessing each row's most probable candidate."""
+        return float(np.mean(host(self.truth) == self.believed))
 
     @property
     def m(self) -> int:
@@ -178,12 +192,14 @@ def candidates_of(
     chosen, samples, codes = _among(table, position, values, in_place=not isinstance(part.X, np.ndarray))
     _check_covered(table, position, codes, attacked)
     _check_room(table.names[position], len(chosen), attacked.shape[0], part.fit.theta.shape[0])
+    beliefs = as_beliefs(prior, table.n, len(chosen))
     return Candidates(
         name=table.names[position],
         values=chosen,
         samples=samples,
         codes=codes,
-        prior=_prior(prior, chosen, codes),
+        prior=_prior(prior, chosen, codes) if beliefs is None else beliefs.mean(axis=0),
+        beliefs=None if beliefs is None else beliefs[host(attacked)],
         rows=attacked,
         fit=part.fit,
         features=part.X,

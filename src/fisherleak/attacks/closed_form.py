@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, like, namespace, normal_cdf
 from fisherleak.attacks.orthants import below_both
 
-__all__ = ["MOST", "probability_ahead"]
+__all__ = ["MOST", "NEVER", "probability_ahead"]
 
 Vector = NDArray[np.float64]
 
+NEVER = -1e100
+"""Log-probability of a candidate that cannot be."""
 MOST = 3
 """Candidates for which there is a closed form."""
 
@@ -35,7 +37,7 @@ def probability_ahead(
     spread : array of shape (k, m, p)
         The same as the noise sees them: how far their difference is in units of ``scale``.
     true : integer array of shape (m,)
-    log_prior : array of shape (k,)
+    log_prior : array of shape (k, 1) or (k, m)
         Zeros for an attacker who ignores it.
     scale : float
         Of the noise.
@@ -56,14 +58,15 @@ def _margin(
 ) -> tuple[Array, Array]:
     """How many standard deviations the truth is ahead of another candidate, (m,), and the direction that decides, (m, p)."""
     xp = namespace(delta)
-    k = log_prior.shape[0]
     mine, theirs = _picked(delta, true), _picked(delta, other)
     apart = _picked(spread, true) - _picked(spread, other)
     length = xp.sqrt(xp.sum(apart * apart, axis=1))
     ahead = xp.sum((theirs - mine) * (0.5 * (theirs + mine) - short), axis=1)
-    with np.errstate(invalid="ignore"):
-        by_prior = np.nan_to_num(scale**2 * (log_prior[:, None] - log_prior[None, :]), posinf=np.inf, neginf=-np.inf)
-    ahead = ahead + xp.take(like(by_prior.ravel(), delta, xp), true * k + other)
+    # finite in place of minus infinity: two candidates that cannot be are alike, and no finite score makes up for it
+    log_prior = np.broadcast_to(np.maximum(log_prior, NEVER), (log_prior.shape[0], delta.shape[1]))
+    stack = like(log_prior[:, :, None], delta, xp)
+    by_prior = (_picked(stack, true) - _picked(stack, other))[:, 0]
+    ahead = ahead + scale**2 * by_prior
     # nothing to tell them apart but the prior, and then the order in which ties are broken
     decided = xp.where(ahead != 0, xp.sign(ahead), xp.where(true < other, xp.ones_like(ahead), -1.0))
     safe = xp.where(length > 0, length, 1.0)

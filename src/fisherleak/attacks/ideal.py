@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -22,13 +23,16 @@ from fisherleak.attacks.candidates import Candidates
 from fisherleak.engine.noise import Noise
 from fisherleak.models import Table
 
-__all__ = ["Ideal"]
+__all__ = ["Ideal", "beliefs_of"]
 
 FOLDS = 5
 MOST_FOLDED = 5_000
 """Rows up to which every row is guessed by a fold; of more, the attacked rows are guessed by those that are not attacked."""
 MOST_LEARNED = 12_000
 """Rows that are learned from where there are more, drawn at random."""
+MIXED = 0.01
+"""Part of the population's frequencies in what a row is believed to have."""
+Score = Callable[[Vector, Codes], float]
 STOPPED_EARLY = 1_000
 """Rows from which on trees are added only as long as rows set aside are guessed better."""
 
@@ -56,7 +60,8 @@ class Ideal(Attacker):
     True
     """
 
-    name = "ideal"
+    name = "no model, other columns"
+    sees_model = False
     by_answers = True
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
@@ -64,61 +69,88 @@ class Ideal(Attacker):
 
     @cached_property
     def _guesses(self) -> Codes:
-        target = self.target
-        truth = host(target.codes)
-        known = np.flatnonzero(truth >= 0)
-        counts = np.bincount(truth[known])
-        if counts.max() == known.size or known.size < 2 * FOLDS:
-            return np.full(target.m, target.mode)
-        features, numeric = _others(target)
-        attacked = np.unique(host(target.rows))
-        # many short parallel regions: on a busy machine threads that wait for each other cost far more than they save
-        with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a learner that stops early is a weaker attacker, no error
-            everyone = np.full(truth.shape[0], target.mode)
-            if truth.shape[0] > MOST_FOLDED and FOLDS * attacked.size <= truth.shape[0]:
-                learned = np.setdiff1d(known, attacked)
-                everyone[attacked] = _learned_once(features, truth, learned, attacked, numeric)
-            else:
-                everyone[known] = _learned_in_folds(features[known], truth[known], numeric)
-        return np.asarray(everyone[host(target.rows)])
+        return np.asarray(np.argmax(_learned(self.target, _part_right), axis=1))
 
 
-def _learned_in_folds(features: Vector, truth: Codes, numeric: list[bool]) -> Codes:
-    """Every row guessed by a model that did not see its fold, by the learner that is right more often."""
+def beliefs_of(target: Candidates) -> Vector:
+    """Probability of each candidate of each attacked row, (m, k), by a model of other rows; the better by its log-score.
+
+    A hundredth of the frequencies of the population is mixed in: a learner who never saw a value together with others says
+    that it cannot be.
+    """
+    learned = _learned(target, _log_score)
+    return np.asarray((1.0 - MIXED) * learned + MIXED * target.prior)
+
+
+def _learned(target: Candidates, score: Score) -> Vector:
+    """What the other columns and the label say of each attacked row's candidates, (m, k)."""
+    truth = host(target.codes)
+    known = np.flatnonzero(truth >= 0)
+    counts = np.bincount(truth[known], minlength=target.k)
+    if counts.max() == known.size or known.size < 2 * FOLDS:
+        return np.tile(target.prior, (target.m, 1))
+    features, numeric = _others(target)
+    attacked = np.unique(host(target.rows))
+    # many short parallel regions: on a busy machine threads that wait for each other cost far more than they save
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a learner that stops early is a weaker attacker, no error
+        everyone = np.tile(target.prior, (truth.shape[0], 1))
+        if truth.shape[0] > MOST_FOLDED and FOLDS * attacked.size <= truth.shape[0]:
+            learned = np.setdiff1d(known, attacked)
+            everyone[attacked] = _learned_once(features, truth, learned, attacked, numeric, target.k, score)
+        else:
+            everyone[known] = _learned_in_folds(features[known], truth[known], numeric, target.k, score)
+    return np.asarray(everyone[host(target.rows)])
+
+
+def _part_right(said: Vector, truth: Codes) -> float:
+    return float(np.mean(np.argmax(said, axis=1) == truth))
+
+
+def _log_score(said: Vector, truth: Codes) -> float:
+    return float(np.mean(np.log(np.maximum(said[np.arange(truth.size), truth], MIXED))))
+
+
+def _learned_in_folds(features: Vector, truth: Codes, numeric: list[bool], k: int, score: Score) -> Vector:
+    """Every row by a model that did not see its fold, of the learner that scores better."""
     counts = np.bincount(truth)
     stratified = counts[counts > 0].min() >= FOLDS
     folds = (StratifiedKFold if stratified else KFold)(FOLDS, shuffle=True, random_state=0)
-    best, found = -1.0, np.zeros_like(truth)
+    best, found = -np.inf, np.zeros((truth.size, k))
     for learner in _learners(numeric, truth):
-        guesses = np.empty_like(truth)
+        said = np.empty((truth.size, k))
         for train, test in folds.split(features, truth):
-            guesses[test] = _guessed(learner, features[train], truth[train], features[test])
-        right = float(np.mean(guesses == truth))
-        if right > best:
-            best, found = right, guesses
+            said[test] = _said(learner, features[train], truth[train], features[test], k)
+        if score(said, truth) > best:
+            best, found = score(said, truth), said
     return found
 
 
-def _learned_once(features: Vector, truth: Codes, learned: Codes, attacked: Codes, numeric: list[bool]) -> Codes:
-    """The attacked rows guessed from others, by the learner that is right more often on a fifth of those."""
+def _learned_once(
+    features: Vector, truth: Codes, learned: Codes, attacked: Codes, numeric: list[bool], k: int, score: Score
+) -> Vector:
+    """The attacked rows from others, by the learner that scores better on a fifth of those."""
     rows = np.random.default_rng(0).permutation(learned)[:MOST_LEARNED]
     aside, rows = np.split(rows, [rows.size // FOLDS])
     both = np.concatenate([aside, attacked])
-    best, found = -1.0, np.empty(0, dtype=truth.dtype)
+    best, found = -np.inf, np.zeros((attacked.size, k))
     for learner in _learners(numeric, truth[rows]):
-        guesses = _guessed(learner, features[rows], truth[rows], features[both])
-        right = float(np.mean(guesses[: aside.size] == truth[aside]))
-        if right > best:
-            best, found = right, guesses[aside.size :]
+        said = _said(learner, features[rows], truth[rows], features[both], k)
+        reached = score(said[: aside.size], truth[aside])
+        if reached > best:
+            best, found = reached, said[aside.size :]
     return found
 
 
-def _guessed(learner: Any, features: Vector, truth: Codes, others: Vector) -> Codes:
-    """What a learner says of other rows; where its own all have one value, it knows no other."""
+def _said(learner: Any, features: Vector, truth: Codes, others: Vector, k: int) -> Vector:
+    """Probabilities that a learner gives the candidates of other rows; where its own all have one value, it knows no other."""
+    found = np.zeros((others.shape[0], k))
     if np.all(truth == truth[0]):
-        return np.full(others.shape[0], truth[0], dtype=truth.dtype)
-    return np.asarray(clone(learner).fit(features, truth).predict(others))
+        found[:, truth[0]] = 1.0
+        return found
+    fitted = clone(learner).fit(features, truth)
+    found[:, np.asarray(fitted.classes_, dtype=np.int64)] = fitted.predict_proba(others)
+    return found
 
 
 def _others(target: Candidates) -> tuple[Vector, list[bool]]:

@@ -26,6 +26,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from fisherleak._support.arrays import Array, device, host, namespace, normal_cdf
+from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES
 from fisherleak.attacks.scores import log_density
@@ -132,6 +133,16 @@ class Membership:
         own = model.theta if isinstance(model, Fit) else parameters(final_estimator(model))
         self._given: Vector = np.asarray(host(own))
         self._known: tuple[Noise, Array] | None = None
+
+    def __repr__(self) -> str:
+        return f"Membership({self.rows.shape[0]} rows)"
+
+    def _repr_html_(self) -> str:
+        pairs = [
+            ("tells", f"whether each of {self.rows.shape[0]:,} rows was in the data"),
+            ("right by guessing", "50.0%"),
+        ]
+        return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is right.")
 
     @cached_property
     def moves(self) -> Array:

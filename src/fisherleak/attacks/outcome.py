@@ -20,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from fisherleak._support.arrays import Array
+from fisherleak._support.arrays import Array, host
 from fisherleak.rows.summary import digest
 
 __all__ = ["Outcome", "outcome_of"]
 
 Vector = NDArray[np.float64]
 LEVEL = 0.975
+OFTEN = 0.9
+"""Rows that are guessed right at least this often count as found."""
 CORRELATED = 0.1
 """Between the guesses of a release at least: what simulated attacks have at most, but for a few."""
 
@@ -52,6 +54,11 @@ class Outcome:
         Rows attacked.
     trials : int or None
         Released models that were attacked; None where the accuracy is an exact expectation (``sd`` is simulated).
+    worst, q95, median : float or None
+        Of the attacked rows, how often the one that is guessed right most often is, one in twenty and the one in the middle;
+        over several releases only, and for attackers who see one.
+    found : int or None
+        Rows that are guessed right nine times in ten or more.
     """
 
     attacker: str
@@ -63,6 +70,10 @@ class Outcome:
     sd: float | None
     n: int
     trials: int | None
+    worst: float | None = None
+    q95: float | None = None
+    median: float | None = None
+    found: int | None = None
 
     def __str__(self) -> str:
         varies = "" if self.sd is None else f", ± {self.sd:.1%} from release to release"
@@ -73,7 +84,13 @@ class Outcome:
 
 
 def outcome_of(
-    attacker: str, attribute: str, by_row: Array, by_trial: Vector | None, baseline: float, exact: bool = False
+    attacker: str,
+    attribute: str,
+    by_row: Array,
+    by_trial: Vector | None,
+    baseline: float,
+    exact: bool = False,
+    sees_model: bool = True,
 ) -> Outcome:
     """An outcome from the mean accuracy of each row and, for several releases, of each release."""
     n = by_row.shape[0]
@@ -83,7 +100,15 @@ def outcome_of(
     drawn = None if by_trial is None or sd is None or exact else (sd, int(by_trial.shape[0]))
     low, high = _interval(rows.mean, rows.sd or 0.0, n, drawn)
     trials = None if exact else 1 if by_trial is None else int(by_trial.shape[0])
-    return Outcome(attacker, attribute, rows.mean, low, high, baseline, sd, n, trials)
+    people = _people(by_row) if sees_model and (exact or several) else (None, None, None, None)
+    return Outcome(attacker, attribute, rows.mean, low, high, baseline, sd, n, trials, *people)
+
+
+def _people(by_row: Array) -> tuple[float, float, float, int]:
+    """The row that is guessed right most often, one in twenty, the one in the middle, and rows that are found out."""
+    right = np.asarray(host(by_row))
+    q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
+    return float(right.max()), q95, median, int(np.count_nonzero(right >= OFTEN))
 
 
 def _interval(mean: float, sd: float, n: int, releases: tuple[float, int] | None) -> tuple[float, float]:

@@ -23,7 +23,8 @@ class Prior(Attacker):
     """
 
     name = "prior"
+    sees_model = False
     by_answers = True
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
-        return np.full((theta.shape[0], self.target.m), self.target.mode)
+        return np.broadcast_to(self.target.believed, (theta.shape[0], self.target.m))

@@ -17,6 +17,7 @@ from fisherleak.errors import InvalidInputError
 __all__ = ["by_density", "by_distance", "log_density"]
 
 Vector = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 SCORES = 2**23
 """Scores held at a time."""
@@ -24,7 +25,7 @@ COORDINATES = 2**21
 """Coordinates of noise vectors held at a time: a density keeps a few arrays of that size, so they should be small."""
 
 
-def by_distance(delta: Array, b: Array, bonus: Vector) -> Array:
+def by_distance(delta: Array, b: Array, bonus: Vector, allowed: Mask | None = None) -> Array:
     """Argmax over candidates of 2 Delta . b - |Delta|^2 + bonus.
 
     Parameters
@@ -32,24 +33,29 @@ def by_distance(delta: Array, b: Array, bonus: Vector) -> Array:
     delta : array of shape (k, m, p)
         Moves; of equal scores the first wins.
     b : array of shape (T, p)
-    bonus : array of shape (k,)
+    bonus : array of shape (k, 1) or (k, m)
+    allowed : boolean array of shape (k, T, m), optional
+        Candidates that can be.
 
     Returns
     -------
     integer array of shape (T, m)
     """
     xp = namespace(delta)
-    offset = like(bonus, delta, xp)[:, None] - xp.vecdot(delta, delta)
+    offset = like(bonus, delta, xp) - xp.vecdot(delta, delta)
     most = max(1, SCORES // (delta.shape[0] * delta.shape[1]))
     across = xp.matrix_transpose(delta)
     parts = []
     for start in range(0, b.shape[0], most):
-        some = b[None, start : min(start + most, b.shape[0]), :]
-        parts.append(xp.argmax(2.0 * (some @ across) + offset[:, None, :], axis=0))
+        some = slice(start, min(start + most, b.shape[0]))
+        score = 2.0 * (b[None, some, :] @ across) + offset[:, None, :]
+        if allowed is not None:
+            score = xp.where(like(allowed[:, some, :], delta, xp), score, -np.inf)
+        parts.append(xp.argmax(score, axis=0))
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def by_density(delta: Array, b: Vector, noise: Noise, log_prior: Vector) -> Array:
+def by_density(delta: Array, b: Vector, noise: Noise, log_prior: Vector, allowed: Mask | None = None) -> Array:
     """Argmax over candidates of the noise's own log-density at b - Delta, plus the log prior; as ``by_distance``.
 
     Computed with NumPy, as densities are, and given back where ``delta`` is.
@@ -63,17 +69,22 @@ def by_density(delta: Array, b: Vector, noise: Noise, log_prior: Vector) -> Arra
         most = max(1, COORDINATES // (p * (rows.stop - rows.start)))
         for start in range(0, b.shape[0], most):
             some = slice(start, start + most)
-            best[some, rows] = _likeliest(moves[:, rows, :], b[some], noise, log_prior)
+            own = log_prior if log_prior.shape[1] == 1 else log_prior[:, rows]
+            can_be = None if allowed is None else allowed[:, some, rows]
+            best[some, rows] = _likeliest(moves[:, rows, :], b[some], noise, own, can_be)
     return like(best, delta, namespace(delta))
 
 
-def _likeliest(moves: Vector, b: Vector, noise: Noise, log_prior: Vector) -> NDArray[np.int64]:
+def _likeliest(moves: Vector, b: Vector, noise: Noise, log_prior: Vector, allowed: Mask | None) -> NDArray[np.int64]:
     """The same for a few releases and rows, one candidate after the other."""
-    highest = log_density(noise, b[:, None, :] - moves[0]) + log_prior[0]
-    best = np.zeros(highest.shape, dtype=np.int64)
-    for k in range(1, moves.shape[0]):
+    best = np.zeros((b.shape[0], moves.shape[1]), dtype=np.int64)
+    highest = np.full(best.shape, -np.inf)
+    for k in range(moves.shape[0]):
         score = log_density(noise, b[:, None, :] - moves[k]) + log_prior[k]
-        better = score > highest
+        better = score > highest if allowed is None else allowed[k] & ~(score <= highest)
+        if allowed is not None:
+            # of what can be, one that the noise rules out is still better than none
+            better |= allowed[k] & ~np.take_along_axis(allowed, best[None], axis=0)[0]
         best[better] = k
         highest = np.where(better, score, highest)
     return best

@@ -25,7 +25,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
-from fisherleak.attacks.closed_form import MOST, probability_ahead
+from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.scores import by_density, by_distance
 from fisherleak.engine.neighbours import Moves, moves
@@ -185,11 +185,11 @@ class WhiteBox(Attacker):
 
     @property
     def _log_prior(self) -> Vector:
-        """Of each candidate, the most probable first; zeros for who ignores it."""
+        """Of each candidate, the most probable first, (k, 1) or (k, m); zeros for who ignores it."""
         if not self.use_prior:
-            return np.zeros(self.target.k)
+            return np.zeros((self.target.k, 1))
         with np.errstate(divide="ignore"):
-            return np.log(self.target.prior[self.target.by_prior])
+            return np.log(self.target.weights[self.target.by_prior])
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Array:
         """See :meth:`Attacker.guess`; where the noise is not known, the nearest model."""
@@ -203,19 +203,19 @@ class WhiteBox(Attacker):
         order = like(self.target.by_prior, delta, xp)
         return xp.reshape(xp.take(order, xp.reshape(best, (-1,))), best.shape)
 
-    def _best(self, delta: Array, b: Vector, noise: Noise | None) -> Array:
-        """Places, in the order of the prior, of the candidates that explain noise b (T, p) best: (T, m)."""
+    def _best(self, delta: Array, b: Vector, noise: Noise | None, allowed: Any = None) -> Array:
+        """Places, in the order of the prior, of the allowed candidates (k, T, m) that explain noise b (T, p) best: (T, m)."""
         if noise is not None and not noise.normal:
-            return by_density(delta, b, noise, self._log_prior)
+            return by_density(delta, b, noise, self._log_prior, allowed)
         xp = namespace(delta)
         beside = like(b, delta, xp)
         if not self.use_prior or noise is None:
-            return by_distance(delta, beside, np.zeros(self.target.k))
+            return by_distance(delta, beside, np.zeros((self.target.k, 1)), allowed)
         root = noise.unit_information_root(b.shape[1])
         if root is not None:
             whiten = like(root.T, delta, xp)
             delta, beside = delta @ whiten, beside @ whiten
-        return by_distance(delta, beside, 2.0 * noise.scale**2 * self._log_prior)
+        return by_distance(delta, beside, 2.0 * noise.scale**2 * np.maximum(self._log_prior, NEVER), allowed)
 
     def _simulated_over_prior(self, noise: Noise, draws: int, random_state: Seed) -> Array:
         """Mean over values from the prior, each row taking each value in turn, of simulated accuracies."""
@@ -223,8 +223,10 @@ class WhiteBox(Attacker):
         xp = namespace(delta)
         total = xp.zeros_like(delta[0, :, 0])
         most = max(1, AT_ONCE // self.target.m)
-        for k, weight in enumerate(self.target.prior[self.target.by_prior].tolist()):
-            if weight > 0:
+        weights = like(self.target.weights[self.target.by_prior], delta, xp)
+        for k in range(self.target.k):
+            weight = weights[k, :]
+            if bool(xp.any(weight > 0)):
                 for start in range(0, draws, most):
                     best = self._best(delta - delta[k, ...], b[start : start + most], noise)
                     total = total + weight / draws * xp.sum(xp.astype(best == k, xp.float64), axis=0)
@@ -235,7 +237,7 @@ class WhiteBox(Attacker):
         target, delta = self.target, self._stacked
         xp = namespace(delta)
         root = noise.unit_information_root(delta.shape[2])
-        ordered = target.prior[target.by_prior]
+        ordered = like(target.weights[target.by_prior], delta, xp)
         if self.use_prior:
             delta = spread = delta if root is None else delta @ like(root.T, delta, xp)
         else:
@@ -248,8 +250,9 @@ class WhiteBox(Attacker):
             short = short @ root.T if self.use_prior and root is not None else short
             return probability_ahead(delta, spread, place, self._log_prior, noise.scale, like(short, delta, xp))
         total = xp.zeros_like(delta[0, :, 0])
-        for k, weight in enumerate(ordered.tolist()):
-            if weight > 0:
+        for k in range(target.k):
+            weight = ordered[k, :]
+            if bool(xp.any(weight > 0)):
                 place = xp.full_like(target.truth, k)
                 total = total + weight * probability_ahead(
                     delta - delta[k, ...], spread, place, self._log_prior, noise.scale

@@ -7,25 +7,28 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
-from fisherleak.attacks import Attacker, BlackBox, Ideal, Outcome, Prior, WhiteBox
+from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
 from fisherleak.attacks.candidates import MOST_NUMBERS
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
+from fisherleak.bounds import best_test, hammersley_chapman_robbins
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 
-__all__ = ["ATTACKERS", "Attacked", "attack_all"]
+__all__ = ["ATTACKERS", "Apart", "Attacked", "attack_all"]
 
 MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
@@ -34,18 +37,40 @@ DRAWS = 100
 QUICK_ROWS, QUICK_DRAWS = 100, 20
 """The same where a quick look is wanted."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
-LEARNER = "ideal"
+LEARNERS = ("white-box, other columns", "no model, other columns")
 ATTACKERS = {
+    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the other columns "
+    "and the label suggest about the value, and sees the released coefficients",
     "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
     "what the other columns suggest), and sees the released coefficients",
     "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
     "common values are",
+    "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
+    "gives for the record itself (its class, or its exact score)",
     "black-box": "knows the row's other values and its label, and queries the released model",
-    "ideal": "learns the value from the other columns and the label: what the population gives away without any model",
+    "no model, other columns": "learns the value from the other columns and the label of other rows: what the population gives "
+    "away without any model",
     "prior": "guesses the most common value and sees no model",
 }
 """Every attacker by name, with what it knows."""
-STRONGEST, WITHOUT_PRIOR = "white-box with prior", "white-box"
+WITH_PRIOR, WITHOUT_PRIOR = "white-box with prior", "white-box"
+INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
+
+
+@dataclass(frozen=True)
+class Apart:
+    """How well the best test tells a row's value from the one most unlike it, at equal odds, from exact moves.
+
+    ``error_least`` is the least standard deviation of an unbiased estimate of which of the two it is, as 0 or 1, for the most
+    exposed row (Hammersley, Chapman and Robbins); none where nothing moves.
+    """
+
+    attribute: str
+    rows: int
+    worst: float
+    q95: float
+    median: float
+    error_least: float | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +80,8 @@ class Attacked:
     outcomes: tuple[tuple[Outcome, str], ...] = ()
     curves: tuple[tuple[dict[str, Any], ...], ...] = ()
     notes: tuple[str, ...] = ()
+    told_apart: tuple[Apart, ...] = ()
+    """Of every column whose values were attacked exactly, under normal noise."""
 
 
 def attack_all(
@@ -90,12 +117,23 @@ def attack_all(
     added = standard_noise(trained, as_noise(noise))
     attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick)
     found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
-    curves = zip(*(curve for _, curve, _ in found), strict=True)
+    curves = zip(*(each.curve for each in found), strict=True)
     return Attacked(
-        tuple(outcome for outcomes, _, _ in found for outcome in outcomes),
+        tuple(outcome for each in found for outcome in each.outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        (*((QUICK,) if quick else ()), *(note for _, _, notes in found for note in notes)),
+        (*((QUICK,) if quick else ()), *(note for each in found for note in each.notes)),
+        tuple(each.apart for each in found if each.apart is not None),
     )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, what was not run, and moves."""
+
+    outcomes: list[tuple[Outcome, str]]
+    curve: list[Json | None]
+    notes: list[str]
+    apart: Apart | None
 
 
 @dataclass(frozen=True)
@@ -116,8 +154,8 @@ class _Attacks:
     def draws(self) -> int:
         return QUICK_DRAWS if self.quick else DRAWS
 
-    def on(self, name: str) -> tuple[list[tuple[Outcome, str]], list[Json | None], list[str]]:
-        """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, and what was not run."""
+    def on(self, name: str) -> _Found:
+        """Every attacker on a column."""
         design = self.trained.design
         feature = next(feature for feature in design.features if feature.name == name)
         values, note = _candidates(design, feature)
@@ -126,31 +164,37 @@ class _Attacks:
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
-        strongest: WhiteBox | None = None
+        known: WhiteBox | None = None
         for attacker, knows in ATTACKERS.items():
-            if self.quick and attacker == LEARNER:
+            if self.quick and attacker in LEARNERS:
                 continue
             try:
-                attack = self._made(attacker, name, options, strongest)
+                if known is None:
+                    known = WhiteBox(self.model, self.frame, self.labels, name, use_prior=True, **options)
+                attack = self._made(attacker, name, options, known)
                 outcomes.append((self._outcome(attack), knows + note))
-                if attacker == STRONGEST:
+                if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
                     assert isinstance(attack, WhiteBox)
-                    strongest = attack
                     curve = [self._at(attack, name, scale) for scale in self.grid]
             except FisherleakError as error:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
             except (ArithmeticError, IndexError, ValueError, np.linalg.LinAlgError) as error:
                 # of a learner, or of a table that nobody thought of: figures of the model stand without it
                 notes.append(f"The {attacker} attack on '{name}' failed ({type(error).__name__}), and is left out.")
-        return outcomes, curve, notes
+        apart = None if known is None or not outcomes or note else _apart(known, self.noise)
+        return _Found(outcomes, curve, notes, apart)
 
-    def _made(self, attacker: str, name: str, options: Json, strongest: WhiteBox | None) -> Attacker:
-        if attacker in (WITHOUT_PRIOR, STRONGEST):
-            if strongest is not None:
-                return strongest.with_prior(False)
-            prior = attacker == STRONGEST
-            return WhiteBox(self.model, self.frame, self.labels, name, use_prior=prior, **options)
-        kinds: dict[str, type[Attacker]] = {"black-box": BlackBox, "ideal": Ideal, "prior": Prior}
+    def _made(self, attacker: str, name: str, options: Json, known: WhiteBox) -> Attacker:
+        """An attacker by name; those who look at parameters share what their moves cost."""
+        shared: dict[str, Callable[[], Attacker]] = {
+            INFORMED: lambda: Informed.like(known),
+            WITH_PRIOR: lambda: known,
+            WITHOUT_PRIOR: lambda: known.with_prior(False),
+            SERVED: lambda: Served.like(known),
+        }
+        if attacker in shared:
+            return shared[attacker]()
+        kinds: dict[str, type[Attacker]] = {BlackBox.name: BlackBox, Ideal.name: Ideal, Prior.name: Prior}
         return kinds[attacker](self.model, self.frame, self.labels, name, **options)
 
     def _outcome(self, attack: Any) -> Outcome:
@@ -171,6 +215,21 @@ def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> An
         return some_rows(design.n, most, seed)
     there = np.flatnonzero(~design.lacking(feature))
     return there[some_rows(there.size, most, seed)]
+
+
+def _apart(attack: WhiteBox, noise: Noise) -> Apart | None:
+    """From the moves of an attack on all values of a column; none where the noise is not normal."""
+    if not noise.normal:
+        return None
+    root = noise.unit_information_root(attack.target.given.shape[0])
+    moves = [host(each.values) for each in attack.moves]
+    norms = [np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves]
+    mu = np.max(norms, axis=0) / noise.scale
+    right = np.asarray(best_test(mu))
+    least = float(hammersley_chapman_robbins(float(mu.max())))
+    q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
+    error = math.sqrt(least) if math.isfinite(least) else None
+    return Apart(attack.target.name, attack.target.m, float(right.max()), q95, median, error)
 
 
 def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, str]:

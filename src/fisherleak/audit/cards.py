@@ -55,7 +55,7 @@ def card_of(
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
 ) -> Json:
     design, target = trained.design, trained.design.target
-    what, size = limited_words(columns, settings.person), int(trained.fit.coef.shape[0]) + 1
+    what, size = limited_words(columns, settings.person), trained.parameters
     card = {
         "schema": CARD,
         "model": {
@@ -157,6 +157,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         sentences.append(
             f"Levels of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
         )
+    named = [f"those of '{f.name}' as '{f.levels[0]}'" for f in design.features if f.levels and not f.pooled]
+    if named:
+        sentences.append(f"Levels that are not listed count as the first: {', '.join(named)}.")
     if trained.weights is not None:
         sentences.append(
             f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which "

@@ -9,7 +9,10 @@ linear     :math:`1 - \sum (y - z)^2 / \sum (y - \bar y)^2`              :math:`
 logistic   part of the rows with the right sign of z                     the larger class
 Poisson    mean of :math:`2 (y \log(y / \mu) - y + \mu)`                 :math:`\log \bar y`
 Gamma      mean of :math:`2 (y / \mu - \log(y / \mu) - 1)`               :math:`\log \bar y`
+softmax    part of the rows whose own class has the largest of K scores  log of shares
 =========  ============================================================  ==============
+
+and a softmax model by its log loss as well, the mean of :math:`\log \sum_k e^{z_k} - z_y`.
 
 Adding a kind is adding one record to ``KINDS``; the command line then has it too.
 """
@@ -23,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.linear_model import GammaRegressor, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
 from fisherleak.engine.losses import Loss
@@ -48,7 +52,8 @@ class Metric:
         In data, and in words.
     higher_is_better : bool
     of : callable
-        (z, y) -> one number for each column of linear predictors: z of shape (m, copies), y (m,), as the model sees them.
+        (z, y) -> one number for each copy: linear predictors z of shape (m, copies), or (m, K, copies) for several classes,
+        and y (m,), as the model sees them.
     """
 
     name: str
@@ -74,7 +79,8 @@ class Kind:
     metric : Metric
         How well it does its work.
     constant : callable
-        Mean label -> linear predictor of the model that ignores the rows, both as the model sees them.
+        Mean label (for several classes, the shares of all) -> linear predictor of the model that ignores the rows, both as the
+        model sees them.
     estimator : callable, optional
         (rows, l2) -> the scikit-learn model whose minimum is that of ``minimise`` with this l2. Attacks, balancing and
         releases need it.
@@ -82,6 +88,8 @@ class Kind:
         Those that ``estimator`` gives: what a released model may end with.
     holds : tuple of str
         Types of scikit-learn inside such a model that skops is to trust.
+    also : Metric, optional
+        A second measure, told beside the first.
     """
 
     name: str
@@ -89,10 +97,16 @@ class Kind:
     labels: LabelRule
     loss: str | Loss
     metric: Metric
-    constant: Callable[[float], float]
+    constant: Callable[[Any], Any]
     estimator: Callable[[int, float], Any] | None = None
     estimators: tuple[type, ...] = ()
     holds: tuple[str, ...] = ()
+    also: Metric | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether it has a row of parameters for each of three classes or more."""
+        return self.labels.classes and self.labels.most > 2
 
 
 # Measures of utility.
@@ -106,6 +120,15 @@ def _explained(z: Vector, y: Vector) -> Vector:
 
 def _right(z: Vector, y: Vector) -> Vector:
     return np.asarray(np.mean((z > 0) == (y[:, None] > 0.5), axis=0))
+
+
+def _right_class(z: Vector, y: Vector) -> Vector:
+    return np.asarray(np.mean(z.argmax(axis=1) == y[:, None], axis=0))
+
+
+def _log_loss(z: Vector, y: Vector) -> Vector:
+    own = np.take_along_axis(z, y.astype(np.int64)[:, None, None], axis=1)
+    return np.asarray(np.mean(logsumexp(z - own, axis=1), axis=0))
 
 
 def _poisson_deviance(z: Vector, y: Vector) -> Vector:
@@ -178,6 +201,17 @@ KINDS: list[Kind] = [
         constant=lambda mean: 1.0 if mean > 0.5 else -1.0,
         estimator=_logistic,
         estimators=(LogisticRegression,),
+    ),
+    Kind(
+        name="softmax",
+        words="softmax (multinomial logistic) regression",
+        labels=RULES["softmax"],
+        loss="softmax",
+        metric=Metric("accuracy", "accuracy (part of the rows classified right)", True, _right_class),
+        constant=lambda shares: np.log(np.maximum(shares, np.finfo(float).tiny)),
+        estimator=_logistic,
+        estimators=(LogisticRegression,),
+        also=Metric("log_loss", "log loss", False, _log_loss),
     ),
     Kind(
         name="poisson",

@@ -33,9 +33,11 @@ from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
 from fisherleak.engine.erm import Fit, minimise_scaled
 from fisherleak.engine.folding import Folding
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_about, information_of, one_release
+from fisherleak.engine.outputs.several_fit import OutputsFit, minimise_classes
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import (
@@ -130,7 +132,7 @@ class Trained:
     @property
     def folding(self) -> Folding | None:
         """How the scales of columns move with the rows; None where they are public, or where nothing moves them."""
-        return self.leak._information.jacobians[0].folding
+        return one_release(self.leak._information).folding
 
     @property
     def unit(self) -> float:
@@ -171,19 +173,29 @@ class Trained:
         return self if unit == self.leak.noise else replace(self, leak=self.leak.with_noise(unit))
 
     @property
-    def model(self) -> Jacobian:
+    def model(self) -> Jacobian | OutputsJacobian:
         """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
-        fit = replace(self.fit, sample_weight=None)
-        nothing = np.empty((0, int(self.design.X.shape[1])))
-        attributes = tuple(_attributes(self.design))
-        return jacobian_of(fit, nothing, nothing[:, 0], self.leak.noise, attributes, self.folding)
+        nothing: Any = np.empty((0, int(self.design.X.shape[1])))
+        known = one_release(self.leak._information)
+        fit: Any = replace(self.fit, sample_weight=None)
+        return replace(known, fit=fit, X=nothing, y=nothing[:, 0])
+
+    @property
+    def outputs(self) -> int:
+        """Rows of parameters: one, or one for each of several classes."""
+        return int(self.fit.coef.shape[0]) if isinstance(self.fit, OutputsFit) else 1
+
+    @property
+    def parameters(self) -> int:
+        """How many are released."""
+        return int(self.fit.theta.shape[0])
 
 
 @dataclass(frozen=True)
 class MeasuredRows:
     """Some training rows in memory, and what the model reveals about them with noise of scale 1, in standard units."""
 
-    model: Jacobian = field(repr=False)
+    model: Jacobian | OutputsJacobian = field(repr=False)
     noise: Noise
     X: Vector
     y: Vector
@@ -191,7 +203,7 @@ class MeasuredRows:
 
     @property
     def leak(self) -> Leakage:
-        fit = replace(self.model.fit, sample_weight=self.weights)
+        fit: Any = replace(self.model.fit, sample_weight=self.weights)
         jacobian = replace(self.model, fit=fit, X=self.X, y=self.y)
         absent = absent_in(self.model.attributes, np.asarray(self.X))
         return Leakage(information_of(jacobian), self.noise, as_table(self.X), _absent=absent)
@@ -216,15 +228,22 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
 def trained_on(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
     """Fit a design's rows, and measure with noise of scale 1."""
     try:
-        fit = minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, spreads_in(design)[1])
+        fit = _fitted(kind, design, l2, weights)
     except FisherleakError as error:
         raise type(error)(_in_columns(str(error), design)) from None
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
     X, y, _ = training_rows(design.X, design.y, None, None)
     folding = _folding(design, fit) if public == "nothing" else None
-    jacobian = jacobian_of(fit, X, y, PLAIN, tuple(_attributes(design)), folding)
-    return Trained(kind, design, l2, fit, Leakage(information_of(jacobian), PLAIN, as_table(design.X)), public)
+    information = information_about(fit, X, y, PLAIN, tuple(_attributes(design)), folding)
+    return Trained(kind, design, l2, fit, Leakage(information, PLAIN, as_table(design.X)), public)
+
+
+def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Fit:
+    scales = spreads_in(design)[1]
+    if kind.several:
+        return minimise_classes(design.X, design.y, design.target.classes, l2, weights, scales)
+    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales)
 
 
 def spreads_in(design: Design) -> tuple[Vector, Vector]:
@@ -246,7 +265,8 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     means, _ = spreads_in(design)
     numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
     slopes = np.zeros(means.size)
-    slopes[numbers] = 2.0 * fit.l2 * np.asarray(fit.coef)[numbers]
+    # the term of several outputs has each one's coefficient beside what is kept here
+    slopes[numbers] = 2.0 * fit.l2 * (1.0 if isinstance(fit, OutputsFit) else np.asarray(fit.coef)[numbers])
     if not slopes.any():
         return None
     nothing, totals = np.empty((0, means.size)), np.zeros(means.size)

@@ -24,10 +24,11 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Trained, estimator_for, spreads_in
 from fisherleak.engine.noise import Noise, noise_from_record, released
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.release import set_parameters
 from fisherleak.tables import Design, Feature
@@ -40,20 +41,28 @@ Vector = NDArray[np.float64]
 
 
 def own_parameters(trained: Trained) -> Vector:
-    """Parameters in the frame, in the units of the target, (p + 1,): what noise is added to."""
+    """Parameters in the frame, in the units of the target, (p + 1,): what noise is added to.
+
+    For several classes all coefficients, class by class, then the intercepts: (K p + K,).
+    """
     target = trained.design.target
     theta = target.scale * np.asarray(trained.fit.theta)
-    theta[-1] += target.centre
+    theta[-1] += target.centre  # zero for classes
     return theta
 
 
 def framed(design: Design, model: Pipeline) -> Vector:
     """The parameters of a released pipeline, which are in raw units, brought back to the frame."""
-    theta = parameters(model[-1]).copy()
+    theta = all_parameters(model[-1])
     scales, centres = _units(design)
-    theta[-1] += centres @ theta[:-1]
-    theta[:-1] *= scales
-    return theta
+    coef, levels = _by_output(theta, scales.size)
+    return np.append(coef * scales, levels + coef @ centres)
+
+
+def _by_output(theta: Vector, width: int) -> tuple[Vector, Vector]:
+    """Coefficients and intercepts of parameters, (K, d) and (K,)."""
+    outputs = theta.size // (width + 1)
+    return theta[: outputs * width].reshape(outputs, width), theta[outputs * width :]
 
 
 def _units(design: Design) -> tuple[Vector, Vector]:
@@ -69,11 +78,11 @@ def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipel
     """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
     theta = released(own_parameters(trained), noise, rng)
     scales, centres = _units(trained.design)
-    theta[:-1] /= scales
-    theta[-1] -= centres @ theta[:-1]
+    coef, levels = _by_output(theta, scales.size)
+    coef = coef / scales
     estimator_for(trained)  # refuses a kind without one
     model = _template(trained)
-    set_parameters(model[-1], theta)
+    set_parameters(model[-1], np.append(coef, levels - coef @ centres))
     return model
 
 
@@ -85,8 +94,9 @@ def _template(trained: Trained) -> Pipeline:
     design, estimator = trained.design, trained.kind.estimator
     assert estimator is not None
     # rows that are made up: the numbers zero and one, and every level
-    count = 2 * max([1, *(len(feature.levels) for feature in design.features)])
-    frame, places = _made_up(design, count), np.arange(count) % 2
+    kinds = max(2, len(design.target.classes))
+    count = kinds * max([1, *(len(feature.levels) for feature in design.features)])
+    frame, places = _made_up(design, count), np.arange(count) % kinds
     labels = np.array(design.target.classes)[places] if design.target.classes else 1.0 + places
     last = estimator(1, trained.l2)  # its penalty is said per row: how many rows there are stays in the house
     fills = design.fills
@@ -111,7 +121,7 @@ def _made_up(design: Design, count: int) -> Any:
     for feature in design.features:
         if feature.of is not None:
             continue
-        known = np.array([0.0, 1.0]) if feature.kind == "number" else _typed(_named(feature))
+        known = np.array([0.0, 1.0]) if feature.kind == "number" else typed_levels(_named(feature))
         columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
     return pandas.DataFrame(columns)
 
@@ -133,10 +143,10 @@ def _passing(design: Design, fills: bool) -> ColumnTransformer:
         if feature.of is not None:
             steps.append((f"category {k + 1}", MissingIndicator(features="all", sparse=False), [feature.of]))
             continue
-        # a level that is not named has no indicator, which is what the first level has
-        rules: Json = {"handle_unknown": "ignore"} if feature.open or fills else {}
-        rules |= {} if feature.open else {"drop": "first"}
-        encoder = OneHotEncoder(categories=[_typed(_named(feature))], sparse_output=False, **rules)
+        # a level that is not named has no indicator, which is what the pooled or missing level has, or else the first
+        rules: Json = {} if feature.open else {"drop": "first"}
+        levels = [typed_levels(_named(feature))]
+        encoder = OneHotEncoder(categories=levels, sparse_output=False, handle_unknown="ignore", **rules)
         steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)
 
@@ -166,14 +176,14 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
         scaler.mean_ = np.array([feature.mean for feature in numbers])
         scaler.scale_ = np.array([feature.spread for feature in numbers])
         scaler.var_ = scaler.scale_**2
-    set_parameters(model[-1], _to_standard(design) @ own_parameters(trained))
+    set_parameters(model[-1], _to_standard(trained) @ own_parameters(trained))
     return model, frame, labels
 
 
 def known_pipeline(trained: Trained, model: Pipeline, released: Pipeline) -> Pipeline:
     """A released model with its parameters as they are in the pipeline that attackers know."""
     known = copy.deepcopy(model)
-    set_parameters(known[-1], _to_standard(trained.design) @ framed(trained.design, released))
+    set_parameters(known[-1], _to_standard(trained) @ framed(trained.design, released))
     return known
 
 
@@ -192,17 +202,17 @@ def _preprocessing(design: Design) -> ColumnTransformer:
     return ColumnTransformer(steps)
 
 
-def _to_standard(design: Design) -> Vector:
-    """From parameters in the frame to those behind exact standardising, (p + 1, p + 1)."""
-    means, spreads = spreads_in(design)
-    turn = np.diag([*spreads, 1.0])
-    turn[-1, :-1] = means
-    return np.asarray(turn)
+def _to_standard(trained: Trained) -> Vector:
+    """From parameters in the frame to those behind exact standardising, (p + 1, p + 1), or (K p + K, K p + K)."""
+    means, spreads = spreads_in(trained.design)
+    eye = np.eye(trained.outputs)
+    below = np.kron(eye, means[None, :])
+    return np.block([[np.kron(eye, np.diag(spreads)), np.zeros(below.T.shape)], [below, eye]])
 
 
 def standard_noise(trained: Trained, noise: Noise) -> Noise:
     """Noise on the parameters in the frame, as it is on those of the pipeline that attackers know."""
-    return Turned(noise, _to_standard(trained.design))
+    return Turned(noise, _to_standard(trained))
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,11 +254,6 @@ class Turned:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         return cls(noise_from_record(record), np.asarray(record["turn"]))
-
-
-def _typed(levels: tuple[Any, ...]) -> NDArray[Any]:
-    """Numbers and truth values as such, text as objects: objects are not compared with whole numbers that a file holds."""
-    return _as_objects(levels) if any(isinstance(level, (str, bytes)) for level in levels) else np.array(levels)
 
 
 def _as_objects(levels: tuple[Any, ...]) -> NDArray[Any]:

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from fisherleak.audit.model import Trained
+from fisherleak.engine.norms import one_release
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
@@ -55,6 +58,9 @@ class PresenceFigures:
     """(n,) at noise of scale 1 in standard units; lazy where the rows are."""
     mean: float = 0.5
     """How often the best attacker is right, over all rows."""
+    high: float | None = None
+    """Of one row in twenty he is right more often; none where the rows are not in memory."""
+    median: float | None = None
     notable: int = 0
     top: tuple[Told, ...] = field(repr=False, default=())
     note: str = ""
@@ -77,9 +83,15 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
 
     total, notable = sum_rows(right, mu)
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
-    return PresenceFigures(
-        mu, float(total) / trained.design.n, int(notable), tuple(told_at(*pair, scale) for pair in top)
-    )
+    listed = tuple(told_at(*pair, scale) for pair in top)
+    high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
+    return PresenceFigures(mu, float(total) / trained.design.n, high, median, int(notable), listed)
+
+
+def _quantiles(mu: Vector) -> tuple[float, float]:
+    """How often he is right about one row in twenty at least, and about the one in the middle."""
+    high, median = np.quantile(ndtr(0.5 * mu), [0.95, 0.5])
+    return float(high), float(median)
 
 
 def told_at(row: int, mu: float, scale: float) -> Told:
@@ -94,13 +106,13 @@ def _finite(mu: Any) -> Any:
 
 
 def _unknown(trained: Trained) -> str:
-    (jacobian,) = trained.leak._information.jacobians
+    jacobian = one_release(trained.leak._information)
     if trained.design.people is not None:
         return "it is exact for leaving out one row, not for leaving out all rows of a person"
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"
-    if not is_known(jacobian):
+    if trained.design.lazy if isinstance(jacobian, OutputsJacobian) else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not is_light(trained.fit):
+    if not (is_light_for_several(jacobian) if isinstance(jacobian, OutputsJacobian) else is_light(trained.fit)):
         return "with this kind of model and so many rows it takes long; fl.measure(…).membership() has it"
     return ""

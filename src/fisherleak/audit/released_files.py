@@ -23,6 +23,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import admitted_noise
 from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
+from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
@@ -42,7 +43,7 @@ from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters
 from fisherleak.protection.calibration import remembering
 from fisherleak.protection.own_shape import HESSIAN
 from fisherleak.tables import RawTable, Room
@@ -60,8 +61,6 @@ OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
-FEWEST_ROWS = 5
-"""Levels that are not declared and have fewer training rows are not named in a release."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +181,7 @@ def save_model(
     io = _skops()
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
+    check_enough(trained.design)
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
@@ -359,7 +359,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
 
 
 def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
-    theta, refit = parameters(saved.model[-1]), own_parameters(trained)
+    theta, refit = all_parameters(saved.model[-1]), own_parameters(trained)
     if theta.shape != refit.shape:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."

@@ -22,8 +22,10 @@ from fisherleak.rows import sum_rows
 
 __all__ = ["judge", "noise_that_keeps"]
 
-BLIND = ("ideal", "prior")
+BLIND = ("no model, other columns", "prior")
 """Attackers who see no model."""
+SERVED = "white-box, served answer"
+"""Who also sees an answer for the record itself: a rule on the release is not about that."""
 
 
 def judge(policy: Policy, audit: Audit) -> tuple[Rule, ...]:
@@ -170,13 +172,14 @@ def _attacks(policy: Policy, audit: Audit) -> Iterator[Rule]:
 
 
 def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
-    return [o for o, _ in audit.attacked.outcomes if o.attribute == column and (o.attacker in BLIND) == blind]
+    found = [o for o, _ in audit.attacked.outcomes if o.attribute == column and o.attacker != SERVED]
+    return [o for o in found if (o.attacker in BLIND) == blind]
 
 
 def _gain(audit: Audit, column: str) -> float:
     """How much more often the best attacker with the release is right than the best one without."""
     seeing, blind = _of(audit, column, False), _of(audit, column, True)
-    without = max((max(o.accuracy, o.baseline) for o in (*blind, *seeing[:1])), default=0.0)
+    without = max((*(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing))), default=0.0)
     return float(max((o.accuracy for o in seeing), default=1.0) - without)
 
 

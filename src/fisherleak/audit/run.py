@@ -347,10 +347,9 @@ def _cautions(trained: Trained) -> list[str]:
             f"There are only {design.people.count} people in the training rows: what a model of so few reveals is a matter of "
             "chance."
         )
-    if trained.fit.coef.shape[0] + 1 > design.n:
+    if trained.parameters > design.n:
         cautions.append(
-            f"The model has more parameters ({trained.fit.coef.shape[0] + 1}) than training rows ({design.n}): only l2 "
-            "determines it."
+            f"The model has more parameters ({trained.parameters}) than training rows ({design.n}): only l2 determines it."
         )
     lost = design.rows_read - design.n - design.held_out
     if 2 * lost > design.rows_read:

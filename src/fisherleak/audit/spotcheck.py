@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
 from fisherleak.audit.model import Trained, spreads_in
-from fisherleak.engine.erm import fit_at
+from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.risk import Risk
+from fisherleak.models.several import fit_here
 
 __all__ = ["SpotCheck", "spot_check"]
 
@@ -110,8 +111,11 @@ def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[n
     design = trained.design
     X = _OneRowMoved.of(design.X, row, change)
     scales = _scales(trained, row, change)
-    risk = Risk(X, design.y, trained.weights, trained.fit.loss, trained.l2, intercept=True, scales=scales)
-    theta = np.asarray(fit_at(risk, trained.fit.theta, polish=True).theta)
+    own = (X, design.y, trained.weights, trained.fit.loss, trained.l2, True)
+    risk = (
+        Risk(*own, scales=scales) if trained.outputs == 1 else OutputsRisk(*own, scales=scales, outputs=trained.outputs)
+    )
+    theta = np.asarray(fit_here(risk, trained.fit.theta, polish=True).theta)
     root = trained.leak.noise.unit_information_root(theta.size)
     return theta if root is None else np.asarray(root @ theta)
 

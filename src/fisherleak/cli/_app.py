@@ -12,6 +12,7 @@ import typer.main
 from fisherleak import __version__
 from fisherleak.cli._common import Debug, emit, interruptible
 from fisherleak.cli._once import OnceCommand
+from fisherleak.cli.answers import answers
 from fisherleak.cli.attack import attack
 from fisherleak.cli.audit import audit
 from fisherleak.cli.ledger import ledger
@@ -21,7 +22,7 @@ from fisherleak.cli.verify import verify
 
 __all__ = ["COMMANDS", "app", "parser"]
 
-COMMANDS: list[Callable[..., int]] = [audit, release, ledger, verify, attack, reproduce]
+COMMANDS: list[Callable[..., int]] = [audit, release, answers, ledger, verify, attack, reproduce]
 
 app = typer.Typer(
     name="fisherleak",

@@ -74,7 +74,10 @@ Target = Annotated[str | None, column("--target", help="The column that the mode
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="KIND", autocompletion=models, help="auto (default), linear, logistic, poisson or gamma."
+        "--model",
+        metavar="KIND",
+        autocompletion=models,
+        help="auto (default), linear, logistic, softmax, poisson or gamma.",
     ),
 ]
 L2 = Annotated[

@@ -15,10 +15,12 @@ import typer
 from fisherleak.reproduce import NAMES
 
 __all__ = [
+    "ANSWERED",
     "MODELS",
     "OVER",
     "PUBLIC",
     "SHAPES",
+    "answered",
     "columns",
     "items",
     "known_to_all",
@@ -28,7 +30,7 @@ __all__ = [
     "whose_etas",
 ]
 
-MODELS = ("auto", "linear", "logistic", "poisson", "gamma")
+MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""
@@ -38,6 +40,8 @@ SHAPES = ("isotropic", "hessian", "least-loss")
 """Those of ``protection.shapes``, which loads scikit-learn."""
 WAYS = ("impute", "drop")
 """Those of ``tables.choices``."""
+ANSWERED = ("score", "probability", "label")
+"""Those of ``audit.query_log``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
 """The variable in which a shell's script says which shell it is."""
 SPECIAL = re.compile(r"[^\w@%+=:,./-]")
@@ -83,6 +87,11 @@ def whose_etas() -> list[str]:
 def shapes() -> list[str]:
     """Shapes of noise."""
     return list(SHAPES)
+
+
+def answered() -> list[str]:
+    """What an interface may answer."""
+    return list(ANSWERED)
 
 
 def items(ctx: typer.Context) -> list[str]:

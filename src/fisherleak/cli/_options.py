@@ -33,6 +33,8 @@ OPTIONS = {
             "shape",
             "spread",
             "policy",
+            "of",
+            "released",
         )
     },
     **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person", "missing")},

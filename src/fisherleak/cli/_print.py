@@ -14,7 +14,16 @@ from fisherleak.cli._common import emit, printable
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
-__all__ = ["show_attacks", "show_audit", "show_confirmation", "show_gate", "show_ledger", "show_policy", "show_release"]
+__all__ = [
+    "show_answers",
+    "show_attacks",
+    "show_audit",
+    "show_confirmation",
+    "show_gate",
+    "show_ledger",
+    "show_policy",
+    "show_release",
+]
 
 MOST_SHOWN = 5
 COUNTED = {
@@ -47,6 +56,7 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("eta of all data", _number(eta["dataset"])),
             *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
+            *([(cost["also"]["label"], _utility(cost["also"], summary["noise"]["scale"]))] if "also" in cost else []),
         ]
     )
     _show_figures(summary)
@@ -86,6 +96,43 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
         past = document["past_limit"]
         said = f"{len(past)} past the limit of {_number(document['limit'])}"
         emit("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    emit("\nDerived from the data: as confidential as the table.")
+
+
+def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
+    """Who is exposed by a log of queries: a sentence first, then whom and what about them."""
+    eta, half = document["eta"], document["above_half"]
+    learns = "someone who knows everything else learns more than half of what is unknown about a number of theirs."
+    nobody = (
+        "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
+    )
+    emit((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
+    _pairs(
+        [
+            ("answers", f"{document['queries']} of {document['distinct']} different queries: {document['how']}"),
+            ("rows", str(document["rows"])),
+            (
+                "eta of a row",
+                f"{_number(eta['mean'])} on average, {_number(eta['max'])} at most, all answers together",
+            ),
+            ("counted", COUNTED[document["public"]]),
+        ]
+    )
+    emit("")
+    _histogram(etas)
+    rows = [(item["id"], _number(item["eta"]), _inverse(item["eta"])) for item in document["most_exposed"][:MOST_SHOWN]]
+    _table("\nMost exposed", ("id", "eta", "least error"), rows)
+    columns = [
+        (c["name"], _inverse(c["eta"]), "" if c["share"] is None else _percent(c["share"]), str(c["row"]))
+        for c in document["columns"][:MOST_SHOWN]
+    ]
+    _table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
+    if document["limit"] is not None:
+        past = document["past_limit"]
+        said = f"{len(past)} past the limit of {_number(document['limit'])}"
+        emit("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    if document["times"]:
+        emit(f"Such a log could be answered {document['times']} times before someone passes it.")
     emit("\nDerived from the data: as confidential as the table.")
 
 
@@ -226,7 +273,7 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     for o in outcomes:
         got = f"{o['accuracy']:.1%} ({o['low']:.1%} to {o['high']:.1%})"
         rows.append((o["attribute"], o["attacker"], got, f"{o['baseline']:.1%}"))
-    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "always the most common"), rows)
+    _table("Attacks", ("column", "attacker", "right guesses (95 %)", "without the release"), rows)
     _sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 
@@ -248,9 +295,9 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
             ),
             (
                 "utility",
-                f"{_number(noisy)} on average with such noise, {_number(cost.without_noise)} without, "
-                f"{_number(cost.constant)} for a constant: {cost.metric.label}, on {where}",
+                f"{_paid(cost)}: {cost.metric.label}, on {where}",
             ),
+            *([] if cost.also is None else [(cost.also.metric.label, _paid(cost.also))]),
         ]
     )
     if "signature" in card:
@@ -269,6 +316,14 @@ def _noise_of(card: dict[str, Any]) -> str:
     if shape["name"] == "isotropic":
         return f"{size} on every coefficient"
     return f"of scale {size}, shaped: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
+
+
+def _paid(cost: Tradeoff) -> str:
+    """What one noise costs."""
+    return (
+        f"{_number(cost.points[0].utility)} on average with such noise, {_number(cost.without_noise)} without, "
+        f"{_number(cost.constant)} for a constant"
+    )
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
+from fisherleak._support.notebook import panel
 from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.magnitudes import check_penalty
@@ -113,6 +114,16 @@ class Fit:
     level: float | None = field(default=None, repr=False)
     scales: Array | None = field(default=None, repr=False)
     left: float | None = field(default=None, repr=False)
+
+    def _repr_html_(self) -> str:
+        pairs: list[tuple[str, object]] = [
+            ("fitted on", f"{self.n:,} rows, {int(self.coef.shape[0]):,} columns"),
+            ("intercept", "none" if self.intercept is None else f"{self.intercept:.4g}"),
+            ("l2, per row", f"{self.l2:g}"),
+            ("distance from the minimum", f"{self.distance:.1e}, after {self.steps} steps"),
+            ("condition number", f"{self.condition:.1e}"),
+        ]
+        return panel(f"Fit, {self.loss.name}", pairs, "Exact parameters, without noise: not for release.")
 
     @property
     def condition(self) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,12 +77,12 @@ class MovingScales:
     intercept: bool
 
     @classmethod
-    def of(cls, jacobian: Jacobian) -> MovingScales | None:
+    def of(cls, jacobian: Any) -> MovingScales | None:
         fit, folding = jacobian.fit, jacobian.folding
         if folding is None:
             return None
         xp = namespace(jacobian.B)
-        squares = xp.ones_like(fit.coef) if fit.scales is None else fit.scales**2
+        squares = xp.ones_like(folding.slopes) if fit.scales is None else fit.scales**2
         return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
 
     def changes(self, X: Array, weights: Array | None) -> Array:

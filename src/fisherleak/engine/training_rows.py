@@ -47,15 +47,15 @@ def check_values(
         known = xp.ones_like(y, dtype=xp.bool) if weights is None else _finite(weights, xp) & (weights >= 0)
         # y may be NaN here, which no loss accepts: finite labels are looked at first
         by_row = (~_finite(y, xp), ~known, counted, ~loss.labels.accepts(y), (y == 1) & counted, (y == 0) & counted)
-        counts = [1 - xp.astype(xp.all(_finite(X, xp)), xp.int64), *(xp.sum(xp.astype(x, xp.int64)) for x in by_row)]
-        return xp.stack(counts), extremes(X, y, weights)
+        return xp.stack([xp.sum(xp.astype(x, xp.int64)) for x in by_row]), extremes(X, y, weights)
 
     def joined(a: Sums, b: Sums) -> Sums:
         return a[0] + b[0], xp.maximum(a[1], b[1])
 
     counts, largest = sum_rows(block, X, y, weights, join=joined)
-    bad_x, bad_y, bad_weights, counted, outside, ones, zeros = (int(x) for x in host(counts))
-    if bad_x:
+    bad_y, bad_weights, counted, outside, ones, zeros = (int(x) for x in host(counts))
+    # a value that is not finite makes the largest of its column so: no pass of its own, and no mask
+    if not np.isfinite(host(largest)[: X.shape[1]]).all():
         raise InvalidInputError(_where_not_finite(X, names))
     if bad_y:
         row, value = _first(y, lambda y: ~_finite(y, xp))

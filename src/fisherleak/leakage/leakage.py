@@ -11,7 +11,7 @@ attacker who knows everything outside S can recover a value (or any unit combina
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +26,15 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Post
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
-from fisherleak.engine.norms.data_shaped import DataShaped, data_shaped
+from fisherleak.engine.norms.averaged import shaped_by
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.leakage import show
+from fisherleak.leakage import doors, show
 from fisherleak.models import Queried, Table
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
@@ -102,7 +103,7 @@ class Leakage:
             return self._served(noise)
         if isinstance(noise, Posterior | ObjectivePerturbation):
             refuse_several(self._information, f"noise={type(noise).__name__}(…)")
-            return replace(self, _information=data_shaped(self._jacobian, noise), _noise=noise)
+            return replace(self, _information=shaped_by(self._jacobian, noise), _noise=noise)
         check_noise(noise)
         if isinstance(self._information, DataShaped):
             return replace(self, _information=information_of(self._jacobian.with_noise(noise)), _noise=noise)
@@ -235,6 +236,34 @@ class Leakage:
         flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
         return flat.T @ flat
 
+    def revealed(
+        self,
+        attributes: Sequence[str | int] | str | int | None = None,
+        spread: Mapping[str, float] | None = None,
+    ) -> Array:
+        r"""Share of each value revealed, (n, number of attributes), from 0 to 1: :math:`(\eta s)^2 / (1 + (\eta s)^2)`.
+
+        Someone who knows all other data and starts from a normal guess of spread s about a value learns at most this part of
+        its variance (van Trees' inequality, with eta as it is at the value). NaN for attributes of several dimensions, encoded
+        categories say, and for cells that were missing.
+
+        Parameters
+        ----------
+        attributes : names or numbers, optional
+            All if not given.
+        spread : mapping of name to number, optional
+            What is started from, in the column's unit; its own standard deviation where not given.
+        """
+        chosen, _ = self._chosen(attributes, None)
+        own = show.attribute_spreads(self, self._table, spread or {})
+        places = [self.attributes.index(attribute.name) for attribute in chosen]
+        cells = self.per_cell()
+        xp = namespace(cells)
+        exposure = (
+            cells[:, places] * like(own[places], cells, xp) if not is_lazy(cells) else cells[:, places] * own[places]
+        )
+        return exposure**2 / (1.0 + exposure**2)
+
     # presence
 
     def membership(self, tolerance: float = EXACT) -> Array:
@@ -286,10 +315,11 @@ class Leakage:
         for each in releases:
             assert isinstance(each, SeveralOutputs)
             check_normal(each.jacobian.noise)
-            if each.folded:
+            folding = each.jacobian.folding
+            if folding is not None and (each.jacobian.fit.loss.quadratic or folding.totals is None):
                 raise UnsupportedModelError(
-                    "membership() of a model of several outputs is measured with preprocessing taken as public: measure with "
-                    "public='preprocessing'."
+                    "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
+                    "behind, and no other preprocessing: measure with public='preprocessing'."
                 )
             norms.append(several_removal_norms(each.jacobian, tolerance))
         xp = namespace(norms[0])
@@ -300,7 +330,47 @@ class Leakage:
     def __repr__(self) -> str:
         count = len(self.fits)
         noise = f"{count} release{'s' * (count > 1)}" if self._noise is None else repr(self._noise)
-        return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise})"
+        return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise}{show.in_brief(self)})"
+
+    def _repr_html_(self) -> str:
+        return show.html(self)
+
+    def report(
+        self,
+        path: Any,
+        *,
+        title: str | None = None,
+        groups: Any = None,
+        max_eta: float | None = None,
+        spread: Mapping[str, float] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """The page that ``fisherleak audit`` writes, for this model: one HTML file that opens offline.
+
+        Verdict, the most exposed rows by their number (or index label), shares revealed and errors by column, groups, presence
+        where it is known, and a slider for the noise. Values of rows are not on it; it is derived from the data all the same,
+        without noise, and stays in the house. Utility and attacks are not measured here: they need held-out rows and time.
+
+        Parameters
+        ----------
+        path : str or Path
+        title : str, optional
+        groups : str or array of shape (n,), optional
+            A column of the table, or the group of each row.
+        max_eta : float, optional
+            A limit on every row's eta, which the verdict is held against.
+        spread : mapping of name to number, optional
+            As for :meth:`revealed`.
+        overwrite : bool
+
+        Returns
+        -------
+        Path
+            Where it was written.
+        """
+        return doors.write_page(
+            self, path, title=title, groups=self._labels(groups), max_eta=max_eta, spread=spread, overwrite=overwrite
+        )
 
     def to_frame(self) -> pandas.DataFrame:
         """A pandas table (Dask's for lazy rows), one row each: ``eta``, ``eta[name]`` of each attribute, ``eta_label``.

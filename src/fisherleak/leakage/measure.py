@@ -60,7 +60,7 @@ def measure(
     noise : Noise, optional
         Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has told instead of the
         parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`. Or a mechanism whose noise the data shape,
-        with that counted: :class:`fisherleak.Posterior`, :class:`fisherleak.ObjectivePerturbation` (squared loss).
+        with that counted: :class:`fisherleak.Posterior` (squared loss), :class:`fisherleak.ObjectivePerturbation`.
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with. Taken from a Fit if not given.
     attributes : optional

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
+from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.notebook import panel
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
@@ -25,9 +28,20 @@ if TYPE_CHECKING:
 
     from fisherleak.models import Table
 
-__all__ = ["plot", "summary", "to_frame"]
+__all__ = [
+    "attribute_spreads",
+    "html",
+    "in_brief",
+    "plot",
+    "presence_unknown",
+    "summary",
+    "taken_as_public",
+    "to_frame",
+]
 
 MOST_SHOWN = 5
+SHOWN_AT_ONCE = 1_000_000
+"""Cells of the training rows up to which a representation computes etas."""
 ENOUGH = 1e-3
 """Relative error of mu that no digit shown betrays."""
 
@@ -76,14 +90,24 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
         for fit in ([] if _is_gradient(leakage) else leakage.fits)
     ]
-    lines += [f"  note          {note}" for note in notes]
+    lines += [f"  note          {note}" for note in (*notes, *_averaged(leakage, rows))]
     lines += [
         f"  presence      {_presence(leakage)}",
-        f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {_assumed(leakage)}.",
+        f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {taken_as_public(leakage)}.",
         "Whether someone is in the data is another question, measured beside it: presence. It is not differential privacy.",
         "This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
+    """What averaging over draws leaves uncertain."""
+    information = leakage._information
+    if not isinstance(information, Averaged) or not rows:
+        return ()
+    above = 100 * information.above_average(rows[0])
+    limits = f"averaged over {information.count:,} draws: etas are upper limits, each too low in one of 200 cases"
+    return (f"{limits}; that of the most exposed row is {above:.2g} % above its average",)
 
 
 def _shaped(leakage: Any) -> bool:
@@ -101,7 +125,7 @@ def _missing(leakage: Any) -> str:
     return f"; {count} cell{'s' * (count > 1)} missing, without an eta" if count else ""
 
 
-def _assumed(leakage: Any) -> str:
+def taken_as_public(leakage: Any) -> str:
     """What was taken as public."""
     if has_own_shape(leakage._noise):
         own = "the noise's shape fixed though rows decided it (what it tells by itself is not in these etas)"
@@ -147,6 +171,11 @@ def _membership_known(leakage: Any) -> bool:
 
 def _presence(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
+    return presence_unknown(leakage) or _told(leakage)
+
+
+def presence_unknown(leakage: Any) -> str:
+    """Why presence is not measured; nothing where it is known and does not take long."""
     if _shaped(leakage):
         return "not measured: the noise's shape depends on the data"
     several = _has_several(leakage)
@@ -158,12 +187,12 @@ def _presence(leakage: Any) -> str:
     if several and not all(is_light_for_several(jacobian) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     if several:
-        return _told(leakage)
+        return ""
     if any(jacobian.folding is not None and jacobian.folding.totals is None for jacobian in jacobians):
         return "not measured end to end: known for scales that are standard deviations only"
     if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
-    return _told(leakage)
+    return ""
 
 
 def _told(leakage: Any) -> str:
@@ -192,6 +221,56 @@ def _units(leakage: Any, table: Table) -> NDArray[np.float64]:
     known = {name for name, size in zip(leakage.attributes, leakage.sizes, strict=True) if size == 1}
     spreads = [by_column.get(name, 1.0) if name in known else 1.0 for name in leakage.attributes]
     return np.array([spread if spread > 0 else 1.0 for spread in spreads])
+
+
+def attribute_spreads(leakage: Any, table: Table, given: Mapping[str, float]) -> NDArray[np.float64]:
+    """What an outsider starts from about each attribute, in its unit; NaN where it has several dimensions or no spread."""
+    names = leakage.attributes
+    for name in given:
+        if name not in names:
+            raise InvalidInputError(f"spread names '{name}', which is no attribute. {nearest(name, names)}")
+    own = dict(zip(table.names, table.spreads(), strict=True))
+    found = []
+    for name, size in zip(names, leakage.sizes, strict=True):
+        if size > 1 and name in given:
+            raise InvalidInputError(f"spread names '{name}', which is encoded by {size} numbers and has no spread.")
+        known = check_positive(given[name], f"spread of '{name}'") if name in given else own.get(name, 0.0)
+        numeric = name in given or (name in table.names and table.holds_numbers(table.names.index(name)))
+        found.append(known if size == 1 and numeric and known > 0 else np.nan)
+    return np.array(found)
+
+
+def _small(leakage: Any) -> bool:
+    """Whether etas of all rows are at hand in no time."""
+    rows = leakage._information.rows[0]
+    return not is_lazy(rows) and rows.shape[0] * rows.shape[1] <= SHOWN_AT_ONCE
+
+
+def in_brief(leakage: Any) -> str:
+    """The largest and the mean eta of an example, where they are at hand in no time."""
+    if not _small(leakage):
+        return ""
+    eta = digest(leakage.per_example())
+    return f", eta {eta.mean:.4g} on average, {eta.high:.4g} at most"
+
+
+def html(leakage: Any) -> str:
+    """For a notebook: the figures of the digest, of columns and rows where they are at hand in no time."""
+    pairs: list[tuple[str, object]] = [
+        ("about", f"{leakage.n:,} examples, {len(leakage.attributes)} attributes and the label")
+    ]
+    if _small(leakage):
+        eta = digest(leakage.per_example(), MOST_SHOWN)
+        whole, names = host(leakage.per_attribute()), leakage.attributes
+        order = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
+        pairs += [
+            ("eta of an example", f"{eta.mean:.4g} on average, {eta.low:.4g} to {eta.high:.4g}"),
+            ("least error, worst example", f"± {_reach(eta.high)}"),
+            ("most exposed", ", ".join(f"row {row}: {value:.4g}" for row, value in eta.top)),
+            ("eta of a column", ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in order) + " (each over all rows)"),
+        ]
+    note = "Derived from the data. print(leak.summary()) has the assumptions, leak.report(path) the whole page."
+    return panel(f"Leakage of {_releases(leakage)}", pairs, note)
 
 
 def _reach(eta: float) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 from sklearn import compose, pipeline
+from sklearn.base import is_classifier
 
+from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.category_steps import plain_levels
@@ -15,13 +18,25 @@ from fisherleak.models.frames import Table
 from fisherleak.models.scalers import LEVELS
 from fisherleak.models.transformers import chosen_columns, through
 
-__all__ = ["check_common_levels"]
+__all__ = ["check_common_classes", "check_common_levels"]
 
 
 def check_common_levels(model: Estimator, table: Table, few: int) -> None:
     """Refuse levels that an encoder learned by itself, keeps by name, and that fewer than ``few`` rows have."""
     if isinstance(model, pipeline.Pipeline) and not table.lazy:
         _check_steps(model.steps[:-1], start(table), few)
+
+
+def check_common_classes(model: Estimator, y: Any, few: int) -> None:
+    """Refuse classes that fewer than ``few`` rows have: their names leave with a classifier."""
+    if not is_classifier(model):
+        return
+    _, counts = np.unique(np.asarray(host(y)), return_counts=True)
+    if counts.min() < few:
+        raise UnsupportedModelError(
+            f"y has a class that only {counts.min()} of the rows have, and a released classifier would name it: leave these "
+            "rows out, or pass public='levels'."
+        )
 
 
 def _check_steps(steps: Any, flow: Flow, few: int) -> None:
@@ -67,4 +82,11 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: int) -> None:
                 f"Column '{flow.table.names[j]}' has a level that only {counts[rare[0]]} of the rows have, and "
                 f"{type(encoder).__name__} would release its name: declare the levels with categories=…, pool rare ones with "
                 f"min_frequency={few} and handle_unknown='infrequent_if_exist', or pass public='levels'."
+            )
+        pooling = sum(counts[level] for level in nameless)
+        if 0 < pooling < few:
+            raise UnsupportedModelError(
+                f"Column '{flow.table.names[j]}' has rare levels that only {pooling} of the rows have, and the feature that "
+                f"{type(encoder).__name__} pools them in tells that there are any: unite them with another level, leave these "
+                "rows out, or pass public='levels'."
             )

@@ -26,12 +26,13 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.clipping import CLIPS, LONGEST
-from fisherleak.nn.example_gradients import ExampleGradients, example_gradients
+from fisherleak.nn.example_gradients import ExampleGradients, check_model_alone, example_gradients
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given
 from fisherleak.nn.saved_state import fingerprint, read_state, write_state
 from fisherleak.nn.step_information import StepInformation
 from fisherleak.nn.subsampling import Subsampling, subsampling_table
+from fisherleak.rows.selection import check_rows
 
 __all__ = ["SGDAccountant"]
 
@@ -39,6 +40,8 @@ SAMPLINGS = ("poisson", "fixed")
 KEEPS = ("auto", "matrix", "norm")
 MATRIX_VALUES = 2**24
 """Values of the matrices of all examples up to which they are kept by themselves."""
+SMALLEST_SCALE = 1e-100
+"""Of the noise: squares of smaller numbers, or of larger than its inverse, leave the range of float64."""
 MATRIX_WIDTH = 128
 """Values of an input up to which writing its matrix out costs about what Lanczos' method does."""
 
@@ -148,13 +151,17 @@ class SGDAccountant:
                 f"X must have a row for each of the {labels.shape[0]} labels; got shape {tuple(inputs.shape)}."
             )
         if rows is not None:
-            places = torch.as_tensor(host(as_array(rows, "rows")).copy(), device=own.device)
+            places = check_rows(rows, int(inputs.shape[0]), inputs)
             inputs, labels = inputs[places], labels[places]
         if inputs.shape[0] == 0:
             raise InvalidInputError("rows must choose at least one example.")
         shape = tuple(int(size) for size in inputs.shape[1:])
         gradients = ExampleGradients(self._gradients.live, self._gradients.bare, self._gradients.loss, shape)
         flat = inputs.to(own.dtype).reshape(inputs.shape[0], math.prod(shape))
+        if not bool(torch.isfinite(flat).all()):
+            raise InvalidInputError("X must be finite everywhere.")
+        check_model_alone(gradients.live, inputs[:1])
+        gradients.checked(flat[:1], labels[:1], gradients.parameters())
         self._watched = _Watched(gradients, flat, labels, X)
         n, P = flat.shape
         if self.keep == "auto":
@@ -176,7 +183,7 @@ class SGDAccountant:
         )
         rate = self.sample_rate if sample_rate is None else _check_rate(sample_rate)
         table = _table(rate, LONGEST[self.clip] / noise, self.sampling)
-        scale = noise * self.max_grad_norm
+        scale = _check_scale(noise * self.max_grad_norm)
         if self.steps % self.every == 0:
             self._account(table, scale)
         self.steps += 1
@@ -309,7 +316,7 @@ class SGDAccountant:
         for start in range(0, watched.X.shape[0], self.batch):
             span = slice(start, start + self.batch)
             x, y = watched.X[span], watched.y[span]
-            g = watched.gradients.function(y, parameters)(x)
+            g = watched.gradients.checked(x, y, parameters)
             across, along = self._weights(g, table, scale)
             length = torch.linalg.vector_norm(g, dim=1)
             unit = g / torch.where(length > 0, length, torch.ones_like(length))[:, None]
@@ -323,8 +330,6 @@ class SGDAccountant:
     def _weights(self, g: Tensor, table: Subsampling, scale: float) -> tuple[Tensor, Tensor]:
         """A alpha^2 / s^2 and L beta^2 / s^2 of every example."""
         length = host(torch.linalg.vector_norm(g.to(torch.float64), dim=1))
-        if not np.isfinite(length).all():
-            raise InvalidInputError("A gradient of a watched example is not finite: lower the learning rate.")
         alpha, beta, clipped = CLIPS[self.clip](length, self.max_grad_norm)
         A, L = table.at(np.minimum(clipped / scale, table.largest))
         weights = (A * alpha**2 / scale**2, L * beta**2 / scale**2)
@@ -355,6 +360,15 @@ def _check_rate(value: Any) -> float:
     if rate > 1.0:
         raise InvalidInputError(f"sample_rate must be at most 1; got {rate}.")
     return rate
+
+
+def _check_scale(scale: float) -> float:
+    """The standard deviation of the noise, whose square must be a number."""
+    if not SMALLEST_SCALE <= scale <= 1.0 / SMALLEST_SCALE:
+        raise InvalidInputError(
+            f"noise_multiplier x max_grad_norm must lie between {SMALLEST_SCALE:g} and {1.0 / SMALLEST_SCALE:g}; got {scale:g}."
+        )
+    return scale
 
 
 def _check_count(value: Any, name: str) -> int:

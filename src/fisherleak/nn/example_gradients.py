@@ -13,9 +13,9 @@ from typing import Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
-from fisherleak.nn.row_maps import frozen_copy
+from fisherleak.nn.row_maps import check_rows_alone, frozen_copy, refuse_training
 
-__all__ = ["ExampleGradients", "example_gradients"]
+__all__ = ["ExampleGradients", "check_model_alone", "example_gradients"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,21 @@ class ExampleGradients:
 
         return all_rows
 
+    def checked(self, x: Tensor, y: Tensor, state: tuple[dict[str, Tensor], dict[str, Tensor]]) -> Tensor:
+        """Gradients (b, p) at flat inputs, finite; what the model or the loss does not take is refused by what it says."""
+        refuse_training(self.live)
+        try:
+            g = self.function(y, state)(x)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise InvalidInputError(
+                f"The gradient of single examples cannot be computed; model or loss says: {str(error).splitlines()[0]}"
+            ) from error
+        if not bool(torch.isfinite(g).all()):
+            raise InvalidInputError(
+                "A gradient of a watched example is not finite: look at its label, or lower the learning rate."
+            )
+        return g
+
     def forward(self, gradients: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> Tensor:
         """J_i v_i, (b, p)."""
         with derivatives():
@@ -71,7 +86,13 @@ def example_gradients(model: Module, loss: Any, shape: tuple[int, ...]) -> Examp
         raise InvalidInputError(f"model must be a torch module; got {type(model).__name__}.")
     if not callable(loss):
         raise InvalidInputError(f"loss must be a function of (outputs, labels); got {type(loss).__name__}.")
-    frozen_copy(model)  # refuses layers that differ by batch
+    refuse_training(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise InvalidInputError("model has no parameters that learn: no gradient of it is released.")
     return ExampleGradients(model, copy.deepcopy(model), loss, shape)
+
+
+def check_model_alone(model: Module, X: Tensor) -> None:
+    """Refuse a model whose gradients are not sums over rows: inputs of shape (n, ...)."""
+    call, _ = frozen_copy(model)
+    check_rows_alone(call, X.to(torch.float64))

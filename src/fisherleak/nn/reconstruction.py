@@ -20,17 +20,15 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.noise import Gaussian, Noise, drawn
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.errors import InvalidInputError
 from fisherleak.nn.accountant import SGDAccountant
 from fisherleak.nn.encoders import Encoded
 from fisherleak.nn.last_layer import HeadLeakage
 from fisherleak.nn.library import Module, Tensor, torch
+from fisherleak.nn.refits import refit_of
 from fisherleak.nn.row_maps import as_given
 
 __all__ = ["Reconstruct", "Reconstruction"]
-
-NEWTON_STEPS = 8
-"""Of the head's refit with a candidate in place of an input."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,8 @@ class Reconstruct:
     def last_layer(cls, leakage: HeadLeakage, rows: Sequence[int]) -> Reconstruct:
         """From the noisy parameters of a head, fitted anew with a candidate in place of each of a few inputs; labels known.
 
+        Heads of one output, of several numbers or of classes, fitted on the network's outputs as they are.
+
         Parameters
         ----------
         leakage : HeadLeakage
@@ -112,19 +112,11 @@ class Reconstruct:
         rows : sequence of int
             The inputs to rebuild, each by itself, with all others known.
         """
-        network, (jacobian,) = leakage._through.network, leakage.features._information.jacobians
-        if jacobian.fit.sample_weight is not None or jacobian.folding is not None:
-            raise UnsupportedModelError(
-                "Reconstruction from a head needs one without sample weights and folded scalers."
-            )
-        places = [int(row) for row in rows]
-        refit = _Refit(
-            network,
-            torch.as_tensor(host(jacobian.X)).to(network.X),
-            torch.as_tensor(host(jacobian.y)).to(network.X),
-            jacobian.fit,
-            places,
-        )
+        network, places = leakage._through.network, [int(row) for row in rows]
+        wrong = [row for row in places if not 0 <= row < leakage.n]
+        if wrong or not places:
+            raise InvalidInputError(f"rows must be numbers from 0 to {leakage.n - 1}, at least one; got {places!r}.")
+        refit = refit_of(leakage.features, network, places)
         F = torch.stack([torch.as_tensor(leakage.fim([row], label=False)) for row in places])
         given = leakage._through.given
         return cls(refit, network.X[places], network.shape, leakage.noise, F.to(network.X.device), given)
@@ -210,58 +202,6 @@ class Reconstruct:
 
         optimizer.step(objective)
         return (centre + spread * z).detach()
-
-
-@dataclass(frozen=True)
-class _Refit:
-    """The parameters of a head as a function of one of its inputs, for several inputs: (n, P) -> (n, parameters).
-
-    Newton's method finds the minimiser without gradients; one more step, whose gradient by the input is kept, has the
-    minimiser's own derivative there.
-    """
-
-    network: Any
-    features: Tensor
-    y: Tensor
-    fit: Any
-    rows: list[int]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        phi = self._with_constant(self.network(x))
-        others = self._with_constant(self.features)
-        return torch.stack([self._one(phi[k], others, row) for k, row in enumerate(self.rows)])
-
-    def _with_constant(self, features: Tensor) -> Tensor:
-        if self.fit.intercept is None:
-            return features
-        return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
-
-    def _one(self, phi: Tensor, others: Tensor, row: int) -> Tensor:
-        loss, y = self.fit.loss, self.y
-        start = [
-            torch.as_tensor(host(self.fit.coef)),
-            *([] if self.fit.intercept is None else [_number(self.fit.intercept)]),
-        ]
-        w = torch.cat([part.ravel() for part in start]).to(phi)
-        penalty = torch.full_like(w, self.fit.n * self.fit.l2)
-        penalty[others.shape[1] - int(self.fit.intercept is not None) :] = 0.0
-        rest = torch.cat([others[:row], others[row + 1 :]])
-        labels = torch.cat([y[:row], y[row + 1 :]])
-        own = y[row : row + 1]
-        for step in range(NEWTON_STEPS + 1):
-            here = phi if step == NEWTON_STEPS else phi.detach()
-            z, mine = rest @ w, here @ w
-            g = rest.T @ loss.r(z, labels) + loss.r(mine[None], own)[0] * here + penalty * w
-            fixed = phi.detach()
-            a = loss.a((fixed @ w)[None], own)[0]
-            H = (rest * loss.a(z, labels)[:, None]).T @ rest + a * fixed[:, None] * fixed[None, :] + torch.diag(penalty)
-            w = (w if step == NEWTON_STEPS else w.detach()) - torch.linalg.solve(H.detach(), g)
-            w = w if step == NEWTON_STEPS else w.detach()
-        return w
-
-
-def _number(value: Any) -> Tensor:
-    return torch.as_tensor(float(value), dtype=torch.float64)
 
 
 def _spread_out(values: Any, name: str, shape: tuple[int, ...], beside: Tensor) -> Tensor:

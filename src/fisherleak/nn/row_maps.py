@@ -19,7 +19,7 @@ from fisherleak._support.arrays import as_array, host
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 
-__all__ = ["RowMap", "as_given", "as_tensor", "beside", "frozen_copy", "row_map"]
+__all__ = ["RowMap", "as_given", "as_tensor", "beside", "check_rows_alone", "frozen_copy", "refuse_training", "row_map"]
 
 BATCH = 256
 """Rows at a time, where only products are kept."""
@@ -74,9 +74,15 @@ class RowMap:
         with derivatives():
             if self.outputs <= self.width:
                 pull = torch.func.vjp(self, x)[1]
-                rows = [pull(basis[j])[0] for j in range(side)]
-                return torch.stack(rows, dim=1)
-            return torch.stack([torch.func.jvp(self, (x,), (basis[j],))[1] for j in range(side)], dim=2)
+                D = torch.stack([pull(basis[j])[0] for j in range(side)], dim=1)
+            else:
+                D = torch.stack([torch.func.jvp(self, (x,), (basis[j],))[1] for j in range(side)], dim=2)
+        if not bool(torch.isfinite(D).all()):
+            raise InvalidInputError(
+                "The derivative of module is not finite at some input (a root or a logarithm at zero, say): no eta is known "
+                "there."
+            )
+        return D
 
     def batches(self, size: int) -> Iterator[tuple[int, int]]:
         """Spans of rows."""
@@ -112,16 +118,39 @@ def row_map(module: Module, X: Any) -> RowMap:
         raise InvalidInputError(f"X must have a row for each example, (n, ...); got shape {tuple(inputs.shape)}.")
     shape = tuple(int(size) for size in inputs.shape[1:])
     flat = inputs.reshape(inputs.shape[0], math.prod(shape))
+    return RowMap(call, flat, shape, check_rows_alone(call, inputs))
+
+
+def check_rows_alone(call: Callable[[Tensor], Tensor], inputs: Tensor) -> int:
+    """How many values a network gives for a row; refused where that depends on other rows, on chance, or is no number.
+
+    The first input is tried alone, twice, and before and behind a row that is made up: data may have equal rows, or one.
+    """
+    one = inputs[:1]
+    drawn = np.random.default_rng(0).standard_normal(tuple(one.shape))
+    other = one + torch.as_tensor(drawn, dtype=one.dtype, device=one.device)
     with torch.no_grad():
-        alone, together = call(inputs[:1]), call(inputs[:2])
-    if together.shape[0] != min(2, flat.shape[0]) or alone.shape[0] != 1:
-        raise InvalidInputError(f"module must give one output for each row of a batch; got {tuple(together.shape)}.")
-    apart = float((alone[0] - together[0]).abs().max())
-    if not apart <= MIXED * (1.0 + float(alone.abs().max())):
+        alone = call(one)
+        if not isinstance(alone, torch.Tensor) or not alone.is_floating_point():
+            kind = alone.dtype if isinstance(alone, torch.Tensor) else type(alone).__name__
+            raise InvalidInputError(f"module must give one tensor of real numbers for a batch; got {kind}.")
+        again, before, behind = call(one), call(torch.cat([one, other])), call(torch.cat([other, one]))
+    if alone.ndim == 0 or alone.shape[0] != 1 or before.shape[0] != 2:
+        raise InvalidInputError(
+            f"module must give one output for each row of a batch; got {tuple(before.shape)} for two."
+        )
+    if not bool(torch.isfinite(alone).all()):
+        raise InvalidInputError("module gives numbers that are not finite for the first row of X.")
+    near = MIXED * (1.0 + float(alone.abs().max()))
+    if not float((alone - again).abs().max()) <= near:
+        raise InvalidInputError(
+            "module is random: one row has two outputs. Call module.eval(), and leave out what draws numbers there."
+        )
+    if not max(float((alone[0] - row).abs().max()) for row in (before[0], behind[1])) <= near:
         raise InvalidInputError(
             "module mixes the rows of a batch: a row's output changes with the row beside it. Use layers that treat rows alone."
         )
-    return RowMap(call, flat, shape, int(alone[0].numel()))
+    return int(alone[0].numel())
 
 
 def beside(networks: Sequence[RowMap]) -> RowMap:
@@ -142,12 +171,18 @@ def frozen_copy(module: Module) -> tuple[Callable[[Tensor], Tensor], Any]:
         if not callable(module):
             raise InvalidInputError(f"module must be a torch module or a function; got {type(module).__name__}.")
         return module, None
-    random = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
+    refuse_training(module)
+    own = copy.deepcopy(module).to(torch.float64).requires_grad_(False)
+    return own, next((tensor.device for tensor in (*own.parameters(), *own.buffers())), None)
+
+
+def refuse_training(module: Module) -> None:
+    """Refuse layers that draw numbers or look at the whole batch, in the mode in which they do."""
+    layers = torch.nn.modules
+    random = (layers.dropout._DropoutNd, layers.batchnorm._NormBase, layers.activation.RReLU)
     busy = [type(part).__name__ for part in module.modules() if part.training and isinstance(part, random)]
     if busy:
         raise InvalidInputError(f"module is in training mode, in which {busy[0]} differs by batch: call module.eval().")
-    own = copy.deepcopy(module).to(torch.float64).requires_grad_(False)
-    return own, next((tensor.device for tensor in (*own.parameters(), *own.buffers())), None)
 
 
 def as_tensor(x: Any, name: str, where: Any = None) -> Tensor:

@@ -47,7 +47,11 @@ class StepInformation:
 
     def largest(self, tolerance: float) -> Tensor:
         """The largest eigenvalue of F of every example, plus the error that Lanczos' method leaves: (b,)."""
-        state = (self.x, self.y, self.unit, self.across.to(self.x.dtype), self.along.to(self.x.dtype))
+        # weights of the order of one: those of tiny or huge noise leave the range of a network in float32
+        size = torch.maximum(self.across, self.along)
+        size = torch.where(size > 0, size, torch.ones_like(size))
+        across, along = (weights / size for weights in (self.across, self.along))
+        state = (self.x, self.y, self.unit, across.to(self.x.dtype), along.to(self.x.dtype))
 
         def product(state: tuple[Tensor, ...], V: Tensor) -> Tensor:
             x, y, unit, across, along = state
@@ -58,4 +62,4 @@ class StepInformation:
             return self.gradients.backward(function, x, weighed).to(torch.float64)
 
         values, errors = top_by_products(product, state, self.x.shape[1], tolerance)
-        return values * (1.0 + errors)
+        return size * values * (1.0 + errors)

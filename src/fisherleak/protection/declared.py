@@ -30,6 +30,8 @@ Matrix = NDArray[np.float64]
 LABEL, NORM = "label", "norm"
 FEWEST = 5
 """Rows that a level must have where levels are not declared."""
+FEWEST_IN_ALL = 30
+"""Rows that must be there before bounds or levels are taken from them."""
 GRIDS = ((0, 0), (1, 0), *((2**k, shift) for k in range(1, 9) for shift in (0, 2 ** (k - 1))))
 """Grids that are tried, from fine to coarse: three binary digits, then powers of two by width and shift of their exponents."""
 AFFINE = 1e-7
@@ -146,6 +148,7 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
             f"{what} has values that are missing or not finite, which no bounds admit. Drop these rows."
         )
     if given is None:
+        _check_rows(what, values.size, f"bounds={{{key}: (low, high)}}")
         below, above = _outwards(-values), _outwards(values)
         if below is None or above is None:
             raise InvalidInputError(
@@ -167,6 +170,15 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
             "wider ones, or clip the column before the model is fitted."
         )
     return low, high, {"low": low, "high": high, "from": "declared"}, True
+
+
+def _check_rows(what: str, count: int, remedy: str) -> None:
+    """Refuse ranges and levels that would be read off a few rows."""
+    if count < FEWEST_IN_ALL:
+        raise InvalidInputError(
+            f"{what} has {count} row{'s' * (count != 1)}, and what could be there is taken from {FEWEST_IN_ALL} or more only, "
+            f"or it would tell about single ones: declare it with `{remedy}`."
+        )
 
 
 def _outwards(values: Matrix) -> tuple[float, bool] | None:
@@ -211,6 +223,7 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
         return _Read(
             name, known[chosen], present, {"levels": [_shown(levels[k]) for k in chosen], "from": "declared"}, True
         )
+    _check_rows(f"Column '{name}'", codes.size, f"bounds={{'{name}': [...]}}")
     same, group = np.unique(known, axis=0, return_inverse=True)
     counts = np.bincount(np.ravel(group)[codes], minlength=len(same))
     rare = int(np.sum((counts > 0) & (counts < FEWEST)))

@@ -20,10 +20,13 @@ from sklearn.base import is_classifier
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.notebook import panel
 from fisherleak._support.progress import track
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
 from fisherleak.models import as_table
+from fisherleak.models.levels import check_common_classes
+from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import one_target
 from fisherleak.protection.calibration import publishable
 from fisherleak.protection.contenders import (
@@ -75,6 +78,16 @@ class Frontier:
     held_out: int
     refused: tuple[str, ...] = field(repr=False)
     task: Task = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        pairs: list[tuple[str, object]] = []
+        for eta in sorted({point.eta for point in self.points}):
+            best = self.best(eta)
+            how = f"{best.shape} noise, penalty × {best.penalty:g}, {best.weighting} weights"
+            pairs.append((f"eta {eta:g}", f"loss {best.loss:.4g}: {how}"))
+        measured = f"{self.held_out:,} held-out rows" if self.held_out else "training rows"
+        pairs.append(("without noise", f"loss {self.loss:.4g}"))
+        return panel(f"Frontier, least loss on {measured}", pairs, "Derived from the data: it stays in the house.")
 
     def best(self, eta: float | None = None) -> FrontierPoint:
         """The candidate of the least held-out loss at the largest eta looked at that is not above the one asked for."""
@@ -272,6 +285,8 @@ def _task(
     if not factors:
         raise InvalidInputError("penalties must be factors of the estimator's own penalty; got none.")
     y = one_target(estimator, y)
+    if public == "nothing":
+        check_common_classes(estimator, y, FEW)
     return Task(estimator, X, y, limit, over, groups, factors, tuple(weightings), known, bounds, public, random_state)
 
 

@@ -20,7 +20,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
 from fisherleak.models import as_table, final_estimator
 from fisherleak.models.estimators import set_parameters
-from fisherleak.models.levels import check_common_levels
+from fisherleak.models.levels import check_common_classes, check_common_levels
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.scalers import complete, neutral, scaled_parameters
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
@@ -85,8 +85,8 @@ class PrivateRelease(Wrapper):
         For tests only: see :func:`fisherleak.release`.
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
-        default nothing, and eta counts end to end. Levels that an encoder learned are accepted where at least five rows have
-        each; with "levels", always.
+        default nothing, and eta counts end to end. Levels that an encoder learned, and classes of y, are accepted where at
+        least five rows have each; with "levels", always.
     bounds : mapping, optional
         For "admissible": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
         the rows, on a coarse grid that no single row decides.
@@ -97,7 +97,7 @@ class PrivateRelease(Wrapper):
         The released model: the only one to pass on.
     noise_ : Noise
     leakage_ : ReleaseReport or Leakage
-        Derived from the data: do not publish it with the model.
+        Derived from the data: do not publish it with the model. Copies and pickles have it with ``keep_unperturbed`` only.
 
     Examples
     --------
@@ -143,6 +143,7 @@ class PrivateRelease(Wrapper):
         table = as_table(X)
         if self.public == "nothing":
             check_common_levels(model, table, FEW)
+            check_common_classes(model, y, FEW)
         counted = "preprocessing" if self.public == "preprocessing" else "nothing"
         leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
@@ -175,10 +176,11 @@ class PrivateRelease(Wrapper):
             raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
 
     def __getstate__(self) -> Any:
-        # an estimator that was passed in fitted would carry the unperturbed model along
+        # an estimator that was passed in fitted would carry the unperturbed model along, and exact etas tell of the rows
         state = dict(super().__getstate__())
         if not self.keep_unperturbed:
             state["estimator"] = clone(self.estimator)
+            state.pop("leakage_", None)
         return state
 
 

@@ -36,7 +36,7 @@ class Protected(Wrapper):
     estimator_ : scikit-learn model
         The released model: the only one to pass on.
     choice_ : FrontierPoint
-        What was chosen, with its held-out loss. Derived from the data.
+        What was chosen, with its held-out loss. Derived from the data, and in no copy or pickle.
 
     Examples
     --------
@@ -97,4 +97,5 @@ class Protected(Wrapper):
         # an estimator that was passed in fitted would carry the model without noise along
         state = dict(super().__getstate__())
         state["estimator"] = clone(self.estimator)
+        state.pop("choice_", None)  # its loss is exact
         return state

@@ -21,6 +21,7 @@ from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.leakage.measure import measure
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
 from fisherleak.models.imputers import noisy_fill
@@ -67,6 +68,8 @@ def release(
     noise: Noise | SelfShaped,
     random_state: int | np.random.Generator | None = None,
     public: str = "nothing",
+    *,
+    rows: Any = None,
 ) -> Any:
     """A new model with noisy parameters, and nothing else of a fitted one but what prediction needs.
 
@@ -76,7 +79,7 @@ def release(
         Is left untouched. Of a search, pass ``best_estimator_``: that declares its choice public.
     noise : Noise
         From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``. For a Fit of the squared loss
-        also ``fl.Posterior`` and ``fl.ObjectivePerturbation``, drawn by the mechanism itself.
+        also ``fl.Posterior`` and ``fl.ObjectivePerturbation``, the latter for other losses too: drawn by the mechanism itself.
     random_state : int or Generator, optional
         By default the noise is made of the operating system's randomness. A fixed seed makes it predictable, so that it
         protects nothing: for tests only.
@@ -88,6 +91,9 @@ def release(
         other steps that learned something are refused by name. "levels": the same, with the levels that encoders learned
         public. "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that
         hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
+    rows : (X, y), optional
+        The rows that a Fit was fitted on, for ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the
+        perturbed objective on them. Nothing of them is kept.
 
     Returns
     -------
@@ -121,8 +127,10 @@ def release(
     """
     if isinstance(noise, Posterior | ObjectivePerturbation):
         mechanism: Any = noise
-        return _released_by(model, publishable(mechanism), random_state)
+        return _released_by(model, publishable(mechanism), random_state, rows)
     check_noise(noise)
+    if rows is not None:
+        raise InvalidInputError("rows is for ObjectivePerturbation only: noise on parameters needs none. Leave it out.")
     check_public(public)
     noise = publishable(noise)
     if isinstance(model, Fit):
@@ -246,7 +254,7 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
     return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)
 
 
-def _released_by(model: Estimator, mechanism: Any, random_state: Seed) -> Released:
+def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any) -> Released:
     """A draw of a mechanism whose noise the data shape, in so many bits as no data decide."""
     name = type(mechanism).__name__
     if not isinstance(model, Fit):
@@ -258,7 +266,12 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed) -> Releas
         raise UnsupportedModelError(
             f"{name} is known for models of one output: fit one, or use noise on the parameters."
         )
-    noisy = mechanism.released_draws(model, 1, generator(random_state))[0]
+    own = None
+    if rows is not None:
+        # refuses rows that are not those of the fit
+        X, y = rows
+        own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
+    noisy = mechanism.released_draws(model, 1, generator(random_state), own)[0]
     finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(model)))
     check_fine(noisy, np.asarray(host(model.theta)), finest, mechanism.scale)
     values = like(to_significant_bits(noisy), model.theta, namespace(model.coef))

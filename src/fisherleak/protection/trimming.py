@@ -13,6 +13,7 @@ from sklearn.base import clone
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak._support.notebook import panel
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
@@ -48,6 +49,23 @@ class Trimmed:
     before: Vector = field(repr=False)
     after: Vector = field(repr=False)
     limit: float
+
+    def __repr__(self) -> str:
+        kept = f"{int(np.sum(self.kept))} of {self.kept.size} rows kept"
+        return f"Trimmed({kept}, limit {self.limit:g}, {self.above} above it now)"
+
+    def _repr_html_(self) -> str:
+        stayed = self.before[self.kept]
+        pairs = [
+            ("rows kept", f"{stayed.size:,} of {self.kept.size:,}"),
+            ("limit", f"{self.limit:g}"),
+            (
+                "largest eta of those kept",
+                f"{stayed.max(initial=0.0):.4g} before, {self.after.max(initial=0.0):.4g} after",
+            ),
+            ("above the limit now", f"{self.above:,}"),
+        ]
+        return panel("Trimmed", pairs, "That a row was dropped is itself something the model reveals.")
 
     @property
     def above(self) -> int:

@@ -11,6 +11,9 @@ from fisherleak.report.sentences import share
 
 __all__ = ["apart", "difference_sentence", "lines_of"]
 
+SERVED = "white-box, served answer"
+"""An attacker who sees more than the release."""
+
 
 def lines_of(shown: Mapping[str, Any]) -> dict[str, str]:
     """For each part, by name."""
@@ -35,9 +38,11 @@ def _columns(shown: Mapping[str, Any]) -> str:
 
 
 def _attacks(attacks: Sequence[Mapping[str, Any]]) -> str:
-    if not attacks:
-        return ""
-    best = max(attacks, key=lambda a: float(a["accuracy"] - a["baseline"]))
+    seeing = [a for a in attacks if a["worst"] is not None] or attacks
+    from_release = [a for a in seeing if a["attacker"] != SERVED] or seeing
+    if not from_release:
+        return "who is in the table"
+    best = max(from_release, key=lambda a: float(a["accuracy"] - a["baseline"]))
     right, guessed = percent(best["accuracy"]), percent(best["baseline"])
     return f"the best: {best['attacker']} on {best['attribute']}, {right} right against {guessed} by guessing"
 

@@ -33,7 +33,7 @@ from fisherleak.report.verdict import choices_in_words, verdict_of
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["SCHEMA", "render"]
+__all__ = ["SCHEMA", "page_without_scripts", "render"]
 
 SCHEMA = "fisherleak.summary/1"
 KEYS = (
@@ -89,6 +89,15 @@ def render(summary: Mapping[str, Any]) -> str:
     )
 
 
+def page_without_scripts(template: str, shown: Mapping[str, Any]) -> str:
+    """Another page in the same style, of text and pictures alone: nothing in it runs."""
+    from markupsafe import Markup
+
+    style = _asset("report.css")
+    page = _environment().get_template(template)
+    return page.render(shown, security=_policy([], style), style=Markup(style))  # noqa: S704 - our own file
+
+
 def embedded(value: Any) -> str:
     r"""JSON that can stand inside a script element: no ``<``, ``>``, ``&`` or line separator in it.
 
@@ -130,7 +139,7 @@ def _script() -> str:
 
 def _policy(scripts: list[str], style: str) -> str:
     """A content security policy that lets these texts run and nothing be fetched."""
-    allowed = " ".join(_digest(text) for text in scripts)
+    allowed = " ".join(_digest(text) for text in scripts) or "'none'"
     return f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'"
 
 

@@ -20,6 +20,7 @@ from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
 from fisherleak.audit.rules import noise_that_keeps
+from fisherleak.audit.utility import Tradeoff
 from fisherleak.report.verdict import utility_between
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import MISSING
@@ -74,6 +75,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "tradeoff": _tradeoff(audit),
         "choices": [],
         "attacks": outcomes_of(audit.attacked),
+        "told_apart": [vars(apart) for apart in audit.attacked.told_apart],
         "balance": _balance(audit),
         "gate": _gate(audit),
         "policy": _policy(audit),
@@ -110,6 +112,7 @@ def _outcome(outcome: Outcome, note: str) -> Json:
         "attacker": outcome.attacker,
         "attribute": outcome.attribute,
         **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
+        **{name: getattr(outcome, name) for name in ("worst", "q95", "median", "found")},
         "method": f"{outcome.n} rows, {how}",
         "note": f"{note[0].upper()}{note[1:]}.",
     }
@@ -138,6 +141,7 @@ def _assumptions(audit: Audit) -> list[str]:
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
+        *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.notes,
     ]
     ignored = [column for column in design.columns if column.kind == "ignored" and column.assumed]
@@ -146,6 +150,14 @@ def _assumptions(audit: Audit) -> list[str]:
         sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
     sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
     return sentences
+
+
+def _classes_sentence(count: int) -> str:
+    return (
+        f"The label is one of {count} classes, counted as {count} numbers of which its own is one and the others are zero, "
+        "moved so that their sum stays: another class is a move of length √2. Eta of a label is per unit of such a move, and "
+        "no chance of guessing the class."
+    )
 
 
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
@@ -195,7 +207,7 @@ def _model(audit: Audit) -> Json:
         "assumed": target.assumed,
         "description": f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
         "l2": trained.l2,
-        "parameters": int(trained.fit.coef.shape[0]) + 1,
+        "parameters": trained.parameters,
         "intercept": True,
         "public": trained.public,
     }
@@ -320,7 +332,16 @@ def _tradeoff(audit: Audit) -> Json:
             {"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high, "attacks": curve}
             for p, curve in zip(cost.points, curves, strict=True)
         ],
-    }
+    } | _also(cost.also)
+
+
+def _also(cost: Tradeoff | None) -> Json:
+    """The same by a second measure; nothing where there is none."""
+    if cost is None:
+        return {}
+    points = [{"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high} for p in cost.points]
+    known = {"metric": cost.metric.name, "label": cost.metric.label, "higher_is_better": cost.metric.higher_is_better}
+    return {"also": known | {"without_noise": cost.without_noise, "constant": cost.constant, "points": points}}
 
 
 def _balance(audit: Audit) -> Json | None:
@@ -392,6 +413,8 @@ def _membership(audit: Audit) -> Json | None:
     return {
         "right_mean": presence.mean,
         "right_max": presence.top[0].right,
+        "right_q95": presence.high,
+        "right_median": presence.median,
         "notable": NOTABLE,
         "count": presence.notable,
         "false_positives": FALSE_POSITIVES,

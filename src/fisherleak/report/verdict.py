@@ -145,6 +145,8 @@ def _broken(summary: Mapping[str, Any]) -> list[str]:
 
 def _cost(summary: Mapping[str, Any]) -> str:
     cost = summary["tradeoff"]
+    if cost["without_noise"] is None:
+        return ""
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
     gone = "" if at is None or is_useful(cost, at) else f" That is {GONE}."

@@ -49,7 +49,14 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["heat_columns"] = order[: CHARTED["heat_columns"]]
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
     shown.setdefault("membership", None)  # earlier summaries have none of these
+    for name in ("right_q95", "right_median"):
+        (shown["membership"] or {}).setdefault(name, None)
     shown.setdefault("label", None)
+    shown.setdefault("told_apart", [])
+    for attack in shown["attacks"]:
+        for name in ("worst", "q95", "median", "found"):
+            attack.setdefault(name, None)
+    shown["tradeoff"] = {"also": None, **shown["tradeoff"]}
     shown.setdefault("policy", None)
     shown.setdefault("people", None)
     for attribute in shown["attributes"]:
@@ -72,12 +79,13 @@ def page(summary: Mapping[str, Any]) -> Json:
         "panels": len(summary["eta"]["histogram"]["groups"]),
     }
     shown["who"] = who_is_measured(summary)
-    near = min(summary["tradeoff"]["points"], key=lambda p: abs(p["scale"] - summary["noise"]["scale"]), default=None)
-    shown["utility_at_noise"] = None if near is None else near["utility"]
+    shown["utility_at_noise"] = _nearest_utility(summary["tradeoff"]["points"], summary)
     shown["tightest"] = [a for a in shown["attributes"] if a["error_least"] is not None][: CHARTED["slider"]]
     shown["none_revealed"] = dict.fromkeys(("spread", "max", "q95", "median", "count"))
     shown["targets"] = _targets(shown)
     shown["attackers"] = {a["attacker"]: f"{a['method']}. {a['note']}" for a in shown["attacks"]}
+    if shown["tradeoff"]["also"] is not None:
+        shown["tradeoff"]["also"] |= {"at_noise": _nearest_utility(summary["tradeoff"]["also"]["points"], summary)}
     shown["tradeoff"]["short"] = shown["tradeoff"]["label"].partition(",")[0]
     mean = shown["eta"]["examples"]["mean"]
     for group, away in zip(shown["groups"], apart(shown["groups"], mean), strict=True):
@@ -93,6 +101,12 @@ def _targets(shown: Mapping[str, Any]) -> Json:
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
     return {"shares": max(shares, default=None), "errors": errors}
+
+
+def _nearest_utility(points: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> float | None:
+    """That at the scale nearest to the noise."""
+    near = min(points, key=lambda p: abs(p["scale"] - summary["noise"]["scale"]), default=None)
+    return None if near is None else near["utility"]
 
 
 def who_is_measured(summary: Mapping[str, Any]) -> Json:
@@ -119,7 +133,7 @@ def charts(shown: Mapping[str, Any]) -> Json:
         "attributes": _attribute_ranges(shown["attributes"]),
         "groups": [_group_range(group) for group in shown["groups"][: CHARTED["groups"]]],
         "attacks": [_attack_range(attack) for attack in shown["attacks"][: CHARTED["attacks"]]],
-        "tradeoff": dict(shown["tradeoff"]),
+        "tradeoff": {key: value for key, value in shown["tradeoff"].items() if key != "also"},
         "chosen": {
             "scale": shown["noise"]["scale"],
             "eta": {"max": examples["max"], "mean": examples["mean"], "dataset": shown["eta"]["dataset"]},

@@ -150,8 +150,24 @@ WORDS: dict[str, Word] = {
     "baseline": Word(
         "baseline",
         "The accuracy of guessing from how common each value is, without the release and without the row's other columns. "
-        "What lies above it is due to the release only where it also lies above the attacker “ideal”, who sees no release and "
-        "learns from the other columns.",
+        "What lies above it is due to the release only where it also lies above the attacker “no model, other "
+        "columns”, who sees no release.",
+    ),
+    "attack_people": Word(
+        "attacks on people",
+        "How often the attacker is right about the row that he knows best, about one row in twenty, and about the one in the "
+        "middle, over the noise; and of how many rows he is right nine times in ten or more. An average hides those who are "
+        "found out. Not said of attackers who see no release.",
+    ),
+    "told_apart": Word(
+        "telling two values apart",
+        "The release with the row's own value and the one with the value that would move the model most are two known "
+        "distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative.",
+    ),
+    "hcr": Word(
+        "least error between two values",
+        "No unbiased estimate of which of the two values it is, as 0 or 1, has a smaller standard deviation for any row: the "
+        "bound of Hammersley, Chapman and Robbins, from the chi-square divergence of the two releases.",
     ),
     "presence": Word(
         "presence in the table",

@@ -23,7 +23,6 @@ from fisherleak.rows.dask_arrays import (
     aligned,
     at_most,
     computed,
-    in_task,
     map_lazily,
     module,
     persisted,
@@ -33,6 +32,7 @@ from fisherleak.rows.dask_arrays import (
 )
 from fisherleak.rows.dask_tables import first_rows, lazy_frame, map_partitions, table_of_parts, with_known_rows
 from fisherleak.rows.memory import Join, add, block_elements, map_in_memory, rows_per_block, sum_in_memory
+from fisherleak.rows.threads import each_in_order, threads_for
 
 __all__ = [
     "add",
@@ -42,9 +42,9 @@ __all__ = [
     "blocks_of",
     "connected",
     "each_block",
+    "each_in_order",
     "first_rows",
     "gather",
-    "in_task",
     "lazy_frame",
     "local_cluster",
     "map_partitions",
@@ -58,6 +58,7 @@ __all__ = [
     "sum_rows",
     "table_of_parts",
     "task_items",
+    "threads_for",
     "with_known_rows",
 ]
 

@@ -20,11 +20,11 @@ from fisherleak._support.namespaces import Sums
 from fisherleak._support.progress import watched
 from fisherleak.errors import ClusterError, FisherleakError
 from fisherleak.rows.memory import Join, map_in_memory, sum_in_memory
+from fisherleak.rows.threads import alone
 
 __all__ = [
     "aligned",
     "computed",
-    "in_task",
     "map_lazily",
     "module",
     "persisted",
@@ -38,7 +38,6 @@ FAN_IN = 16
 """Partial sums that a task of the tree adds up."""
 
 _THREADS: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
-_IN_TASK: contextvars.ContextVar[bool] = contextvars.ContextVar("in_task", default=False)
 
 
 def module(name: str) -> Any:
@@ -61,11 +60,6 @@ def at_most(threads: int) -> Iterator[None]:
         _THREADS.reset(token)
 
 
-def in_task() -> bool:
-    """Whether this runs in a task of Dask, which has a worker's thread and should start no others."""
-    return _IN_TASK.get()
-
-
 @dataclass(frozen=True)
 class _Mapped:
     """A function of blocks, as it travels to the workers."""
@@ -74,11 +68,8 @@ class _Mapped:
     most: int | None
 
     def __call__(self, *blocks: Array | None) -> Array:
-        held = _IN_TASK.set(True)
-        try:
+        with alone():
             return map_in_memory(self.function, blocks, self.most)
-        finally:
-            _IN_TASK.reset(held)
 
 
 @dataclass(frozen=True)
@@ -91,14 +82,11 @@ class _Summed:
     masked: bool
 
     def __call__(self, *blocks: Array | None) -> _Part:
-        held = _IN_TASK.set(True)
-        try:
+        with alone():
             if self.masked:
                 *rest, mask = blocks
                 blocks = tuple(None if x is None else x[mask] for x in rest)
             return _Part(sum_in_memory(self.function, blocks, None, self.most, self.join))
-        finally:
-            _IN_TASK.reset(held)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,26 @@
-"""Blocks of rows in memory: how large they are, and what is done to each in turn."""
+"""Blocks of rows in memory: how large they are, and what is done to each, in threads where that pays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fisherleak._support.arrays import Array, namespace, on_accelerator
+from fisherleak._support.arrays import Array, free_on_device, is_numpy, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
+from fisherleak.rows.threads import each_in_order, threads_for
 
 __all__ = ["Join", "add", "block_elements", "map_in_memory", "rows_per_block", "sum_in_memory"]
 
-BLOCK_ELEMENTS = 2**19
-"""Values in a block: 4 MiB of float64, which stays in a core's cache for elementwise passes."""
+BLOCK_ELEMENTS = 2**18
+"""Values in a block: 2 MiB of float64, which stays in a core's cache for elementwise passes; each thread has one."""
+EVEN = 4
+"""More blocks than one are a multiple of this, all of one size, so that threads end together."""
 ACCELERATOR_ELEMENTS = 2**26
-"""The same on a GPU: 512 MiB, so that starting kernels costs little; a pass holds about eight such blocks at once."""
+"""The same on a GPU that does not say how much memory is free: 512 MiB, so that starting kernels costs little."""
+ACCELERATOR_MOST = 2**29
+"""The same on a GPU with all the memory that can be of use."""
+BYTES = 256
+"""Free memory of a GPU for each value of a block: a pass holds about eight such blocks at once, some four times as many."""
 SMALLEST_BLOCK = 1024
 """Fewer rows than this starve the matrix products of wide data."""
 
@@ -21,8 +28,13 @@ Join = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 
 
 def block_elements(reference: Array) -> int:
-    """Values in a block that is kept where ``reference`` is."""
-    return ACCELERATOR_ELEMENTS if on_accelerator(reference) else BLOCK_ELEMENTS
+    """Values in a block that is kept where ``reference`` is: on a GPU a power of two, by the memory that is free there."""
+    if not on_accelerator(reference):
+        return BLOCK_ELEMENTS
+    free = free_on_device(reference)
+    if free is None:
+        return ACCELERATOR_ELEMENTS
+    return int(min(ACCELERATOR_MOST, max(BLOCK_ELEMENTS, 2 ** max(free // BYTES, 1).bit_length() // 2)))
 
 
 def rows_per_block(width: int, reference: Array) -> int:
@@ -35,26 +47,41 @@ def add(total: Sums, part: Sums) -> Sums:
     return tuple(a + b for a, b in zip(total, part, strict=True))
 
 
-def _slices(
-    arrays: tuple[Array | None, ...], rows: Array | None, most: int | None = None
-) -> Iterator[tuple[Array | None, ...]]:
+def _each(
+    function: Callable[..., Any], arrays: tuple[Array | None, ...], rows: Array | None, most: int | None
+) -> Iterator[Any]:
+    """The function of every block, in order. Blocks are the same however many threads there are."""
     first = arrays[0]
     assert first is not None
     xp = namespace(first)
     count = first.shape[0] if rows is None else rows.shape[0]
-    step = rows_per_block(1 if first.ndim == 1 else first.shape[1], first) if most is None else most
-    for start in range(0, max(count, 1), step):
-        part = slice(start, min(start + step, count))
+    width = 1 if first.ndim == 1 else first.shape[1]
+    step = rows_per_block(width, first) if most is None else most
+    blocks = -(-count // step)
+    plain = all(_plain(x) for x in arrays)
+    if plain and blocks > 1:
+        step = -(-count // (-(-blocks // EVEN) * EVEN))
+    parts = [slice(start, min(start + step, count)) for start in range(0, max(count, 1), step)]
+
+    def of(part: slice) -> Any:
         if rows is None:
-            yield tuple(None if x is None else x[part, ...] for x in arrays)
-        else:
-            chosen = rows[part]
-            yield tuple(None if x is None else xp.take(x, chosen, axis=0) for x in arrays)
+            return function(*(None if x is None else x[part, ...] for x in arrays))
+        chosen = rows[part]
+        return function(*(None if x is None else xp.take(x, chosen, axis=0) for x in arrays))
+
+    values = step * width if most is None else max(2 * block_elements(first), step * width)
+    threads = threads_for(len(parts), values) if plain else 1
+    return each_in_order(of, parts, threads)
+
+
+def _plain(x: Array | None) -> bool:
+    """Whether an array is one of NumPy's with numbers: threads are for these alone."""
+    return x is None or (is_numpy(x) and x.dtype.kind in "fiub")
 
 
 def map_in_memory(function: Callable[..., Array], arrays: tuple[Array | None, ...], most: int | None) -> Array:
     """``map_rows`` of rows in memory."""
-    results = [function(*block) for block in _slices(arrays, None, most)]
+    results = list(_each(function, arrays, None, most))
     return results[0] if len(results) == 1 else namespace(results[0]).concat(results, axis=0)
 
 
@@ -67,8 +94,7 @@ def sum_in_memory(
 ) -> Sums:
     """``sum_rows`` of rows in memory."""
     total: tuple[Any, ...] | None = None
-    for block in _slices(arrays, rows, most):
-        part = function(*block)
+    for part in _each(function, arrays, rows, most):
         total = part if total is None else join(total, part)
     assert total is not None
     return total

@@ -26,6 +26,7 @@ from fisherleak.tables.gaps import MISSING, Filled, gap_notes
 from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
+from fisherleak.tables.rare_values import thin_columns
 from fisherleak.tables.split import (
     FEWEST_ROWS,
     Complete,
@@ -166,9 +167,11 @@ def design_of(
     )
     facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
     if people is not None:
-        facts = by_people(facts, raw, complete, split, people)
+        facts = by_people(facts, raw, complete, split, people, choices.rare)
     target = standardised(complete.target, facts.label)
-    features, refused = features_of(complete.used, facts, found.profiles, choices)
+    whose = None if people is None else people.of_row
+    thin = thin_columns(raw, complete, split, found.profiles, choices.rare, whose, lazily)
+    features, refused = features_of(complete.used, facts, found.profiles, choices, thin)
     maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
     sha256 = checksum_of(raw, lazily)
@@ -186,7 +189,9 @@ def design_of(
     filled = _filled(complete, counted, features)
     notes += gap_notes(filled, [feature.name for feature in features if feature.of is not None])
     said = {column.name for column in found.columns if column.kept is not None}
-    notes += [_pooled_note(feature) for feature in features if feature.pooled and feature.name not in said]
+    notes += [
+        _pooled_note(feature) for feature in features if feature.pooled + feature.strays and feature.name not in said
+    ]
     return Design(
         source=raw.source,
         sha256=sha256,
@@ -269,8 +274,10 @@ def _filled(complete: Complete, counted: Counted, features: tuple[Feature, ...])
 
 
 def _pooled_note(feature: Feature) -> str:
-    what = f"{feature.pooled} of its levels" if feature.pooled > 1 else "one of its levels"
-    return f"In '{feature.name}' {what} had too few rows to be named: '{feature.levels[0]}' stands for them and for new ones."
+    count = feature.pooled + feature.strays
+    what = f"{count} of its levels" if count > 1 else "one of its levels"
+    stands = "stands for them and for new ones" if feature.pooled else "is what they and new ones count as"
+    return f"In '{feature.name}' {what} had too few rows to be named: '{feature.levels[0]}' {stands}."
 
 
 def _with_refusal(column: Column, refused: Mapping[str, str]) -> Column:

@@ -24,6 +24,7 @@ from fisherleak.tables.column_kinds import Column
 from fisherleak.tables.gaps import MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
+from fisherleak.tables.rare_values import Who, check_types, sharing, whole_levels
 from fisherleak.tables.split import Complete, Split, gaps_in
 from fisherleak.tables.written import OTHER
 
@@ -50,6 +51,8 @@ class Feature:
     """Exact, of the training rows with gaps filled: neither leaves the house."""
     pooled: int = 0
     """Levels that the first one, ``OTHER``, stands for."""
+    strays: int = 0
+    """Levels that count as the first: too rare to be named, and of too few rows together for a level of their own."""
     gaps: Gaps = NO_GAPS
     """How many lack it."""
     prior: float = 1.0
@@ -73,9 +76,10 @@ class Feature:
         return self.gaps.rows > 0 and self.of is None and not self.open
 
     def places(self, values: Any) -> NDArray[np.int32]:
-        """The place of every row's value among the levels; what is no level has the first where that is open, or -1."""
+        """The place of every row's value among the levels; what is no level has the first where that stands for it, or -1."""
         if not self.open:
-            return places(values, self.levels)
+            found = places(values, self.levels)
+            return np.maximum(found, 0) if self.strays else found
         return places(values, self.levels[1:]) + 1
 
 
@@ -92,6 +96,8 @@ class Facts:
     """Held-out rows of each part."""
     gaps: tuple[Gaps, ...] = ()
     """Of each column."""
+    who: tuple[Mapping[Any, frozenset[int]] | None, ...] = ()
+    """Where categories are counted by people: for each column, whom the rare levels belong to."""
 
 
 def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> Facts:
@@ -129,18 +135,19 @@ def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> tuple[Moment
 
 
 def _feature(
-    column: Column, fact: Moments | Counter[Any], gaps: Gaps, profile: Profile, choices: Choices
+    column: Column, fact: Moments | Counter[Any], who: Who | None, gaps: Gaps, profile: Profile, choices: Choices
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if not (fact.count if isinstance(fact, Moments) else fact):
         return "has no values at all in the training rows"
     if isinstance(fact, Moments):
         return _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
-    levels, pooled = _levels(column, fact, gaps, choices)
+    levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
-        rare = f": all {pooled} others are too rare to be named" if pooled else ""
+        rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return f"has one value only in the training rows{rare}"
-    return Feature(column.name, "category", (), levels=levels, few=len(levels) <= FEW_VALUES, pooled=pooled, gaps=gaps)
+    few = len(levels) <= FEW_VALUES
+    return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays, gaps=gaps)
 
 
 def _number(name: str, known: Moments, gaps: Gaps, few: bool) -> Feature | str:
@@ -155,15 +162,24 @@ def _number(name: str, known: Moments, gaps: Gaps, few: bool) -> Feature | str:
     return Feature(name, "number", (), centre, scale, few=few, mean=mean, spread=spread, gaps=gaps, prior=prior)
 
 
-def _levels(column: Column, counts: Counter[Any], gaps: Gaps, choices: Choices) -> tuple[tuple[Any, ...], int]:
-    """Levels in their order, and how many are pooled into the first of them, at least."""
+def _levels(
+    column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices
+) -> tuple[tuple[Any, ...], int, int]:
+    """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
     declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
     kept = declared | {level for level, count in counts.items() if count >= choices.rare}
     before = {OTHER} if column.kept is not None and OTHER in counts else set()
-    pooled = len(counts.keys() - kept - before) + len(before)
-    own = not pooled and (has_level(gaps) or MISSING in kept)
-    kept -= {OTHER} if pooled else set()
-    return (*(OTHER,) * bool(pooled), *(MISSING,) * own, *sorted(kept - {MISSING})), pooled
+    others = counts.keys() - kept - before
+    pooled = len(others) + len(before)
+    own = (MISSING,) * (has_level(gaps) or MISSING in kept)
+    kept -= {MISSING, OTHER} if pooled else {MISSING}
+    if choices.rare:
+        check_types(column.name, kept, counts)
+    if pooled and sharing(others | before, counts, who) < choices.rare:
+        return (*own, *whole_levels(kept)), 0, pooled
+    if pooled:
+        return (OTHER, *whole_levels(kept)), pooled, 0
+    return (*own, *whole_levels(kept)), 0, 0
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
@@ -183,11 +199,18 @@ def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
 
 
 def features_of(
-    used: Sequence[Column], facts: Facts, profiles: Mapping[str, Profile], choices: Choices
+    used: Sequence[Column],
+    facts: Facts,
+    profiles: Mapping[str, Profile],
+    choices: Choices,
+    thin: Mapping[str, str] | None = None,
 ) -> tuple[tuple[Feature, ...], dict[str, str]]:
-    """The features in their places, and why other columns cannot be used."""
+    """The features in their places, and why other columns cannot be used; ``thin`` has some of those reasons."""
+    who = facts.who or (None,) * len(used)
+    why = thin or {}
     found = {
-        c.name: _feature(c, facts.columns[k], facts.gaps[k], profiles[c.name], choices) for k, c in enumerate(used)
+        c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], facts.gaps[k], profiles[c.name], choices)
+        for k, c in enumerate(used)
     }
     features = [feature for feature in found.values() if isinstance(feature, Feature)]
     features += [_telling(f, [*profiles]) for f in features if f.kind == "number" and has_feature(f.gaps)]

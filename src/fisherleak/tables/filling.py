@@ -80,7 +80,7 @@ class FeatureMaker:
                 X[:, feature.columns[0]] = np.where(np.isnan(z), GAP, np.where(z == GAP, 0.0, z))
                 continue
             place = feature.places(values)[rows]
-            missing = place < 0  # of training rows those that lack it: all others have a level
+            missing = gaps_in("category", values)[rows] & (not feature.open)
             for k, j in enumerate(feature.columns, start=1):
                 X[:, j] = np.where(missing, GAP, place == k)
 

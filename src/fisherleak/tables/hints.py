@@ -60,7 +60,7 @@ def _codes(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:
     if 3 <= len(numbers.few) <= MOST_CODES:
         yield (
             f"'{target.name}' has {len(numbers.few)} different whole numbers. If they stand for classes, a {target.kind} model "
-            "takes their order and distances for real: make a column of one class against the rest, and predict that."
+            "takes their order and distances for real: `model='softmax'` takes them as classes."
         )
 
 

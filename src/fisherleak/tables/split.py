@@ -40,7 +40,7 @@ FEWEST_ROWS = 5
 SMALL = 40
 """Rows below which none are held out."""
 EXACT = 100_000
-"""Rows of a table up to which the share of held-out rows is exact, and the same in both classes."""
+"""Rows of a table up to which the share of held-out rows is exact, and the same in all classes."""
 MOST_IDS = 20_000_000
 """Rows up to which identifiers of all parts are compared."""
 NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -228,7 +228,7 @@ def split_rows(counted: Counted, target: Target, held_out: float, seed: int, row
     rng = np.random.default_rng(seed)
     parts = [np.arange(counted.complete)]
     if target.classes:  # split alike
-        parts = [np.flatnonzero(counted.labels == k) for k in (0, 1)]
+        parts = [np.flatnonzero(counted.labels == k) for k in range(len(target.classes))]
     test = np.concatenate([rng.permutation(part)[: round(held_out * part.size)] for part in parts])
     return Split(held_out, seed, np.sort(counted.rows[test])), ""
 

@@ -35,6 +35,10 @@ AUTO = "auto"
 """The kind of model follows from the labels."""
 MOST_LISTED = 10
 """Values of a target that are listed."""
+FEWEST_CODED = 5
+"""Rows of each whole number where they are taken for codes of classes: counts have a tail of few."""
+MOST_ASSUMED = 20
+"""More classes than this are predicted only where a model of classes is asked for."""
 Vector = NDArray[np.float64]
 
 
@@ -49,11 +53,13 @@ class LabelRule:
     Parameters
     ----------
     classes : bool
-        Whether it takes two values of any sort, as 0 and 1; else it takes numbers, and true and false as 1 and 0.
+        Whether it takes values of any sort as classes, coded from 0; else it takes numbers, and true and false as 1 and 0.
+    fewest, most : int
+        How many classes it takes.
     standardised : bool
         Whether the model is fitted on numbers less their mean, in standard deviations (both on a public grid).
     assumed : bool
-        Whether it is taken where no kind is named: the first such rule for two values, or for more.
+        Whether it is taken where no kind is named: the first such rule for so many classes, or for numbers.
     refuses : callable
         Numbers -> why they are refused, as the rest of a sentence ("has values below zero: …"), or nothing.
     suits : callable
@@ -63,6 +69,8 @@ class LabelRule:
     """
 
     classes: bool = False
+    fewest: int = 2
+    most: int = 2
     standardised: bool = False
     assumed: bool = False
     refuses: Callable[[Numbers], str] = _nothing
@@ -73,13 +81,14 @@ class LabelRule:
 RULES: Mapping[str, LabelRule] = {
     "linear": LabelRule(standardised=True, assumed=True),
     "logistic": LabelRule(classes=True, assumed=True),
+    "softmax": LabelRule(classes=True, assumed=True, fewest=3, most=100),
 }
-"""Those of the two kinds that every table of numbers or classes has one of."""
+"""Those of the kinds that every table of numbers or classes has one of."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is predicted. The model is fitted on (value - centre) / scale, or on 0 and 1 for the two classes."""
+    """What is predicted. The model is fitted on (value - centre) / scale, or on codes from 0 for classes."""
 
     name: str
     kind: str
@@ -101,7 +110,7 @@ def target_of(name: str, dtype: Any, profile: Profile, model: str, rules: Mappin
     """The target's kind, by what the model and its values ask for."""
     sort = sort_of(dtype)
     if sort not in ("number", "text", "bool"):
-        raise InvalidInputError(f"The target '{name}' holds {dtype}: it must be numbers, or text with two values.")
+        raise InvalidInputError(f"The target '{name}' holds {dtype}: it must be numbers, or text with a few values.")
     if sort == "number":
         assert profile.numbers is not None
         check_finite(profile.numbers, name)
@@ -122,27 +131,60 @@ def _count(sort: str, profile: Profile) -> int | None:
 
 
 def _assumed(sort: str, profile: Profile, rules: Mapping[str, LabelRule]) -> str:
-    classes = sort != "number" or _count(sort, profile) == 2
-    return _first(rules, classes)
+    """Classes for text, for two values, and for a few whole numbers that count on from 0 or 1; numbers else."""
+    count = _count(sort, profile)
+    if sort == "number" and count != 2 and not _coded(profile):
+        return _first(rules)
+    return _first(rules, 2 if count is None else count)
 
 
-def _first(rules: Mapping[str, LabelRule], classes: bool) -> str:
-    """The kind that is taken for classes, or for numbers, where none is named."""
-    return next(name for name, rule in rules.items() if rule.assumed and rule.classes == classes)
+def _coded(profile: Profile) -> bool:
+    """Whether numbers look like codes of three to twenty classes: 0, 1, 2, … or 1, 2, 3, …, each of them in some rows."""
+    numbers, levels = profile.numbers, profile.levels
+    if numbers is None or not numbers.whole or levels is None or not 3 <= len(levels) <= MOST_ASSUMED:
+        return False
+    run = numbers.low in (0, 1) and numbers.high - numbers.low + 1 == len(levels)
+    return run and min(levels.values()) >= FEWEST_CODED
+
+
+def _first(rules: Mapping[str, LabelRule], classes: int = 0) -> str:
+    """The kind that is taken for so many classes, or for numbers, where none is named."""
+    if classes == 0:
+        return next(name for name, rule in rules.items() if rule.assumed and not rule.classes)
+    known = {name: rule for name, rule in rules.items() if rule.assumed and rule.classes}
+    within = (name for name, rule in known.items() if rule.fewest <= classes <= min(rule.most, MOST_ASSUMED))
+    return next(within, next(iter(known)))
 
 
 def _class_target(
     name: str, sort: str, profile: Profile, kind: str, assumed: bool, rules: Mapping[str, LabelRule]
 ) -> Target:
-    levels = profile.levels
-    if levels is None or len(levels) > 2:
+    levels, rule = profile.levels, rules[kind]
+    if levels is None or not rule.fewest <= len(levels) <= rule.most:
         count = f"more than {profile.most}" if levels is None else str(len(levels))
+        needs = "two" if rule.most == 2 else f"{rule.fewest} to {rule.most}"
         raise InvalidInputError(
             f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}{_listed(levels)}: a "
-            f"{kind} model needs two. {_remedy(name, sort, levels or {}, rules)}"
+            f"{kind} model needs {needs}. {_remedy(name, sort, levels or {}, kind, rules)}"
         )
-    note = f"'{name}' has two values, so the model is {kind}." if assumed else ""
-    return Target(name, kind, assumed, note, tuple(sorted(levels)))
+    classes = tuple(sorted(levels))
+    return Target(name, kind, assumed, _class_note(name, sort, profile, kind, rules) if assumed else "", classes)
+
+
+def _class_note(name: str, sort: str, profile: Profile, kind: str, rules: Mapping[str, LabelRule]) -> str:
+    """Why classes are predicted, and what changes it."""
+    count = len(profile.levels or ())
+    if count == 2:
+        return f"'{name}' has two values, so the model is {kind}."
+    if sort != "number" or profile.numbers is None:
+        return f"'{name}' has {count} values, so the model is {kind}: coefficients for each class."
+    numbers = profile.numbers
+    others = [f"`model='{_first(rules)}'` for amounts"]
+    others += [f"`model='{other}'` for {rule.meant_for}" for other, rule in rules.items() if rule.suits(numbers)]
+    return (
+        f"'{name}' holds the whole numbers {numbers.low:g} to {numbers.high:g}, taken as codes of {count} classes, so the "
+        f"model is {kind}. If they are none, use {', or '.join(others)}."
+    )
 
 
 def _listed(levels: Mapping[Any, int] | None) -> str:
@@ -155,14 +197,20 @@ def _listed(levels: Mapping[Any, int] | None) -> str:
     return f" ({', '.join(repr(level)[:40] for level in shared)}{more})"
 
 
-def _remedy(name: str, sort: str, levels: Collection[Any], rules: Mapping[str, LabelRule]) -> str:
-    if sort == "number":
-        return f"Make it one against the rest, or use `model='{_first(rules, classes=False)}'`."
+def _remedy(name: str, sort: str, levels: Collection[Any], kind: str, rules: Mapping[str, LabelRule]) -> str:
+    count = len(levels)
     kinds = {" ".join(str(level).casefold().split()) for level in levels}
-    if len(kinds) < len(levels):
+    if sort != "number" and len(kinds) < count:
         rest = "" if len(kinds) == 2 else f", which leaves {len(kinds)}"
         return f"`unite={[name]!r}` takes values as one that differ in case or blanks only{rest}."
-    return "Make it one against the rest."
+    others = [
+        other for other, rule in rules.items() if rule.classes and other != kind and rule.fewest <= count <= rule.most
+    ]
+    found = ["Make it one against the rest"] if not count or count > 2 else []
+    found += [f"{'or use' if found else 'Use'} `model='{other}'`" for other in others]
+    if sort == "number" and not others:
+        found.append(f"or use `model='{_first(rules)}'`")
+    return ", ".join(found) + "."
 
 
 def _number_target(
@@ -170,7 +218,8 @@ def _number_target(
 ) -> Target:
     if sort == "text":
         raise InvalidInputError(
-            f"The target '{name}' holds text: `model='{kind}'` needs numbers. Use `model='{_first(rules, classes=True)}'`."
+            f"The target '{name}' holds text: `model='{kind}'` needs numbers. Use "
+            f"`model='{_first(rules, _count(sort, profile) or 2)}'`."
         )
     assert profile.numbers is not None
     wrong = rules[kind].refuses(profile.numbers)
@@ -186,7 +235,7 @@ def _number_target(
 
 
 def labels_of(target: Target, values: Any) -> Vector:
-    """The labels of a column's rows: 0 and 1 for classes, in the target's own unit else; NaN where missing."""
+    """The labels of a column's rows: codes from 0 for classes, in the target's own unit else; NaN where missing."""
     if not target.classes:
         return as_numbers(values)
     codes = places(values, target.classes)

@@ -79,10 +79,13 @@ def split_people(people: People, complete: int, held_out: float, seed: int) -> t
     return Split(held_out, seed, rows), "People are held out with all their rows, or not at all."
 
 
-def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People) -> Facts:
-    """The same facts with levels of categories, and who lacks a column, counted by people and not by rows."""
+def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People, rare: int) -> Facts:
+    """The same facts with levels of categories, and who lacks a column, counted by people and not by rows.
+
+    Also who has levels of fewer than ``rare``.
+    """
     lacking: list[set[int]] = [set() for _ in complete.used]
-    having: list[set[int]] = [set() for _ in complete.used]
+    there: list[set[int]] = [set() for _ in complete.used]
     pairs: dict[int, set[tuple[Any, int]]] = {
         k: set() for k, column in enumerate(complete.used) if column.kind == "category"
     }
@@ -98,9 +101,12 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
         for k, column in enumerate(complete.used):
             missing = gaps_in(column.kind, table.column(column.name))[train]
             lacking[k] |= set(who[missing].tolist())
-            having[k] |= set(who[~missing].tolist())
-    columns = list(facts.columns)
+            there[k] |= set(who[~missing].tolist())
+    columns: list[Any] = list(facts.columns)
+    having: list[Any] = [None] * len(columns)
     for k, found in pairs.items():
-        columns[k] = Counter(level for level, _ in found)
-    gaps = [Gaps(g.rows, len(a), len(b)) for g, a, b in zip(facts.gaps, lacking, having, strict=True)]
-    return replace(facts, columns=tuple(columns), gaps=tuple(gaps))
+        columns[k] = counts = Counter(level for level, _ in found)
+        few = {level for level, count in counts.items() if count < rare}
+        having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
+    gaps = tuple(Gaps(g.rows, len(a), len(b)) for g, a, b in zip(facts.gaps, lacking, there, strict=True))
+    return replace(facts, columns=tuple(columns), who=tuple(having), gaps=gaps)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.notebook import panel
 from fisherleak.engine.noise.contract import Noise, check_noise
 from fisherleak.engine.randomness import SystemGenerator
 from fisherleak.errors import InvalidInputError
@@ -43,7 +44,13 @@ SIGNIFICANT = 30
 
 
 class OneDraw:
-    """One draw from many, with the seed checked."""
+    """One draw from many, with the seed checked, and how a notebook shows a noise."""
+
+    def _repr_html_(self: Any) -> str:
+        shape = getattr(self, "shape", None)
+        pairs: list[tuple[str, object]] = [("scale", f"{float(self.scale):.6g}")]
+        pairs += [] if shape is None else [("shape", f"its own, for {len(shape)} parameters")]
+        return panel(f"{type(self).__name__} noise", pairs, "On every released parameter.")
 
     def draw(self: Any, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
         """One draw of shape (size,).

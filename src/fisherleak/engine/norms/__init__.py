@@ -14,17 +14,22 @@ from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_jacobian import outputs_jacobian
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian, outputs_jacobian
 from fisherleak.engine.perturbation import Attribute
 
-__all__ = ["information_about", "information_of", "refuse_several", "with_other_noise"]
+__all__ = ["information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
 
 
-def information_of(*jacobians: Jacobian) -> Information:
-    """The information of one release, or of several about the same data, as the kind that its structure allows."""
-    (first, *others) = jacobians
+def information_of(first: Jacobian | OutputsJacobian, *others: Jacobian) -> Information:
+    """The information of one release, or of several about the same data, as the kind that its structure allows.
+
+    A release of several outputs comes alone.
+    """
+    if isinstance(first, OutputsJacobian):
+        assert not others
+        return SeveralOutputs(first)
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
-        return MatrixFree(jacobians)
+        return MatrixFree((first, *others))
     return SharedBasis(first)
 
 
@@ -40,6 +45,11 @@ def information_about(
     if isinstance(fit, OutputsFit):
         return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
+
+
+def one_release(information: Information) -> Jacobian | OutputsJacobian:
+    """The Jacobian of a single release, of one output or of several."""
+    return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
 
 
 def with_other_noise(information: Information, noise: Noise | Disclosed) -> Information:

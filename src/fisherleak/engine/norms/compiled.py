@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numba
 
 from fisherleak._support.namespaces import Sums
+from fisherleak.rows import each_in_order, threads_for
 
 __all__ = ["compiled", "in_threads"]
+
+PARTS = 8
+"""Parts of a block that threads share."""
+LEAST = 64
+"""Rows from which starting threads pays."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -22,14 +26,13 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
         return numba.njit(function, **options)
 
 
-def in_threads(kernel: Callable[..., None], rows: int, arguments: Sums, alone: bool) -> None:
-    """``kernel(first, last, *arguments)`` over all rows, split over the threads; ``alone`` starts none."""
-    threads = 1 if alone else numba.get_num_threads()
+def in_threads(kernel: Callable[..., None], rows: int, arguments: Sums) -> None:
+    """``kernel(first, last, *arguments)`` over all rows, split over threads where they are not in one already."""
+    # numba's default threading layer may not be entered from two threads
+    parts = [(rows * t // PARTS, rows * (t + 1) // PARTS) for t in range(PARTS)]
+    threads = threads_for(PARTS, 1) if rows >= LEAST else 1
     if threads == 1:
         kernel(0, rows, *arguments)
         return
-    edges = [rows * t // threads for t in range(threads + 1)]
-    # numba's default threading layer may not be entered from two threads
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(kernel, a, b, *arguments) for a, b in pairwise(edges)]:
-            done.result()
+    for _ in each_in_order(lambda part: kernel(*part, *arguments), parts, threads):
+        pass

@@ -27,27 +27,31 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum, check_squared
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
 
-__all__ = ["DataShaped", "data_shaped"]
+__all__ = ["DataShaped", "check_measurable"]
 
 Vector = NDArray[np.float64]
 SETTLED = 1e-9
 """Relative error of the eta of a set."""
 LARGEST = 2**27
 """Values that are written out at most."""
+COMPILED_FROM = 2**17
+"""Values of the rows from which a compiled kernel pays."""
 SMALL = 256
 """Values of a set up to which its matrix is written out."""
 
 
-def data_shaped(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
-    """The information of a mechanism about the data of a fit, or a refusal by name."""
+def check_measurable(jacobian: Jacobian, mechanism: SelfShaped) -> None:
+    """Refuse, by name, what a mechanism whose noise the data shape is not measured for."""
     name = type(mechanism).__name__
-    check_squared(jacobian.fit, name)
+    if isinstance(mechanism, Posterior):
+        check_squared(jacobian.fit, name)
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError(f"{name} is measured for NumPy rows in memory: compute the rows first.")
     if jacobian.folding is not None:
@@ -63,7 +67,6 @@ def data_shaped(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
         raise InvalidInputError(
             f"{name} is measured for affine preprocessing only, and that of column '{curved[0]}' is not."
         )
-    return DataShaped(jacobian, mechanism)
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,13 @@ class DataShaped:
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = self._parts(attributes)
         width = parts.turned.shape[1] + int(label)
+        drawn = isinstance(self.mechanism, Posterior) and bool(attributes)
         # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
-        lighter = _InItsBasis.of(parts) if isinstance(self.mechanism, Posterior) and attributes else parts
+        lighter = _InItsBasis.of(parts) if drawn else parts
+        compiled = drawn and is_compiled(self.jacobian.X, COMPILED_FROM)
+        directly = _Directly.of(parts, self.mechanism.scale**2, label) if compiled else None
 
-        def block(X: Array, y: Array, weights: Array | None) -> Array:
+        def by_products(X: Array, y: Array, weights: Array | None) -> Array:
             state = parts.state(X, y, weights)
             own = lighter.of_rows(state)
             values, errors = top_by_products(lambda s, V: lighter.product(s, V, label), own, width)
@@ -125,6 +131,15 @@ class DataShaped:
             for row in left.tolist():
                 one = tuple(x[row : row + 1] for x in state)
                 values[row] = np.linalg.eigvalsh(parts.matrix(one, label))[-1]
+            return np.asarray(values)
+
+        def block(X: Array, y: Array, weights: Array | None) -> Array:
+            if directly is None:
+                return np.sqrt(np.clip(by_products(X, y, weights), 0.0, None))
+            values = directly.tops(X, y, weights)
+            left = np.flatnonzero(np.isnan(values))
+            if left.size:
+                values[left] = by_products(X[left], y[left], None if weights is None else weights[left])
             return np.sqrt(np.clip(values, 0.0, None))
 
         return map_rows(block, *self.jacobian.arrays)
@@ -274,6 +289,38 @@ class _Parts:
             first = np.concatenate([first, (c[:, None] * xi)[:, :, None]], axis=2)
             second = np.concatenate([second, np.zeros((r.size, p * p, 1))], axis=2)
         return np.concatenate([-np.sqrt(self.spectrum.middle)[:, None] * first, second], axis=1)
+
+
+@dataclass(frozen=True)
+class _Directly:
+    """What the compiled kernel of posterior sampling takes: see ``posterior_numba``."""
+
+    fit: Fit
+    spectrum: Spectrum
+    into: Vector
+    sigma: Vector
+    w: Vector
+    beside: float
+    temperature: float
+
+    @classmethod
+    def of(cls, parts: _Parts, temperature: float, label: bool) -> _Directly:
+        root = np.diag(parts.spectrum.shape) ** 0.25  # of the eigenvalues of H^-1
+        left, sigma, right = np.linalg.svd(root[:, None] * parts.turned, full_matrices=True)
+        w = right[: sigma.size] @ parts.w
+        # a label lowers the gradient as a unit of w does, for the squared loss
+        beside = float(np.hypot(np.linalg.norm(right[sigma.size :] @ parts.w), float(label)))
+        into = (parts.spectrum.basis * root) @ left
+        return cls(parts.fit, parts.spectrum, into, sigma, w, beside, temperature)
+
+    def tops(self, X: Any, y: Any, weights: Any) -> Vector:
+        """The largest eigenvalue of each row, (b,); NaN where it is too close to a pole."""
+        from fisherleak.engine.norms.posterior_numba import top_of_draws
+
+        x = with_constant(np.asarray(X), self.fit.intercept is not None, self.spectrum.centre)
+        omega = np.ones(x.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
+        r = omega * self.fit.loss.r(x @ self.spectrum.theta, np.asarray(y, dtype=np.float64))
+        return top_of_draws(self.sigma, self.w, self.beside, x @ self.into, r, omega, self.temperature)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.block_maps import BlockMap
-from fisherleak.engine.norms.compiled import compiled, in_threads
+from fisherleak.engine.norms.compiled import compiled
 
 __all__ = ["Release", "grams"]
 
@@ -38,8 +38,8 @@ class Release:
     """Its scale, if any, is that of the direct effect alone."""
 
 
-def grams(releases: Sequence[Release], label: bool, alone: bool) -> Vector:
-    """J_i^T J_i of the stack of all releases: (b, m + label, m + label). ``alone`` starts no threads."""
+def grams(releases: Sequence[Release], label: bool) -> Vector:
+    """J_i^T J_i of the stack of all releases: (b, m + label, m + label)."""
     edges = np.cumsum([0, *(part.B.shape[0] for part in releases)])
     count, width = releases[0].x.shape[0], sum(place.size for place in releases[0].E.places)
     u = np.empty((count, edges[-1]))
@@ -47,27 +47,20 @@ def grams(releases: Sequence[Release], label: bool, alone: bool) -> Vector:
         np.matmul(part.x, part.B.T, out=u[:, first:last])
     derivatives = np.stack([np.stack(part.derivatives) for part in releases])
     G = np.empty((count, width + int(label), width + int(label)))
-    in_threads(_fill_all, count, (G, u, derivatives, releases, edges, bool(label)), alone)
+    _fill_all(G, u, derivatives, releases, edges, bool(label))
     return G
 
 
 def _fill_all(
-    start: int,
-    stop: int,
-    G: Vector,
-    u: Vector,
-    derivatives: Vector,
-    releases: Sequence[Release],
-    edges: Index,
-    label: bool,
+    G: Vector, u: Vector, derivatives: Vector, releases: Sequence[Release], edges: Index, label: bool
 ) -> None:
     """A few rows at a time, so that what moves stays in the cache."""
     width, size = G.shape[1] - int(label), int(edges[-1]) + len(releases)
     shared = not any(part.E.given or part.E.scale is not None for part in releases)
-    step = max(stop - start, 1) if shared else max(16, AT_ONCE // (size * max(width, 1)))
+    step = max(G.shape[0], 1) if shared else max(16, AT_ONCE // (size * max(width, 1)))
     A = np.empty((width, 1 if shared else step, size))
-    for first in range(start, stop, step):
-        last = min(first + step, stop)
+    for first in range(0, G.shape[0], step):
+        last = min(first + step, G.shape[0])
         for k, part in enumerate(releases):
             _move(A[:, : last - first, edges[k] + k : edges[k + 1] + k + 1], part, slice(first, last))
         _kernel(first, last, G, u, derivatives, A, edges, label)

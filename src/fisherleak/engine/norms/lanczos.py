@@ -17,11 +17,9 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.tridiagonal import top_of_tridiagonals
 
-__all__ = ["WANTED", "top_by_products", "top_by_steps"]
+__all__ = ["NEAR", "WANTED", "start_of", "top_by_products"]
 
 State = tuple[Array, ...]
-Step = Callable[[State, Array, Array, Array], tuple[Array, Array, Array]]
-"""(state, V, the V before it, the length beside the diagonal) -> the next V, the diagonal, the next length."""
 WANTED = 1e-11
 """Relative error of an eigenvalue at which a row is done."""
 NEAR = 1e-4
@@ -52,25 +50,9 @@ def top_by_products(
     values, errors
         Rows that are not done after the last step have an error above ``wanted``.
     """
-
-    def step(state: State, V: Array, before: Array, off: Array) -> tuple[Array, Array, Array]:
-        xp = namespace(V)
-        W = product(state, V)
-        along = xp.vecdot(W, V)
-        W = W - along[:, None] * V - off[:, None] * before
-        off = xp.linalg.vector_norm(W, axis=1)
-        return W / xp.where(off > 0, off, 1.0)[:, None], along, off
-
-    return top_by_steps(step, state, size, wanted)
-
-
-def top_by_steps(step: Step, state: State, size: int, wanted: float = WANTED) -> tuple[Array, Array]:
-    """The same by steps of Lanczos' method; a step may write into the V before."""
     xp = namespace(state[0])
     count = state[0].shape[0]
-    # one direction for all rows, the same in every run; any that is not orthogonal to the eigenvector will do
-    start = np.random.default_rng(0).standard_normal(size)
-    V = xp.tile(like(start / np.linalg.norm(start), state[0], xp)[None, :], (count, 1))
+    V = xp.tile(like(start_of(size), state[0], xp)[None, :], (count, 1))
     before, off = xp.zeros_like(V), xp.zeros(count, dtype=V.dtype, device=device(V))
     rows, found = xp.arange(count, device=device(V)), _Found(np.zeros(count), np.full(count, np.inf), wanted)
     diagonal: list[Array] = []
@@ -80,9 +62,12 @@ def top_by_steps(step: Step, state: State, size: int, wanted: float = WANTED) ->
         for _ in range(check - steps):
             if steps:
                 beside.append(off)
-            following, along, off = step(state, V, before, off)
+            W = product(state, V)
+            along = xp.vecdot(W, V)
+            W = W - along[:, None] * V - off[:, None] * before
+            off = xp.linalg.vector_norm(W, axis=1)
             diagonal.append(along)
-            before, V = V, following
+            before, V = V, W / xp.where(off > 0, off, 1.0)[:, None]
             steps += 1
         left = found.look(rows, *_ritz(diagonal, beside, off, xp))
         if left.size == 0 or check == CHECKS[-1]:
@@ -93,6 +78,12 @@ def top_by_steps(step: Step, state: State, size: int, wanted: float = WANTED) ->
             state = tuple(xp.take(x, keep, axis=0) for x in state)
             diagonal, beside = [xp.take(x, keep) for x in diagonal], [xp.take(x, keep) for x in beside]
     return like(found.values, V, xp), like(found.errors, V, xp)
+
+
+def start_of(size: int) -> Any:
+    """One direction for all rows, the same in every run; any that is not orthogonal to the eigenvector will do."""
+    start = np.random.default_rng(0).standard_normal(size)
+    return start / np.linalg.norm(start)
 
 
 def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace) -> tuple[Array, Array]:

@@ -75,7 +75,7 @@ class MatrixFree:
             squares = releases.small(rows) if small else releases.large(rows, width)
             return xp.sqrt(xp.clip(squares, 0.0, None))
 
-        at_once = width if small else 2 if releases.kinds[0].S is not None else 8
+        at_once = width if small else 2 if releases.kinds[0].S is not None else 4
         return map_rows(block, *arrays, most=self._most(at_once))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:

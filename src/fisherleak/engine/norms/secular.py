@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from fisherleak._support.arrays import Array, device, namespace, row_dots, row_squares
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.kernels import is_compiled
-from fisherleak.rows import in_task
 
 __all__ = ["top_eigenvalues", "top_eigenvalues_portable"]
 
@@ -43,7 +42,7 @@ DONE = 1e-16
 MOST_PASSES = 200
 KINK_AFTER = 5
 LIMITS = (FLOOR, NEAR, DONE, KINK_AFTER, MOST_PASSES)
-COMPILED_FROM = 2**17
+COMPILED_FROM = 2**16
 """Values in U from which loading (or compiling) the compiled kernel pays, by ``benchmarks/engine.py``."""
 
 
@@ -70,7 +69,7 @@ def top_eigenvalues(s: Array, v: Array, U: Array, r: Array, h: Array, c: Array |
     if is_compiled(U, COMPILED_FROM):
         from fisherleak.engine.norms.secular_numba import top_eigenvalues_compiled
 
-        return top_eigenvalues_compiled(s, v, U, r, h, c, LIMITS, in_task())
+        return top_eigenvalues_compiled(s, v, U, r, h, c, LIMITS)
     return top_eigenvalues_portable(s, v, U, r, h, c)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fisherleak.engine.norms.compiled import compiled, in_threads
 
-__all__ = ["top_eigenvalues_compiled"]
+__all__ = ["top_eigenvalues_compiled", "top_of_two"]
 
 Vector = NDArray[np.float64]
 
@@ -25,18 +25,18 @@ def top_eigenvalues_compiled(
     h: Vector,
     c: Vector | None,
     limits: tuple[float, float, float, int, int],
-    alone: bool = False,
 ) -> Vector:
-    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants. ``alone`` starts no threads."""
+    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants."""
     mu = np.empty(U.shape[0])
     c = np.zeros_like(r) if c is None else c
     first = int(s.argmax())
     arguments = (s[first], s[first] - s, first, v, np.ascontiguousarray(U), r, h, c, mu, *limits)
-    in_threads(_kernel, U.shape[0], arguments, alone)
+    in_threads(_kernel, U.shape[0], arguments)
     return mu
 
 
-def _top_of_two(g11: float, g12: float, g22: float) -> tuple[float, float, float, float]:
+def top_of_two(g11: float, g12: float, g22: float) -> tuple[float, float, float, float]:
+    """Top eigenvalue, the other, and the top's unit eigenvector (cos, sin) of a symmetric 2 x 2 matrix."""
     half = 0.5 * (g11 - g22)
     radius = math.hypot(half, g12)
     if radius == 0.0:
@@ -83,7 +83,7 @@ def _solve_rows(
         unit = 1.0 / math.sqrt(trace)
         ri, hi, ci = ri * unit, hi * unit, ci * unit
         rr = ri * ri
-        upper, _, cos, sin = _top_of_two(g11 / trace, g12 / trace, g22 / trace)
+        upper, _, cos, sin = top_of_two(g11 / trace, g12 / trace, g22 / trace)
         rv, hu = cos * ri, cos * hi + sin * ci
         below = 0.0
         for j in range(k):
@@ -110,7 +110,7 @@ def _solve_rows(
                 d11 += t1 * t1
                 d12 += t1 * t2
                 d22 += t2 * t2
-            g, second, cos, sin = _top_of_two(g11, g12, g22)
+            g, second, cos, sin = top_of_two(g11, g12, g22)
             slope = cos * cos * d11 + 2.0 * cos * sin * d12 + sin * sin * d22
             if g >= 1.0:
                 lower = delta
@@ -128,6 +128,6 @@ def _solve_rows(
         mu[i] = trace * (rr * top + delta)
 
 
-_top_of_two = compiled(_top_of_two, inline="always")
+top_of_two = compiled(top_of_two, inline="always")
 # Sums may be reordered and no division is checked, so that the inner loops vectorise.
 _kernel = compiled(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from fisherleak._support.arrays import Array, namespace, on_accelerator
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
-from fisherleak.rows import in_task
 
 __all__ = ["top_of_matrices"]
 
-COMPILED_FROM = 2**16
+COMPILED_FROM = 2**15
 """Values in all matrices from which loading the compiled kernel pays."""
 COMPILED_TO = 64
 """Size past which LAPACK's blocked reduction is faster than the compiled kernel's."""
@@ -27,7 +26,7 @@ def top_of_matrices(G: Array) -> Array:
     if is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
         from fisherleak.engine.norms.small_numba import top_of_matrices_compiled
 
-        return top_of_matrices_compiled(G, in_task())
+        return top_of_matrices_compiled(G)
     if not on_accelerator(G):
         return xp.linalg.eigvalsh(G)[:, -1]
     return _by_steps(G)

@@ -11,39 +11,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.norms.compiled import compiled, in_threads
-from fisherleak.engine.norms.tridiagonal_numba import largest_root
+from fisherleak.engine.norms.tridiagonal_numba import room_for, solve_abreast
 
 __all__ = ["top_of_matrices_compiled"]
 
 Vector = NDArray[np.float64]
+ABREAST = 64
+"""Matrices whose last step is made together."""
 
 
-def top_of_matrices_compiled(G: Vector, alone: bool = False) -> Vector:
-    """As :func:`fisherleak.engine.norms.small.top_of_matrices`, for size 3 or more. ``alone`` starts no threads."""
+def top_of_matrices_compiled(G: Vector) -> Vector:
+    """As :func:`fisherleak.engine.norms.small.top_of_matrices`, for size 3 or more."""
     out = np.empty(G.shape[0])
-    in_threads(_kernel, G.shape[0], (np.ascontiguousarray(G), out), alone)
+    in_threads(_kernel, G.shape[0], (np.ascontiguousarray(G), out))
     return out
 
 
 def _solve(start: int, stop: int, G: Vector, out: Vector) -> None:
     m = G.shape[1]
-    M = np.empty((m, m))
-    v = np.empty(m)
-    p = np.empty(m)
-    alpha = np.empty(m)
-    beta = np.empty(m)
-    for i in range(start, stop):
-        top = 0.0
-        M[:] = G[i]
-        for a in range(m):
-            top = max(top, M[a, a])
-        if not (top > 0.0 and math.isfinite(top)):
-            out[i] = top
-            continue
-        unit = 1.0 / top
-        M *= unit
-        _reduce(M, v, p, alpha, beta)
-        out[i] = _largest(alpha, beta) * top
+    M, v, p, alpha, beta = np.empty((m, m)), np.empty(m), np.empty(m), np.empty(m), np.zeros(m)
+    diagonal, beside = np.empty((m, ABREAST)), np.empty((m, ABREAST))
+    unit, solved, work = np.empty(ABREAST), np.empty((3, ABREAST)), room_for(m, ABREAST)
+    for first in range(start, stop, ABREAST):
+        count = min(ABREAST, stop - first)
+        for i in range(count):
+            top = 0.0
+            M[:] = G[first + i]
+            for a in range(m):
+                top = max(top, M[a, a])
+            unit[i] = top
+            if top > 0.0 and math.isfinite(top):
+                M *= 1.0 / top
+                _reduce(M, v, p, alpha, beta)
+                diagonal[:, i], beside[:, i] = alpha, beta
+            else:
+                diagonal[:, i], beside[:, i] = 1.0, 0.0
+        solve_abreast(diagonal, beside, m, count, solved, work)
+        for i in range(count):
+            out[first + i] = solved[0, i] * unit[i] if unit[i] > 0.0 and math.isfinite(unit[i]) else unit[i]
 
 
 def _reduce(M: Vector, v: Vector, p: Vector, alpha: Vector, beta: Vector) -> None:
@@ -86,15 +91,5 @@ def _reduce(M: Vector, v: Vector, p: Vector, alpha: Vector, beta: Vector) -> Non
     beta[m - 2] = abs(M[m - 1, m - 2])
 
 
-def _largest(alpha: Vector, beta: Vector) -> float:
-    """From Gershgorin's bound."""
-    m = alpha.shape[0]
-    x = alpha[m - 1] + beta[m - 2]
-    for a in range(m - 1):
-        x = max(x, alpha[a] + beta[a] + (beta[a - 1] if a > 0 else 0.0))
-    return float(largest_root(alpha, beta, x * (1.0 + 1e-14)))
-
-
 _reduce = compiled(_reduce, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
-_largest = compiled(_largest, nogil=True, error_model="numpy")
 _kernel = compiled(_solve, nogil=True, error_model="numpy")

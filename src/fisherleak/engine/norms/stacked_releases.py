@@ -25,14 +25,13 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.norms.kernels import is_compiled
-from fisherleak.engine.norms.lanczos import WANTED, top_by_products, top_by_steps
+from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.rows import in_task
 
 __all__ = ["CANCELLED", "StackedReleases"]
 
-COMPILED_FROM = 2**15
+COMPILED_FROM = 2**13
 """Values in the features of a block from which the compiled kernel pays."""
 CANCELLED = 1e-4
 """An eigenvalue below this part of its largest term is computed again without squares."""
@@ -96,7 +95,7 @@ class StackedReleases:
             derivatives = (x.r, x.a, x.c) if x.direct is None else (np.ones_like(x.r), x.a, x.c)
             E = part.E if x.direct is None else x.moved(part.E)
             parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
-        return grams(parts, self.label, in_task())
+        return grams(parts, self.label)
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
@@ -113,7 +112,7 @@ class StackedReleases:
             return sum(terms[1:], start=terms[0])
 
         if all(kind.S is not None for kind in kinds) and is_compiled(prepared[0][3], COMPILED_FROM):
-            values, errors = self._compiled(prepared, width)
+            values, errors = self._compiled(prepared)
         else:
             values, errors = top_by_products(product, tuple(x for state in prepared for x in state), width)
         terms = sum(kind.largest_term(state) for kind, state in zip(kinds, prepared, strict=True))
@@ -123,16 +122,15 @@ class StackedReleases:
         again = self._again(rows, left, values)
         return xp.where(like(np.isin(np.arange(values.shape[0]), left), values, xp) > 0, again, values)
 
-    def _compiled(self, prepared: Sequence[tuple[Array, ...]], width: int) -> tuple[Array, Array]:
-        """Steps by the compiled kernel."""
-        from fisherleak.engine.norms.lanczos_numba import step_of
+    def _compiled(self, prepared: Sequence[tuple[Array, ...]]) -> tuple[Array, Array]:
+        """The same by the compiled kernel."""
+        from fisherleak.engine.norms.lanczos_numba import top_of_releases
 
-        values = np.stack([np.stack([r, a, c, squared], axis=1) for r, a, c, _, squared in prepared], axis=1)
-        g = np.stack([state[3] for state in prepared], axis=1)
+        values = np.stack([np.stack([r, a, c, squared], axis=1) for r, a, c, _, squared in prepared])
+        g = np.stack([state[3] for state in prepared])
         w = np.stack([np.asarray(kind.w) for kind in self.kinds])
         others = np.concatenate([np.asarray(kind.S) for kind in self.kinds[1:]], axis=1)
-        step = step_of(np.asarray(self.kinds[0].S), others, w, self.label, in_task())
-        return top_by_steps(step, (values, g), width)
+        return top_of_releases(values, g, w, np.asarray(self.kinds[0].S), others, self.label, WANTED)
 
     def _again(self, rows: Sequence[Array | None], left: Any, values: Array) -> Array:
         """Those of some rows from their Jacobians, a few at a time, spread out to all rows."""

@@ -23,7 +23,6 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.norms.kernels import is_compiled
-from fisherleak.rows import in_task
 
 __all__ = ["top_of_tridiagonals", "top_of_tridiagonals_portable"]
 
@@ -50,7 +49,7 @@ def top_of_tridiagonals(diagonal: Sequence[Array], beside: Sequence[Array]) -> t
         from fisherleak.engine.norms.tridiagonal_numba import top_of_tridiagonals_compiled
 
         off = np.stack(beside) if beside else np.empty((0, diagonal[0].shape[0]))
-        return top_of_tridiagonals_compiled(np.stack(diagonal), off, in_task())
+        return top_of_tridiagonals_compiled(np.stack(diagonal), off)
     return top_of_tridiagonals_portable(diagonal, beside, xp)
 
 

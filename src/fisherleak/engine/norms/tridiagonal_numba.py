@@ -1,6 +1,7 @@
-"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``tridiagonal.py``, row by row.
+"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``tridiagonal.py``, for many abreast.
 
-Loaded only where numba is installed; the tests hold it against the portable one.
+One matrix alone is a chain of divisions that wait for one another; side by side they do not. Loaded only where numba is
+installed; the tests hold it against the portable one.
 """
 
 from __future__ import annotations
@@ -12,102 +13,166 @@ from numpy.typing import NDArray
 
 from fisherleak.engine.norms.compiled import compiled, in_threads
 
-__all__ = ["largest_root", "top_of_tridiagonals_compiled"]
+__all__ = ["room_for", "solve_abreast", "top_of_tridiagonals_compiled"]
 
 Vector = NDArray[np.float64]
+ABREAST = 128
+ROWS = 10
+"""Numbers that each matrix keeps while it is solved, besides itself."""
 
 
-def top_of_tridiagonals_compiled(
-    diagonal: Vector, beside: Vector, alone: bool = False
-) -> tuple[Vector, Vector, Vector]:
+def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector, Vector]:
     """As :func:`fisherleak.engine.norms.tridiagonal.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
-    size, rows = diagonal.shape
-    out = np.empty((3, rows))
-    alpha, beta = np.ascontiguousarray(diagonal.T), np.zeros((rows, size))
-    beta[:, : size - 1] = beside.T
-    in_threads(_kernel, rows, (alpha, beta, out), alone)
+    out = np.empty((3, diagonal.shape[1]))
+    in_threads(_kernel, diagonal.shape[1], (np.ascontiguousarray(diagonal), np.ascontiguousarray(beside), out))
     return out[0], out[1], out[2]
 
 
-def _solve(start: int, stop: int, alpha: Vector, beta: Vector, out: Vector) -> None:
-    m = alpha.shape[1]
-    for i in range(start, stop):
-        a, b = alpha[i], beta[i]
-        unit = a[0] + b[0]
-        for k in range(1, m):
-            unit = max(unit, a[k] + b[k - 1] + b[k])
-        unit *= 1.0 + 1e-14
-        if not unit > 0.0:
-            unit = 1.0
-        for k in range(m):
-            a[k] /= unit
-            b[k] /= unit
-        x = largest_root(a, b, 1.0)
-        out[0, i] = unit * x
-        component, total = 1.0, 1.0
-        slope, bend, others = 1.0, 0.0, 0.0
-        pivot = max(x - a[m - 1], 1e-18)
-        for k in range(m - 2, -1, -1):
-            # the ratios of the eigenvector's components, from its end: their products are summed the other way round
-            ratio = b[k] / pivot
-            others += slope / pivot
-            share = ratio * ratio
-            bend = max(share * (bend - 2.0 * slope * slope / pivot), -1e150)
-            slope = min(1.0 + share * slope, 1e60)
-            pivot = max(x - a[k] - share * pivot, 1e-18) if k > 0 else 1.0
-            b[k] = ratio
-        for k in range(m - 1):
-            component = min(component * b[k], 1e60)
-            total += component * component
-        out[1, i] = component / math.sqrt(total)
-        out[2, i] = unit * 2.0 / max(bend / slope + 2.0 * others, 2.0)
+def _all_groups(start: int, stop: int, diagonal: Vector, beside: Vector, out: Vector) -> None:
+    size = diagonal.shape[0]
+    alpha, beta, solved = np.empty((size, ABREAST)), np.zeros((size, ABREAST)), np.empty((3, ABREAST))
+    work = room_for(size, ABREAST)
+    for first in range(start, stop, ABREAST):
+        count = min(ABREAST, stop - first)
+        alpha[:, :count] = diagonal[:, first : first + count]
+        beta[: size - 1, :count] = beside[:, first : first + count]
+        solve_abreast(alpha, beta, size, count, solved, work)
+        out[:, first : first + count] = solved[:, :count]
 
 
-def _largest_root(alpha: Vector, beta: Vector, x: float) -> float:
-    r"""Laguerre's method from a bound above; bisection would take ten times as long.
+def _room_for(size: int, abreast: int) -> Vector:
+    """Room to solve so many matrices of that size."""
+    return np.empty((ROWS + 2 * size, abreast))
 
-    The bound is sharpened by that of Laguerre and Samuelson, :math:`s_1 / m + \sqrt{(m - 1)(s_2 / m - s_1^2 / m^2)}`
-    with the sums of the eigenvalues and of their squares, and a little for rounding. Steps shrink by the cube of their
-    ratio in the end, so that the last one need not be made.
+
+def _solve_abreast(alpha: Vector, beta: Vector, size: int, count: int, out: Vector, work: Vector) -> None:
+    """Largest eigenvalue, size of the last component of its eigenvector, and a bound on the gap below it: into ``out``.
+
+    Of the first ``count`` columns of ``alpha`` (diagonals) and ``beta`` (beside them), ``size`` values each.
     """
-    m = alpha.shape[0]
-    mean, square = alpha[m - 1], alpha[m - 1] * alpha[m - 1]
-    for a in range(m - 1):
-        mean += alpha[a]
-        square += alpha[a] * alpha[a] + 2.0 * beta[a] * beta[a]
-    mean /= m
-    square /= m
-    x = min(x, mean + math.sqrt((m - 1.0) * (max(square - mean * mean, 0.0) + 1e-14 * square)))
-    before = 0.0
+    half = (work.shape[0] - ROWS) // 2
+    a, b = work[ROWS : ROWS + half], work[ROWS + half :]
+    _scaled(alpha, beta, size, count, a, b, work)
     for _ in range(100):
-        pivot = x - alpha[m - 1]
-        if pivot <= 0.0:
+        _derivatives(a, b, size, count, work)
+        if _laguerre(size, count, work) == 0:
             break
-        slope, bend = 1.0, 0.0
-        first = 1.0 / pivot
-        second = first * first
-        inside = True
-        for a in range(m - 2, -1, -1):
-            share = (beta[a] / pivot) ** 2
-            bend = share * (bend - 2.0 * slope * slope / pivot)
-            slope = 1.0 + share * slope
-            pivot = x - alpha[a] - share * pivot
-            if pivot <= 0.0:
-                inside = False
-                break
-            part = slope / pivot
-            first += part
-            second += part * part - bend / pivot
-        if not inside:
-            break
-        step = m / (first + math.sqrt(max((m - 1.0) * (m * second - first * first), 0.0)))
-        x -= step
-        ratio = step / before
-        if not step * ratio * ratio * ratio > 1e-17 * x:
-            break
-        before = step
-    return x
+    _at_the_root(a, b, size, count, out, work)
 
 
-largest_root = compiled(_largest_root, nogil=True, error_model="numpy")
-_kernel = compiled(_solve, nogil=True, error_model="numpy")
+def _scaled_to_one(alpha: Vector, beta: Vector, size: int, count: int, a: Vector, b: Vector, work: Vector) -> None:
+    r"""The matrices in units of Gershgorin's bound, with squares beside the diagonal, and a bound above to start from.
+
+    That is sharpened by the one of Laguerre and Samuelson, :math:`s_1 / m + \sqrt{(m - 1)(s_2 / m - s_1^2 / m^2)}`
+    with the sums of the eigenvalues and of their squares, and a little for rounding.
+    """
+    unit, x, moved, live, mean, square = work[0], work[1], work[2], work[3], work[4], work[5]
+    for i in range(count):
+        unit[i] = alpha[0, i]
+        mean[i] = 0.0
+        square[i] = 0.0
+    if size > 1:
+        for i in range(count):
+            unit[i] = max(alpha[0, i] + beta[0, i], alpha[size - 1, i] + beta[size - 2, i])
+    for k in range(1, size - 1):
+        for i in range(count):
+            unit[i] = max(unit[i], alpha[k, i] + beta[k - 1, i] + beta[k, i])
+    for i in range(count):
+        unit[i] = unit[i] * (1.0 + 1e-14) if unit[i] > 0.0 else 1.0
+        moved[i] = 1.0 / unit[i]
+    for k in range(size):
+        for i in range(count):
+            a[k, i] = alpha[k, i] * moved[i]
+            mean[i] += a[k, i]
+            square[i] += a[k, i] * a[k, i]
+    for k in range(size - 1):
+        for i in range(count):
+            beside = beta[k, i] * moved[i]
+            b[k, i] = beside * beside
+            square[i] += 2.0 * b[k, i]
+    for i in range(count):
+        middle, squares = mean[i] / size, square[i] / size
+        spread = (size - 1.0) * (max(squares - middle * middle, 0.0) + 1e-14 * squares)
+        x[i] = min(1.0, middle + math.sqrt(spread))
+        moved[i], live[i] = 0.0, 1.0
+
+
+def _of_the_polynomial(a: Vector, b: Vector, size: int, count: int, work: Vector) -> None:
+    """p'/p and (p'/p)^2 - p''/p at x, and the least pivot, which is not positive where x is not above all eigenvalues."""
+    x, low, inverse, slope, bend, one, two = work[1], work[4], work[5], work[6], work[7], work[8], work[9]
+    for i in range(count):
+        low[i] = x[i] - a[size - 1, i]
+        inverse[i] = 1.0 / low[i]
+        slope[i], bend[i] = 1.0, 0.0
+        one[i], two[i] = inverse[i], inverse[i] * inverse[i]
+    for k in range(size - 2, -1, -1):
+        own, beside = a[k], b[k]
+        for i in range(count):
+            before, steep = inverse[i], slope[i]
+            share = beside[i] * before * before
+            bent = share * (bend[i] - 2.0 * steep * steep * before)
+            steep = 1.0 + share * steep
+            pivot = x[i] - own[i] - beside[i] * before
+            low[i] = min(low[i], pivot)
+            after = 1.0 / pivot
+            part = steep * after
+            one[i] += part
+            two[i] += part * part - bent * after
+            inverse[i], slope[i], bend[i] = after, steep, bent
+
+
+def _one_pass(size: int, count: int, work: Vector) -> int:
+    """A step of Laguerre's method, and how many have more to make.
+
+    Steps shrink by the cube of their ratio in the end, so that the last one need not be made.
+    """
+    x, moved, live, low, one, two = work[1], work[2], work[3], work[4], work[8], work[9]
+    left = 0
+    for i in range(count):
+        if live[i] == 0.0:
+            continue
+        live[i] = 0.0
+        if low[i] > 0.0:
+            step = size / (one[i] + math.sqrt(max((size - 1.0) * (size * two[i] - one[i] * one[i]), 0.0)))
+            x[i] -= step
+            ratio = step / moved[i]
+            if step * ratio * ratio * ratio > 1e-17 * x[i]:
+                moved[i], live[i] = step, 1.0
+                left += 1
+    return left
+
+
+def _ends(a: Vector, b: Vector, size: int, count: int, out: Vector, work: Vector) -> None:
+    """What is asked for, at the root; the squared ratios of the eigenvector's components take the place of b."""
+    unit, x, inverse, slope, bend, others = work[0], work[1], work[5], work[6], work[7], work[8]
+    total, component = work[2], work[3]
+    for i in range(count):
+        inverse[i] = 1.0 / max(x[i] - a[size - 1, i], 1e-18)
+        slope[i], bend[i], others[i] = 1.0, 0.0, 0.0
+        total[i], component[i] = 1.0, 1.0
+    for k in range(size - 2, -1, -1):
+        for i in range(count):
+            before, steep = inverse[i], slope[i]
+            share = b[k, i] * before * before
+            others[i] += steep * before
+            bend[i] = max(share * (bend[i] - 2.0 * steep * steep * before), -1e150)
+            slope[i] = min(1.0 + share * steep, 1e60)
+            inverse[i] = 1.0 / max(x[i] - a[k, i] - b[k, i] * before, 1e-18)
+            b[k, i] = share
+    for k in range(size - 1):
+        for i in range(count):
+            component[i] = min(component[i] * b[k, i], 1e120)
+            total[i] += component[i]
+    for i in range(count):
+        out[0, i] = unit[i] * x[i]
+        out[1, i] = math.sqrt(component[i] / total[i])
+        out[2, i] = unit[i] * 2.0 / max(bend[i] / slope[i] + 2.0 * others[i], 2.0)
+
+
+room_for = compiled(_room_for, nogil=True)
+_scaled = compiled(_scaled_to_one, nogil=True, error_model="numpy")
+_derivatives = compiled(_of_the_polynomial, nogil=True, error_model="numpy", fastmath={"contract"})
+_laguerre = compiled(_one_pass, nogil=True, error_model="numpy")
+_at_the_root = compiled(_ends, nogil=True, error_model="numpy", fastmath={"contract"})
+solve_abreast = compiled(_solve_abreast, nogil=True, error_model="numpy")
+_kernel = compiled(_all_groups, nogil=True, error_model="numpy")

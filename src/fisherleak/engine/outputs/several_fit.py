@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, namespace
+from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.erm import Fit, counted_rows, newton, started
@@ -21,7 +22,15 @@ from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import InvalidInputError, SingularHessianError
 from fisherleak.rows import sum_rows
 
-__all__ = ["OutputsFit", "check_rank", "labels_as_fitted", "minimise_several", "outputs_fit", "outputs_risk"]
+__all__ = [
+    "OutputsFit",
+    "check_rank",
+    "labels_as_fitted",
+    "minimise_classes",
+    "minimise_several",
+    "outputs_fit",
+    "outputs_risk",
+]
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,28 @@ def minimise_several(X: Any, y: Any, loss: str, l2: float, sample_weight: Any, i
     risk = OutputsRisk(X, y, weights, kind, l2, bool(intercept), names=(*names, "intercept"), outputs=outputs)
     check_rank(risk)
     return outputs_fit(risk, *newton(risk, *started(risk)), classes=classes)
+
+
+def minimise_classes(
+    X: Any, codes: Any, classes: Sequence[Any], l2: float, sample_weight: Any, scales: Any
+) -> OutputsFit:
+    r"""The minimiser of the softmax loss of codes (n,), 0 to K - 1, with intercepts and scaling that is folded in.
+
+    Its penalty is :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2`, s the scales (d,). ``classes`` are what codes stand for.
+    """
+    names = column_names(X)
+    X, codes, weights = training_rows(X, codes, sample_weight, names)
+    known: NDArray[Any] = np.empty(len(classes), dtype=object)
+    known[:] = classes
+    check_labels(X, codes, weights, SOFTMAX, names, True, known.tolist())
+    check_penalty(l2)
+    own = None if scales is None else like(scales, X, namespace(X))
+    names = names or default_names(X.shape[1])
+    risk = OutputsRisk(
+        X, codes, weights, SOFTMAX, l2, True, names=(*names, "intercept"), scales=own, outputs=len(classes)
+    )
+    check_rank(risk)
+    return outputs_fit(risk, *newton(risk, *started(risk)), classes=known)
 
 
 def outputs_fit(

@@ -114,6 +114,8 @@ class OutputsJacobian:
         if isinstance(self.noise, Disclosed):
             return like(self.noise.root, self.B, xp) / self.noise.scale
         moved = self.fit.uncentred(xp.eye(int(self.B.shape[1]), dtype=self.B.dtype, device=device(self.B)))
+        if self.folding is not None and getattr(self.noise, "shape", None) is None:
+            moved = _framed(moved, self.folding.frame, self.fit)
         W = self.noise.unit_information_root(moved.shape[0])
         return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 

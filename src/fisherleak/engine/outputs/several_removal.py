@@ -7,7 +7,8 @@ Example i is left out and :math:`n \lambda` stays as it is. With r and A its wei
 
 which is the move itself for the squared loss. For others chord steps (the same :math:`H_-`, the gradient of all rows) go on
 until they are short enough, some examples at a time; those for which they do not settle are fitted again. Where there is no
-minimum without an example (the only one of its class beside a free intercept, say), the move is infinite.
+minimum without an example (the only one of its class beside a free intercept, say), the move is infinite. Scales that are
+folded in leave with the example: its penalty changes by :math:`P_i = n\lambda\, \mathrm{diag}(\Delta s^2)` in every output.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fisherleak._support.namespaces import Sums
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import newton
-from fisherleak.engine.left_out import SLOW
+from fisherleak.engine.left_out import SLOW, MovingScales
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import OutputsRisk
@@ -103,7 +104,7 @@ def _task(jacobian: OutputsJacobian, tolerance: float) -> _Removal:
     theta, factor = fit.reduced, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
-    return _Removal(risk, theta, factor.inverse(), jacobian.metric, tolerance)
+    return _Removal(risk, theta, factor.inverse(), jacobian.metric, tolerance, MovingScales.of(jacobian))
 
 
 @dataclass(frozen=True)
@@ -117,19 +118,21 @@ class _Removal:
     metric: Array
     """How the noise sees a move of theta."""
     tolerance: float
+    fold: MovingScales | None = None
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Those of some examples."""
         xp = namespace(self.theta)
         out = _Out.of(self, rows)
-        moves = out.solve(out.gradient(self.theta[None, :] + xp.zeros_like(out.weighted)))
+        start = self.theta[None, :] + xp.zeros_like(out.weighted)
+        moves = out.solve(out.gradient(start) - out.pushed(start))
         left, size = xp.ones_like(out.omega), self._seen(moves)
         lengths, last = np.array(host(size)), np.full(rows.size, np.inf)
         going = np.ones(rows.size, dtype=bool)
         settled = np.zeros(rows.size, dtype=bool)
         for _ in range(MOST_CHORDS):
             points = self.theta[None, :] + moves
-            step = out.solve(out.gradient(points) - self._gradients(points))
+            step = out.solve(out.gradient(points) - self._gradients(points) - out.pushed(points))
             moved, now = host(self._seen(step)), host(self._seen(moves + step))
             fits = np.isfinite(moved) & (moved <= SLOW * np.maximum(last, np.finfo(float).tiny))
             # what is left after a step shrinks by the same ratio for ever
@@ -176,6 +179,9 @@ class _Removal:
         weights = np.ones(risk.X.shape[0]) if risk.weights is None else np.array(host(risk.weights))
         weights[row] = 0.0
         other = replace(risk, weights=like(weights, self.theta, xp), known_centre=risk.centre)
+        if self.fold is not None:
+            X, own = gather((risk.X, risk.weights), like(np.array([row]), self.theta, xp))
+            other = replace(other, scales=xp.sqrt(self.fold.squares + self.fold.changes(X, own)[0, :]))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NearSingularWarning)
@@ -201,6 +207,8 @@ class _Out:
     """(I - A N)^-1 A, (c, L, L)."""
     weighted: Array
     """(c, L p): zero, of the shape of moves."""
+    push: Array | None
+    """(c, L p): the diagonal of P."""
 
     @classmethod
     def of(cls, task: _Removal, rows: NDArray[np.int64]) -> _Out:
@@ -217,7 +225,8 @@ class _Out:
         N = xp.sum(xp.reshape(U, (c, L, p, L)) * x[:, None, :, None], axis=2)
         eye = like(np.eye(L), x, xp)[None, :, :]
         inner = xp.linalg.solve(eye * (1.0 + np.finfo(float).eps) - A @ N, A)
-        return cls(task, x, y, omega, U, inner, xp.zeros_like(U[:, :, 0]))
+        push = None if task.fold is None else xp.tile(task.fold.push(X, weights), (1, L))
+        return cls(task, x, y, omega, U, inner, xp.zeros_like(U[:, :, 0]), push)
 
     def gradient(self, points: Array) -> Array:
         """That of the examples' own losses at parameters of theirs, (c, L p)."""
@@ -227,6 +236,10 @@ class _Out:
         z = (xp.reshape(points, (c, L, -1)) @ self.x[:, :, None])[:, :, 0]
         r = risk.loss.gradient(within_reach(z @ risk.frame.T), self.y) @ risk.frame * self.omega[:, None]
         return xp.reshape(r[:, :, None] * self.x[:, None, :], (c, -1))
+
+    def pushed(self, points: Array) -> Array:
+        """P of each example times parameters of its own."""
+        return namespace(points).zeros_like(points) if self.push is None else self.push * points
 
     def solve(self, gradient: Array) -> Array:
         """H_-^-1 gradient."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import gram
 from fisherleak.engine.outputs.vector_losses import SOFTMAX, VectorLoss, own_class
@@ -92,7 +93,9 @@ class OutputsRisk(Risk):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        return self.names[: self.width] * (self.size // self.width)
+        """The column of each parameter: one round of columns, and the intercept, for each direction of the frame."""
+        names = self.names or (*default_names(int(self.X.shape[1])), "intercept")
+        return names[: self.width] * (self.size // self.width)
 
     @property
     def penalty(self) -> Array:

@@ -1,0 +1,40 @@
+"""How many a release must be about before what it says of its columns tells of nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables import Design
+
+__all__ = ["FEWEST_IN_ALL", "FEWEST_ROWS", "check_enough"]
+
+FEWEST_IN_ALL = 30
+"""Training rows, or people, of a table that is released."""
+FEWEST_ROWS = 5
+"""Levels that are not declared, and classes, that fewer training rows or people have are not named in a release."""
+
+
+def check_enough(design: Design) -> None:
+    """Refuse tables so small, and classes so rare, that scales, centres, ranges or names tell about single people."""
+    count, whose = (design.n, "training rows") if design.people is None else (design.people.count, "people")
+    if count < FEWEST_IN_ALL:
+        raise InvalidInputError(
+            f"A release needs at least {FEWEST_IN_ALL} {whose}, and {design.source} has {count}: scales, centres and ranges of "
+            "columns, which are released on a grid, tell about single ones of so few."
+        )
+    fewest = min(_sharing(design), default=FEWEST_ROWS)
+    if fewest < FEWEST_ROWS:
+        raise InvalidInputError(
+            f"A release names the classes of the target '{design.target.name}', and one of them has {fewest} {whose}: at least "
+            f"{FEWEST_ROWS} are needed, or its name tells of them."
+        )
+
+
+def _sharing(design: Design) -> list[int]:
+    """Training rows, or people, of each class; none for a target of numbers."""
+    y, people = np.asarray(design.y), design.people
+    return [
+        int(np.sum(y == k)) if people is None else int(np.unique(people.of_row[y == k]).size)
+        for k in range(len(design.target.classes))
+    ]

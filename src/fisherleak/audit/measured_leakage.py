@@ -1,0 +1,260 @@
+"""The summary of a leakage that was measured from Python: what the report shows of an audit, as far as a leakage knows it.
+
+There is no utility and no attack in it: these need held-out rows, or time. Etas are in the units of the columns; those of rows
+depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from fisherleak._support.arrays import host, is_lazy
+from fisherleak._support.checks import check_positive
+from fisherleak._support.json import plain, versions
+from fisherleak._support.namespaces import Json
+from fisherleak.audit.noises import name_of
+from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
+from fisherleak.audit.revealed import HALF
+from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
+from fisherleak.rows.selection import rows_by_group
+
+__all__ = ["summary_of_leakage"]
+
+Vector = NDArray[np.float64]
+MOST_ROWS = 50
+MOST_TOLD = 20
+BINS = 30
+
+
+def summary_of_leakage(
+    leak: Leakage,
+    title: str | None = None,
+    groups: Any = None,
+    max_eta: float | None = None,
+    spread: Mapping[str, float] | None = None,
+) -> Json:
+    """A summary of schema "fisherleak.summary/1"; refused where the slider of the report would be wrong."""
+    _check(leak)
+    noise, fit = leak.noise, leak.fits[0]
+    eta, label = (np.asarray(host(each), dtype=np.float64) for each in (leak.per_example(), leak.per_label()))
+    cells = np.nan_to_num(np.asarray(host(leak.per_cell()), dtype=np.float64))
+    spreads = attribute_spreads(leak, leak._table, spread or {})
+    order = np.argsort(-eta, kind="stable")
+    shares = _shares(cells, spreads)
+    members = {} if groups is None else {str(k): np.asarray(host(v)) for k, v in rows_by_group(groups, leak.n).items()}
+    made = {
+        "schema": "fisherleak.summary/1",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "title": title or f"What a {fit.loss.name} model reveals about {leak.n:,} examples",
+        "command": None,
+        "seed": None,
+        "versions": versions(),
+        "assumptions": _assumptions(leak),
+        "data": _data(leak, fit),
+        "model": _model(leak, fit),
+        "noise": {"kind": _kind(noise), "scale": float(noise.scale), "chosen": "given", "note": f"{noise!r}."},
+        "eta": {"dataset": leak.dataset(), "examples": _spread(eta), "histogram": _histogram(eta, members)},
+        "rows": [_row(leak, int(k), eta, label, cells) for k in order[:MOST_ROWS]],
+        "attributes": [
+            _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j]) for j in range(cells.shape[1])
+        ],
+        "label": {"name": "the label", "kind": "number", "worst_row": int(label.argmax()), "revealed": None}
+        | {f"eta_{name}": value for name, value in _spread(label).items() if name in ("max", "mean", "median")},
+        "people": {
+            "count": int((shares > HALF).any(axis=1).sum()),
+            "share": HALF,
+            "measured": bool(np.isfinite(spreads).any()),
+        },
+        "groups": _groups(leak, groups, members, eta),
+        "tradeoff": _nothing_tried(),
+        "attacks": [],
+        "told_apart": [],
+        "balance": None,
+        "gate": None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
+        "policy": None,
+        "membership": _membership(leak),
+        "next": {"noise": None, "note": "", "command": None, "command_for": None},
+        "diagnostics": {name: getattr(fit, name) for name in ("gradient", "distance", "condition", "steps")}
+        | {"warnings": list(leak._notes), "finite_difference": None, "seconds": {}},
+    }
+    done: dict[str, Any] = plain(made)
+    return done
+
+
+def _check(leak: Leakage) -> None:
+    if leak._noise is None:
+        raise InvalidInputError("A composition has no single noise to show: write the report of each of its releases.")
+    if is_lazy(leak._information.rows[0]):
+        raise InvalidInputError(
+            "report needs rows in memory, and these are read part by part: `fisherleak audit` reports on such tables."
+        )
+    if isinstance(leak._information, DataShaped) or not hasattr(leak.noise, "scale"):
+        raise InvalidInputError(
+            f"report is for noise whose etas go as 1 / scale, and {type(leak.noise).__name__} is not: print(leak.summary())."
+        )
+
+
+def _kind(noise: Any) -> str:
+    return name_of(noise) if hasattr(noise, "unit_information_root") else type(noise).__name__
+
+
+def _assumptions(leak: Leakage) -> list[str]:
+    return [
+        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
+        "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
+        "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
+        "someone who starts from a normal guess of spread s, the column's own unless another was given, and knows all else "
+        "(van Trees' inequality, with eta as it is at the value).",
+        f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
+        *([f"Whether someone is in the data: {why}."] if (why := presence_unknown(leak)) else []),
+        "Rows are counted from 0.",
+    ]
+
+
+def _data(leak: Leakage, fit: Any) -> Json:
+    kinds = ["number" if size == 1 else "category" for size in leak.sizes]
+    columns = [
+        {"name": name, "kind": kind, "assumed": False, "note": "", "levels": None if size == 1 else size}
+        for name, kind, size in zip(leak.attributes, kinds, leak.sizes, strict=True)
+    ]
+    return {
+        **{"source": "a table in Python", "sha256": "not taken", "target": "the label", "classes": None},
+        **{"rows_read": leak.n, "rows_used": leak.n, "train_rows": leak.n, "test_rows": 0, "dropped": []},
+        **{"id_column": None, "group_column": None, "person_column": None, "people": None, "in_memory": True},
+        "columns": columns,
+    }
+
+
+def _model(leak: Leakage, fit: Any) -> Json:
+    return {
+        "kind": fit.loss.name,
+        "assumed": False,
+        "description": f"{fit.loss.name} model that was measured from Python",
+        "l2": float(np.max(fit.l2)),
+        "parameters": int(np.size(host(fit.theta))),
+        "intercept": fit.intercept is not None,
+        "public": "nothing" if "end to end" in taken_as_public(leak) else "preprocessing",
+    }
+
+
+def _spread(values: Vector) -> Json:
+    low, middle, high = (float(x) for x in np.quantile(values, [0.05, 0.5, 0.95]))
+    sd = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    found = {"mean": float(values.mean()), "sd": sd, "median": middle, "min": float(values.min())}
+    return found | {"max": float(values.max()), "q05": low, "q95": high}
+
+
+def _histogram(eta: Vector, members: Mapping[str, Any]) -> Json:
+    edges = np.histogram_bin_edges(eta, bins=BINS)
+    groups = members or {"all rows": np.arange(eta.size)}
+    return {
+        "edges": edges,
+        "groups": [
+            {
+                "name": name,
+                "count": int(rows.size),
+                "mean": float(eta[rows].mean()),
+                "counts": np.histogram(eta[rows], edges)[0],
+            }
+            for name, rows in groups.items()
+        ],
+    }
+
+
+def _name(leak: Leakage, row: int) -> str | None:
+    index = leak._table.index
+    return None if index is None or str(index[row]) == str(row) else str(index[row])
+
+
+def _row(leak: Leakage, row: int, eta: Vector, label: Vector, cells: Vector) -> Json:
+    found = {"row": row, "id": _name(leak, row), "eta": eta[row], "eta_label": label[row]}
+    return found | {"cells": cells[row], "values": None}
+
+
+def _shares(cells: Vector, spreads: Vector) -> Vector:
+    """Of each value, (n, p); zero where there is no spread."""
+    square = (cells * np.nan_to_num(spreads)[None, :]) ** 2
+    return np.asarray(square / (1.0 + square))
+
+
+def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector) -> Json:
+    figures, known = _spread(cells), bool(np.isfinite(spread))
+    high, middle = (float(x) for x in np.quantile(shares, [0.95, 0.5]))
+    shared = {"spread": spread, "max": float(shares.max()), "q95": high, "median": middle}
+    return {
+        "name": leak.attributes[j],
+        "kind": "number" if leak.sizes[j] == 1 else "category",
+        "eta_column": leak.of(attributes=[j]),
+        **{f"eta_{name}": figures[name] for name in ("max", "mean", "median")},
+        "error_least": 1.0 / figures["max"] if figures["max"] > 0 else None,
+        "error_typical": 1.0 / figures["median"] if figures["median"] > 0 else None,
+        "spread": spread if known else None,
+        "worst_row": int(cells.argmax()),
+        "revealed": shared | {"count": int((shares > HALF).sum())} if known else None,
+    }
+
+
+def _groups(leak: Leakage, labels: Any, members: Mapping[str, Any], eta: Vector) -> list[Json]:
+    if labels is None:
+        return []
+    joint = {str(name): value for name, value in leak.by_group(labels).items()}
+    return [
+        {"name": name, "count": int(rows.size), "eta_joint": joint[name]}
+        | {f"eta_{key}": value for key, value in _spread(eta[rows]).items() if key in ("mean", "sd", "max")}
+        for name, rows in members.items()
+    ]
+
+
+def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> Json:
+    above = [int(k) for k in order if eta[k] > limit]
+    rows = [{"row": k, "id": _name(leak, k), "eta": eta[k]} for k in above[:1000]]
+    return {"max_eta": limit, "exceeded": bool(above), "count": len(above), "rows": rows}
+
+
+def _membership(leak: Leakage) -> Json | None:
+    if presence_unknown(leak):
+        return None
+    mu = np.asarray(host(leak.membership(1e-3)), dtype=np.float64)
+    right = ndtr(0.5 * mu)
+    high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
+    rows = [
+        {"row": int(k), "id": _name(leak, int(k)), "mu": float(mu[k]) if np.isfinite(mu[k]) else None}
+        | {"right": right[k], "auc": ndtr(mu[k] / np.sqrt(2.0)), "found": ndtr(ndtri(FALSE_POSITIVES) + mu[k])}
+        for k in np.argsort(-right, kind="stable")[:MOST_TOLD]
+    ]
+    return {
+        **{
+            "right_mean": float(right.mean()),
+            "right_max": float(right.max()),
+            "right_q95": high,
+            "right_median": middle,
+        },
+        **{
+            "notable": NOTABLE,
+            "count": int((right >= NOTABLE).sum()),
+            "false_positives": FALSE_POSITIVES,
+            "rows": rows,
+        },
+    }
+
+
+def _nothing_tried() -> Json:
+    return {
+        **{
+            "metric": "none",
+            "label": "not measured",
+            "higher_is_better": True,
+            "without_noise": None,
+            "constant": None,
+        },
+        **{"held_out": False, "draws": 0, "interval": "", "points": []},
+    }

@@ -1,0 +1,253 @@
+r"""A log of queries held against a table: who is exposed by what an interface has answered.
+
+The model is the one that an audit of the table fits; queries become its features as a released model would take them. Answers
+with noise hold :math:`\sum_q g_q^2 x_q x_q^T` about the parameters (``engine.mechanisms.served``). Answers of a model that was
+released with normal noise of covariance S and that answers exactly hold, with X the distinct queries,
+
+.. math:: X^T (X S X^T)^{+} X ,
+
+which is the release's own information :math:`S^{-1}` along what the queries look at, and never more, however often they are
+asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Json
+from fisherleak.audit.model import Settings, Trained
+from fisherleak.audit.noises import as_noise
+from fisherleak.audit.revealed import prior_spreads, share_of
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, told_by
+from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.risk import with_constant
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.tables import Design, Feature, RawTable
+from fisherleak.tables.arrow_columns import as_numbers
+
+__all__ = ["ANSWERED", "Answered", "answers_document", "answers_of_release", "answers_with_noise", "query_features"]
+
+Vector = NDArray[np.float64]
+ANSWERED = ("score", "probability", "label")
+SCHEMA = "fisherleak.answers/1"
+FLAT = 1e-10
+"""Directions that the queries look along by less than this part of the most are not told."""
+MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What answers to queries reveal about the rows of a table, in standard units.
+
+    Attributes
+    ----------
+    trained : Trained
+        The model behind the interface.
+    queries, distinct : int
+        How many were asked, and how many different ones.
+    of : str
+        What was answered.
+    how : str
+        In words: the noise on each answer, or the release that answers.
+    repeats : bool
+        Whether asking again tells more.
+    leak : Leakage
+        Of all answers together.
+    """
+
+    trained: Trained = field(repr=False)
+    queries: int
+    distinct: int
+    of: str
+    how: str
+    repeats: bool
+    leak: Leakage = field(repr=False)
+
+    @cached_property
+    def eta(self) -> Vector:
+        """(n,) of each training row."""
+        return np.asarray(host(self.leak.per_example()))
+
+    @cached_property
+    def cells(self) -> Vector:
+        """(n, columns); zero for a cell that was filled."""
+        return np.asarray(np.nan_to_num(np.asarray(host(self.leak.per_cell()))))
+
+
+def query_features(design: Design, queries: RawTable) -> Vector:
+    """Queries as features of the model, (m, p), read as the table's columns were: numbers, and levels by their texts."""
+    if not queries.rows:
+        raise InvalidInputError(f"{queries.source} has no rows: a log has one row for each query.")
+    lacking = [feature.name for feature in design.features if feature.name not in queries.names]
+    if lacking:
+        raise InvalidInputError(
+            f"{queries.source} has no column '{lacking[0]}': queries must have the columns that the model uses."
+        )
+    blocks = []
+    for part in queries.parts:
+        table = part.read([feature.name for feature in design.features])
+        X = np.zeros((part.rows, int(design.X.shape[1])))
+        for feature in design.features:
+            _fill(X, feature, table.column(feature.name), queries.source)
+        blocks.append(X)
+    return np.concatenate(blocks)
+
+
+def _fill(X: Vector, feature: Feature, values: Any, source: str) -> None:
+    if feature.kind == "number":
+        numbers = as_numbers(values)
+        wrong = np.flatnonzero(~np.isfinite(numbers))
+        if wrong.size:
+            raise InvalidInputError(
+                f"Column '{feature.name}' of {source} has no number in row {int(wrong[0]) + 1}: a query without it has no "
+                "answer. Leave such rows out."
+            )
+        X[:, feature.columns[0]] = (numbers - feature.centre) / feature.scale
+        return
+    known = {str(level): k for k, level in enumerate(feature.levels)}
+    texts = [str(value) for value in values.to_pylist()]
+    new = next((text for text in texts if text not in known), None)
+    if new is not None and not feature.pooled:
+        raise InvalidInputError(
+            f"Column '{feature.name}' of {source} has a level that the table lacks: a query with it has no answer. Leave such "
+            "rows out."
+        )
+    X[:, list(feature.columns)] = np.eye(len(feature.levels))[[known.get(text, 0) for text in texts], 1:]
+
+
+def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise | None, of: str) -> Answered:
+    """Answers that each have noise of their own, in the unit of what is answered; labels are drawn, without noise."""
+    _check_rows(trained)
+    if of not in ANSWERED:
+        raise InvalidInputError(f"`of` must be one of {', '.join(ANSWERED)}; got {of!r}.")
+    if (noise is None) != (of == "label"):
+        raise InvalidInputError(
+            "A label is drawn from the model's own probability, without `noise`; a score or a probability needs `noise`: an "
+            "answer without any tells without limit."
+        )
+    if of != "score" and not (trained.design.target.classes or (of == "label" and trained.kind.name == "poisson")):
+        raise InvalidInputError(
+            f"`of={of!r}` is for models of classes, and this one is {trained.kind.words}: its answers are scores."
+        )
+    features = query_features(trained.design, queries)
+    if noise is None:
+        how = "a label drawn from the model's own probability"
+        return _answered(trained, features, "label", how, SampledLabels(features))
+    given = as_noise(noise)
+    unit = trained.unit if of == "score" else 1.0
+    by = Answers(features, given.rescaled(given.scale / unit), of)
+    return _answered(trained, features, of, f"noise of scale {given.scale:.4g} on each {of}", by)
+
+
+def _answered(trained: Trained, features: Vector, of: str, how: str, by: Answers | SampledLabels) -> Answered:
+    told = told_by(by, features, trained.fit)
+    return Answered(trained, len(features), _distinct(features), of, how, True, trained.leak._told(by, told))
+
+
+def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Answered:
+    """Exact answers of a model that was released with noise on its own coefficients: the release, as far as queries look."""
+    _check_rows(trained)
+    features = query_features(trained.design, queries)
+    root = _projected(trained, features, noise.rescaled(noise.scale / trained.unit))
+    by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
+    how = f"a model released with noise of scale {noise.scale:.4g}, which answers exactly"
+    leak = trained.leak._told(by, Disclosed(by, root))
+    return Answered(trained, len(features), _distinct(features), "score", how, False, leak)
+
+
+def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
+    """W, (p, p), with W^T W the information about the parameters for centred rows."""
+    fit = trained.fit
+    if fit.coef.ndim != 1:
+        raise InvalidInputError("`released` is for models of one output here: give `noise` for answers of several.")
+    X = with_constant(np.unique(features, axis=0), fit.intercept is not None, None)
+    p = X.shape[1]
+    root = noise.unit_information_root(p)
+    inverse = np.eye(p) if root is None else np.asarray(root)  # S^-1 = inverse^T inverse at scale 1
+    looked = X @ np.linalg.inv(inverse)
+    _, sizes, V = np.linalg.svd(looked, full_matrices=False)
+    rank = int(np.sum(sizes > FLAT * sizes[0]))
+    if rank < p and not noise.normal:
+        raise InvalidInputError(
+            f"The queries look along {rank} of {p} directions, and what that tells has no closed form for noise that is not "
+            "normal: audit the release itself, which bounds it."
+        )
+    told = V[:rank] @ inverse / noise.scale
+    turn = np.eye(p)
+    if fit.centre is not None:
+        turn[-1, : p - 1] = -np.asarray(host(fit.centre))
+    return np.concatenate([told @ turn, np.zeros((p - rank, p))])
+
+
+def _check_rows(trained: Trained) -> None:
+    if trained.design.lazy:
+        raise InvalidInputError("Answers are held against rows in memory: take fewer rows, or a machine with more.")
+    if trained.design.people is not None:
+        raise InvalidInputError("`person` cannot be given here: answers are held against single rows. Leave it out.")
+
+
+def _distinct(features: Vector) -> int:
+    return len(np.unique(features, axis=0))
+
+
+def answers_document(found: Answered, settings: Settings, limit: float | None) -> Json:
+    """What a machine reads: JSON types only. Derived from the data, and as confidential."""
+    design, eta = found.trained.design, found.eta
+    order = np.argsort(-eta, kind="stable")
+    past = [] if limit is None else [int(row) for row in order if eta[row] > limit]
+    return {
+        "schema": SCHEMA,
+        "queries": found.queries,
+        "distinct": found.distinct,
+        "of": found.of,
+        "how": found.how,
+        "model": {"kind": found.trained.kind.name, "target": design.target.name, "l2": found.trained.l2},
+        "public": settings.public,
+        "rows": int(eta.size),
+        "eta": {"mean": float(eta.mean()), "median": float(np.median(eta)), "max": float(eta.max())},
+        "columns": _columns(found),
+        "above_half": int(np.sum((_exposure(found) > 1.0).any(axis=1))),
+        "most_exposed": [{"id": _name(found, int(k)), "eta": float(eta[k])} for k in order[:MOST_LISTED]],
+        "limit": limit,
+        "past_limit": [_name(found, row) for row in past],
+        "times": _times(found, float(eta.max()), limit),
+    }
+
+
+def _columns(found: Answered) -> list[Json]:
+    """The worst value of every column: how well it is known in its unit, and of numbers the share revealed, worst first."""
+    design, exposure = found.trained.design, _exposure(found)
+    listed = []
+    for j, feature in enumerate(design.features):
+        own = found.cells[:, j]
+        row = int(np.argmax(own))
+        share = share_of(float(exposure[row, j])) if feature.kind == "number" else None
+        worst = {"name": feature.name, "kind": feature.kind, "eta": float(own[row]) / feature.scale, "share": share}
+        listed.append(worst | {"row": int(design.rows[row])})
+    return sorted(listed, key=lambda item: 1.0 if item["share"] is None else -float(item["share"]))
+
+
+def _exposure(found: Answered) -> Vector:
+    """Eta times what an outsider starts from, (n, columns); zero for categories."""
+    units = np.array([feature.scale for feature in found.trained.design.features])
+    return np.asarray(np.nan_to_num(found.cells * prior_spreads(found.trained, {})[:-1] / units))
+
+
+def _times(found: Answered, largest: float, limit: float | None) -> int | None:
+    """How often such a log could be answered before someone passes the limit; None where it is not asked, or never."""
+    if limit is None or not found.repeats or largest == 0:
+        return None
+    return math.floor((limit / (largest * (1.0 + found.leak._information.error))) ** 2)
+
+
+def _name(found: Answered, row: int) -> str:
+    ids = found.trained.design.ids
+    return f"row {int(found.trained.design.rows[row])}" if ids is None else str(ids[row])

@@ -1,0 +1,145 @@
+"""``fisherleak answers``: who is exposed by what an interface has answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fisherleak._support.atomic import check_folder_place
+from fisherleak.cli import _common as common
+from fisherleak.cli._complete import answered
+from fisherleak.cli._print import show_answers
+from fisherleak.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fisherleak.audit.model import Settings
+    from fisherleak.audit.query_log import Answered
+
+__all__ = ["answers"]
+
+
+def answers(
+    table: common.Table,
+    queries: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERIES", help="CSV or Parquet file: one row for each query, with the model's columns."
+        ),
+    ],
+    target: common.Target = None,
+    noise: Annotated[
+        float | None,
+        typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation on each answer, in its unit."),
+    ] = None,
+    of: Annotated[
+        str,
+        typer.Option(
+            "--of",
+            metavar="WHAT",
+            autocompletion=answered,
+            help="What is answered: score (default), probability, or label (drawn from the model's own probability).",
+        ),
+    ] = "score",
+    released: common.Released = None,
+    max_eta: Annotated[
+        float | None,
+        typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X."),
+    ] = None,
+    model: common.Model = None,
+    l2: common.L2 = None,
+    number: common.Numbers = None,
+    category: common.Categories = None,
+    drop: common.Drop = None,
+    decimal: common.Decimal = None,
+    na: common.Na = None,
+    unite: common.Unite = None,
+    keep_total: common.KeepTotal = False,
+    id_: common.Id = None,
+    public: common.Public = None,
+    held_out: common.HeldOut = None,
+    seed: common.Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for report.html, answers.parquet and answers.json."),
+    ] = None,
+    overwrite: common.Overwrite = False,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = None,
+    header: common.Header = None,
+    columns: common.Columns = None,
+    quiet: common.Quiet = False,
+    json: common.Json = False,
+    debug: common.Debug = False,
+) -> int:
+    """Measure what the answers to a log of queries reveal about the rows that the model behind them was trained on.
+
+    The model is fitted to TABLE as for an audit; with --released it is that release, which answers exactly. A query that was
+    asked twice, and answered with new noise, stands in QUERIES twice.
+
+    \b
+    Examples:
+      fisherleak answers people.csv queries.csv --target income --noise 500
+      fisherleak answers people.csv queries.csv --target sick --of label --max-eta 0.5 --out report
+      fisherleak answers people.csv queries.csv --released model.skops
+    """
+    from fisherleak._support.checks import check_positive
+    from fisherleak.audit.query_log import answers_document
+    from fisherleak.report.answers_page import write_answers
+
+    if out is not None:
+        check_folder_place(out, overwrite)
+    limit = None if max_eta is None else check_positive(max_eta, "max_eta")
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    decided |= {"public": public, "id": id_, "decimal": decimal, "na": na, "unite": unite}
+    decided |= {"keep_total": keep_total or None}
+    with common.quietly(quiet, json):
+        if released is not None:
+            common.decided_by_card(**decided, noise=noise, number=number, category=category, drop=drop)
+            found, settings = _of_release(released, table, queries, form, of)
+        else:
+            settings = common.settings_from(
+                **{**decided, "held_out": 0.0 if held_out is None else held_out},
+                numbers=number,
+                categories=category,
+                drop=drop,
+            )
+            found = _with_noise(settings, table, queries, form, noise, of)
+        document = answers_document(found, settings, limit)
+        if out is not None:
+            write_answers(found, document, out)
+    if json:
+        common.emit_json(document)
+    elif not quiet:
+        show_answers(document, found.eta.tolist())
+        if out is not None:
+            common.emit(f"\nopen {common.printable(out / 'report.html')}")
+    return 1 if document["past_limit"] else 0
+
+
+def _with_noise(
+    settings: Settings, table: str, queries: str, form: dict[str, Any], noise: float | None, of: str
+) -> Answered:
+    from fisherleak.audit.model import train
+    from fisherleak.audit.query_log import answers_with_noise
+
+    if (noise is None) != (of == "label"):
+        raise InvalidInputError(
+            "--noise goes with --of score or probability, an answer without any tells without limit; --of label draws instead."
+        )
+    trained = train(common.source_table(table, **form), settings)
+    return answers_with_noise(trained, common.source_table(queries, **form), noise, of)
+
+
+def _of_release(path: Path, table: str, queries: str, form: dict[str, Any], of: str) -> tuple[Answered, Settings]:
+    from fisherleak.audit.query_log import answers_of_release
+    from fisherleak.audit.released_files import load_model, retrain
+
+    if of == "label":
+        raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
+    saved = load_model(path)
+    trained = retrain(saved, common.source_table(table, **form))
+    log = common.source_table(queries, **form)
+    return answers_of_release(trained, log, saved.noise_on(trained)), saved.settings

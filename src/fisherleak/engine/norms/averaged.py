@@ -1,0 +1,295 @@
+r"""Objective perturbation for losses other than the squared: information averaged over draws, and what that leaves uncertain.
+
+The release t has the density :math:`N(g(t); 0, \sigma^2 I)\, |H(t)|` with :math:`g = \nabla risk`, and row i the score
+
+.. math::
+
+    s = \omega \left( \frac{a (x \cdot b)}{\sigma^2} + a' h \right) t + \frac{\omega r}{\sigma^2} b
+    + 2 \omega a\, H^{-1} x, \qquad \omega \left( \frac{c (x \cdot b)}{\sigma^2} + h\, \partial_y a \right)
+
+over its features and its label, all at t, :math:`b = -g(t)`, :math:`h = x^T H^{-1} x`. The information is
+:math:`E[s s^T]`, averaged here over N draws of the mechanism itself, always the same ones at a given scale.
+
+**Etas are upper limits.** With :math:`q = (v \cdot s)^2` along the direction v of the largest average, its mean is, with a
+confidence of 99.5 % for each number, at most
+
+.. math:: \bar q + \sqrt{2 V L / N} + \frac{7 M L}{3 (N - 1)}, \qquad L = \log(2 / 0.005),
+
+V the variance of q over the draws and M the largest value that q can take (Maurer and Pontil, 2009). Rows that tell in rare
+draws only have averages that see nothing of these; M does: it has r, a, a' and c at their largest within five standard
+deviations of the row's score over the draws, x . b and v . b within five of theirs, and twice the largest h, :math:`|t|` and
+:math:`|H^{-1} x|` of any draw. For sets M is taken from their own draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host
+from fisherleak.engine.information import rounding_of
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
+from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.risk import with_constant
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Averaged", "shaped_by"]
+
+Vector = NDArray[np.float64]
+DOUBT = 0.005
+"""Chance that one limit is too low."""
+FAR_OUT = 5.0
+"""Standard deviations that what is normal, or nearly so, is taken to reach."""
+ALONG = 41
+"""Points at which a curvature is looked at over the reach of a score."""
+VALUES = 2**23
+"""Values of the scores of a block of rows that are held at a time."""
+LARGEST_SET = 2**13
+"""Draws, or values, of a set whose matrix is decomposed."""
+LARGEST = 2**27
+"""Values of the inverse Hessians of all draws at most."""
+
+
+def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
+    """The information of a mechanism about the data of a fit, or a refusal by name."""
+    check_measurable(jacobian, mechanism)
+    if isinstance(mechanism, ObjectivePerturbation) and jacobian.fit.loss.name != "squared":
+        check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), mechanism.scale)
+        p = int(jacobian.theta.shape[0])
+        if mechanism.draws * p * p > LARGEST:
+            raise InvalidInputError(
+                f"draws is {mechanism.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
+                "fisherleak.Gaussian."
+            )
+        return Averaged(jacobian, mechanism)
+    return DataShaped(jacobian, mechanism)
+
+
+@dataclass(frozen=True)
+class Averaged(DataShaped):
+    """The information of objective perturbation, averaged over its draws: etas are upper limits, ``fim`` is the average."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        assert isinstance(self.mechanism, ObjectivePerturbation)
+        return int(self.mechanism.draws)
+
+    @cached_property
+    def minima(self) -> Minima:
+        """Of the draws, the same in every run: they are no noise of a release."""
+        p, scale = int(self.jacobian.theta.shape[0]), float(self.mechanism.scale)
+        tilts = scale * np.random.default_rng(0).standard_normal((self.count, p))
+        return minima(self.jacobian.fit, np.asarray(self.jacobian.X), np.asarray(self.jacobian.y), tilts)
+
+    @property
+    def error(self) -> float:
+        return rounding_of(self.jacobian.fit)
+
+    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        parts = _Scores.of(self, attributes)
+        found = [parts.limits(*block, label) for block in self._blocks(parts, label)]
+        return np.sqrt(np.concatenate(found)) if found else np.zeros(0)
+
+    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
+        named = self.jacobian.named(attributes)
+        found = np.empty((self.jacobian.X.shape[0], len(named)))
+        for k, attribute in enumerate(named):
+            found[:, k] = self.example_norms([attribute], False)
+        return found
+
+    def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
+        """From the scores of all draws: averages over few of them see a set's directions as larger, not less."""
+        parts = _Scores.of(self, attributes)
+        count = int(self.jacobian.X.shape[0] if rows is None else rows.shape[0])
+        values = count * (int(parts.by_t.shape[1]) + int(label))
+        if min(values, self.count) > LARGEST_SET:
+            raise InvalidInputError(
+                f"The eta of {values} values together needs matrices of {self.count} draws: use at most {LARGEST_SET} draws, "
+                "or fewer rows."
+            )
+        if not values:
+            return 0.0
+        blocks = self._blocks(parts, label, rows)
+        sides = (np.moveaxis(parts.scores(*block, label), 1, 0).reshape(self.count, -1) for block in blocks)
+        q = _of_few(sides) if values <= self.count else _of_many(sides, self.count)
+        most = max(float(q.max()), FAR_OUT**2 * float(q.mean()))
+        return float(np.sqrt(_limit(q[None, :], np.array([most]))[0]))
+
+    def above_average(self, row: int) -> float:
+        """By which part the limit of one row is above its average."""
+        S = self.written_out(self.attributes, True, np.array([row]))[0]
+        average = float(np.linalg.norm(S, 2))
+        limit = float(self._one(self.attributes, True, row))
+        return limit / average - 1.0 if average > 0 else 0.0
+
+    def _one(self, attributes: Sequence[Attribute], label: bool, row: int) -> float:
+        parts = _Scores.of(self, attributes)
+        (block,) = self._blocks(parts, label, np.array([row]))
+        return math.sqrt(float(parts.limits(*block, label)[0]))
+
+    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        return norm * (1.0 + self.error)
+
+    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+        """Scores of all draws over sqrt N, (b, N, m + label): their Gram is the average."""
+        parts = _Scores.of(self, attributes)
+        blocks = [parts.scores(*block, label) for block in self._blocks(parts, label, rows)]
+        return np.concatenate(blocks) / math.sqrt(self.count)
+
+    def _blocks(
+        self, parts: _Scores, label: bool, rows: Array | None = None
+    ) -> Iterator[tuple[Vector, Vector, Vector]]:
+        chosen = slice(None) if rows is None else np.asarray(host(rows))
+        X, y = (np.asarray(a)[chosen] for a in self.rows)
+        weights = self.jacobian.fit.sample_weight
+        omega = np.ones(len(y)) if weights is None else np.asarray(host(weights))[chosen]
+        step = max(1, VALUES // (self.count * (parts.width + 4 + int(label))))
+        for start in range(0, len(y), step):
+            yield X[start : start + step], y[start : start + step], omega[start : start + step]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What blocks of rows need of the draws: E^T t and E^T b (N, m), and H^-1 E as one matrix (p, N m)."""
+
+    loss: Loss
+    intercept: bool
+    centre: Vector | None
+    variance: float
+    minima: Minima
+    by_t: Vector
+    by_b: Vector
+    by_x: Vector
+    flat: Vector
+    """The inverse Hessians side by side, (p, N p)."""
+
+    @classmethod
+    def of(cls, information: Averaged, attributes: Sequence[Attribute]) -> _Scores:
+        J, found = information.jacobian, information.minima
+        p = int(J.theta.shape[0])
+        E = np.asarray(J.map(J.named(attributes)).after(np.eye(p))) if attributes else np.zeros((p, 0))
+        beside = np.moveaxis(found.inverses @ E, 1, 0).reshape(p, -1)
+        centre = None if J.fit.centre is None else np.asarray(host(J.fit.centre))
+        flat = np.moveaxis(found.inverses, 1, 0).reshape(p, -1)
+        scale = float(information.mechanism.scale)
+        by = (found.theta @ E, found.tilts @ E, beside, flat)
+        return cls(J.fit.loss, J.fit.intercept is not None, centre, scale**2, found, *by)
+
+    @property
+    def width(self) -> int:
+        """Values of a row that are held for each draw."""
+        return int(self.by_t.shape[1]) + int(self.minima.theta.shape[1])
+
+    def scores(self, X: Vector, y: Vector, omega: Vector, label: bool) -> Vector:
+        """Of every row and draw, (b, N, m + label)."""
+        return self._scores(self._rows(X, y, omega), label)
+
+    def _rows(self, X: Vector, y: Vector, omega: Vector) -> _AtDraws:
+        x = with_constant(X, self.intercept, self.centre)
+        z = x @ self.minima.theta.T
+        raw = with_constant(X, self.intercept, None)
+        bent = (x @ self.flat).reshape(*z.shape, -1)
+        moved = (x @ self.by_x).reshape(*z.shape, -1)
+        h = np.einsum("bkp,bp->bk", bent, x)
+        return _AtDraws(y[:, None], omega[:, None], z, raw @ self.minima.tilts.T, h, moved, np.linalg.norm(raw, axis=1))
+
+    def _scores(self, at: _AtDraws, label: bool) -> Vector:
+        y, omega, z = at.y, at.omega, at.z
+        a = omega * self.loss.a(z, y)
+        along = a * at.tilted / self.variance + omega * _slope(self.loss, z, y) * at.h
+        found = np.asarray(along[:, :, None] * self.by_t, dtype=np.float64)
+        found += (omega * self.loss.r(z, y) / self.variance)[:, :, None] * self.by_b
+        found += (2.0 * a)[:, :, None] * at.moved
+        if not label:
+            return found
+        last = omega * (self.loss.c(z, y) * at.tilted / self.variance + _by_label(self.loss, z, y) * at.h)
+        return np.concatenate([found, last[:, :, None]], axis=2)
+
+    def limits(self, X: Vector, y: Vector, omega: Vector, label: bool) -> Vector:
+        """Upper limits of the largest eigenvalue of each row's information, (b,)."""
+        at = self._rows(X, y, omega)
+        S = self._scores(at, label)
+        along = np.linalg.eigh(np.matmul(np.moveaxis(S, 1, 2), S))[1][:, :, -1]
+        return _limit(np.matmul(S, along[:, :, None])[:, :, 0] ** 2, self._most(at, label))
+
+    def _most(self, at: _AtDraws, label: bool) -> Vector:
+        """M of every row, (b,)."""
+        loss, spread = self.loss, FAR_OUT * np.std(at.z, axis=1, keepdims=True)
+        reach = np.mean(at.z, axis=1, keepdims=True) + spread * np.linspace(-1.0, 1.0, ALONG)
+        # between two points a curvature changes by no more than exp(half their distance)
+        between = np.exp(np.minimum(spread[:, 0] / (ALONG - 1), 50.0))
+        a = np.max(loss.a(reach, at.y), axis=1) * between
+        a = np.minimum(a, 0.25) if loss.name == "logistic" else a
+        r = np.max(np.abs(loss.r(reach, at.y)), axis=1)
+        h, sigma = 2.0 * np.max(at.h, axis=1), math.sqrt(self.variance)
+        tilted = FAR_OUT * at.length / sigma
+        most = np.zeros(len(a))
+        if self.by_t.shape[1]:
+            t = 2.0 * float(np.max(np.linalg.norm(self.by_t, axis=1)))
+            bent = 2.0 * np.max(np.linalg.norm(at.moved, axis=2), axis=1)
+            most = (a * (tilted + h) * t + r * FAR_OUT / sigma + 2.0 * a * bent) ** 2
+        if label:
+            c = np.max(np.abs(loss.c(reach, at.y)), axis=1)
+            most = most + (c * tilted + h * np.max(np.abs(_by_label(loss, reach, at.y)), axis=1)) ** 2
+        return np.asarray(at.omega[:, 0] ** 2 * most)
+
+
+@dataclass(frozen=True)
+class _AtDraws:
+    """Rows at every draw: z, x . b and h, (b, N) each, E^T H^-1 x, (b, N, m), and |x|, (b,)."""
+
+    y: Vector
+    omega: Vector
+    z: Vector
+    tilted: Vector
+    h: Vector
+    moved: Vector
+    length: Vector
+
+
+def _of_few(sides: Iterable[Vector]) -> Vector:
+    """(v . s)^2 of every draw along the top direction of few values."""
+    S = np.concatenate(list(sides), axis=1)
+    last = S.shape[1] - 1
+    _, vector = scipy.linalg.eigh(S.T @ S, subset_by_index=[last, last])
+    return np.asarray((S @ vector[:, 0]) ** 2)
+
+
+def _of_many(sides: Iterable[Vector], count: int) -> Vector:
+    """The same of many values, from the products of draws with each other."""
+    gram = np.zeros((count, count))
+    for S in sides:
+        gram += S @ S.T
+    value, vector = scipy.linalg.eigh(gram, subset_by_index=[count - 1, count - 1])
+    return np.asarray(max(float(value[0]), 0.0) * vector[:, 0] ** 2)
+
+
+def _limit(q: Vector, most: Vector) -> Vector:
+    """Upper limits of the means of q, (b, N), that are never above ``most``, (b,)."""
+    count, doubt = q.shape[1], math.log(2.0 / DOUBT)
+    spread = np.sqrt(2.0 * np.var(q, axis=1, ddof=1) * doubt / count)
+    return np.asarray(np.minimum(np.mean(q, axis=1) + spread + 7.0 * most * doubt / (3.0 * (count - 1)), most))
+
+
+def _slope(loss: Loss, z: Vector, y: Vector) -> Vector:
+    """The slope of a by z."""
+    a = loss.a(z, y)
+    if loss.name == "logistic":
+        return np.asarray(-a * np.tanh(0.5 * z))
+    return np.asarray(a if loss.name == "poisson" else -a)
+
+
+def _by_label(loss: Loss, z: Vector, y: Vector) -> Vector:
+    """The slope of a by y: that of the gamma loss is exp(-z)."""
+    return np.asarray(-loss.c(z, y) if loss.name == "gamma" else np.zeros(np.broadcast_shapes(z.shape, y.shape)))

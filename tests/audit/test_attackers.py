@@ -1,0 +1,80 @@
+"""Every attacker on an audited model: people and not averages alone, values told apart from exact moves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import fisherleak as fl
+from fisherleak.audit.attackers import ATTACKERS, Attacked, attack_all
+from fisherleak.audit.model import Settings, Trained, train
+from fisherleak.audit.pipelines import pipeline_of, standard_noise
+
+pandas = pytest.importorskip("pandas")
+pytestmark = pytest.mark.usefixtures("few_trees")
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(0)
+    age = rng.normal(50, 12, 160).round()
+    habit = np.where(rng.random(160) < 1 / (1 + np.exp((age - 50) / 4)), "yes", "no")
+    table = pandas.DataFrame({"habit": habit, "age": age, "ill": np.where(rng.random(160) < 0.4, "a", "b")})
+    return train(from_frame(table), Settings("ill", l2=0.1, held_out=0.0))
+
+
+@pytest.fixture(scope="module")
+def attacked(trained: Trained) -> Attacked:
+    return attack_all(trained, ["habit"], 0.05, grid=[0.05, 0.5])
+
+
+def of(attacked: Attacked, name: str) -> Any:
+    (found,) = [outcome for outcome, _ in attacked.outcomes if outcome.attacker == name]
+    return found
+
+
+def test_every_attacker_is_tried_and_known_by_what_it_sees(attacked: Attacked) -> None:
+    assert [outcome.attacker for outcome, _ in attacked.outcomes] == list(ATTACKERS)
+    assert attacked.notes == ()
+
+
+def test_people_beside_averages(attacked: Attacked) -> None:
+    found: list[Any] = [outcome for outcome, _ in attacked.outcomes]
+    for outcome in found:
+        if outcome.attacker in ("no model, other columns", "prior"):
+            assert (outcome.worst, outcome.q95, outcome.median, outcome.found) == (None, None, None, None)
+        else:
+            assert outcome.median <= outcome.q95 <= outcome.worst <= 1
+            assert outcome.worst >= outcome.accuracy
+            assert 0 <= outcome.found <= outcome.n
+
+
+def test_what_other_columns_suggest_adds_to_the_release(attacked: Attacked) -> None:
+    informed, common = of(attacked, "white-box, other columns"), of(attacked, "white-box with prior")
+    assert informed.accuracy > max(informed.baseline, common.accuracy)
+    assert of(attacked, "white-box, served answer").accuracy >= common.accuracy - 0.02
+    assert attacked.curves[0][0]["accuracy"] == pytest.approx(informed.accuracy)
+
+
+def test_values_are_told_apart_by_exact_moves(trained: Trained, attacked: Attacked) -> None:
+    model, frame, labels = pipeline_of(trained)
+    noise = standard_noise(trained, fl.Gaussian(0.05))
+    attack = fl.attacks.WhiteBox(model, frame, labels, "habit")
+    root = noise.unit_information_root(attack.target.given.size)
+    root = np.eye(attack.target.given.size) if root is None else root
+    mu = np.max([np.linalg.norm(each.values @ root.T, axis=1) for each in attack.moves], axis=0) / noise.scale
+    (apart,) = attacked.told_apart
+    assert (apart.attribute, apart.rows) == ("habit", 160)
+    assert apart.worst == pytest.approx(norm.cdf(mu.max() / 2))
+    assert apart.median == pytest.approx(np.median(norm.cdf(mu / 2)))
+    assert apart.error_least == pytest.approx(1 / math.sqrt(math.expm1(mu.max() ** 2)))
+
+
+def test_other_noise_has_no_closed_form_for_it(trained: Trained) -> None:
+    assert attack_all(trained, ["habit"], fl.Laplace(0.05), quick=True).told_apart == ()

@@ -1,0 +1,111 @@
+"""Targets of three classes through every command: chosen by themselves, released, verified, audited again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+import pandas
+
+from fisherleak.cli import main
+from report.test_summarise import check_summary
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A table of three classes with gaps, two rows to a person; and the same with classes coded 1, 2, 3."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    n = 160
+    x = rng.normal(size=(n, 2))
+    scores = x @ np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) + rng.gumbel(size=(n, 3))
+    frame = pandas.DataFrame({"age": (40 + 10 * x[:, 0]).round(1), "dose": x[:, 1].round(3)})
+    frame["town"] = rng.choice(["Bonn", "Genua"], n)
+    frame["who"] = [f"p{k // 2}" for k in range(n)]
+    frame["outcome"] = np.array(["ill", "well", "worse"])[scores.argmax(axis=1)]
+    frame["code"] = 1 + scores.argmax(axis=1)
+    frame.loc[rng.random(n) < 0.05, "dose"] = np.nan
+    frame.loc[rng.random(n) < 0.05, "town"] = None
+    frame.drop(columns="code").to_csv("t.csv", index=False)
+    frame.drop(columns="outcome").to_csv("coded.csv", index=False)
+    return frame
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--drop", "who", "--draws", "4", "--json", "--quick"]
+    assert main(["audit", "t.csv", "--target", "outcome", "--noise", "0.5", "--out", "r", *options]) == 0
+    summary = said(capsys)
+    check_summary(summary)
+    assert summary["model"]["kind"] == "softmax"
+    assert summary["model"]["parameters"] == 3 * 4
+    assert summary["data"]["classes"] == ["ill", "well", "worse"]
+    assert [group["name"] for group in summary["groups"]] == ["ill", "well", "worse"]
+    assert any("'outcome' has 3 values, so the model is softmax" in note for note in summary["assumptions"])
+    assert any("another class is a move of length √2" in note for note in summary["assumptions"])
+    cost = summary["tradeoff"]
+    assert cost["metric"] == "accuracy"
+    assert cost["also"]["label"] == "log loss"
+    assert cost["also"]["without_noise"] < cost["also"]["constant"] == pytest.approx(np.log(3), abs=0.1)
+    assert summary["membership"]["right_max"] > 0.5
+    assert summary["diagnostics"]["finite_difference"]["largest_relative_error"] < 1e-4
+    assert "Log loss" in Path("r/report.html").read_text(encoding="utf-8")
+    assert main(["audit", "coded.csv", "--target", "code", "--noise", "0.5", *options]) == 0
+    coded = said(capsys)
+    assert coded["eta"]["examples"]["max"] == pytest.approx(summary["eta"]["examples"]["max"], rel=1e-9)
+    assert any("taken as codes of 3 classes" in n and "--model linear for amounts" in n for n in coded["assumptions"])
+    assert main(["audit", "coded.csv", "--target", "code", "--model", "linear", "--noise", "0.5", *options]) == 0
+    assert said(capsys)["model"]["kind"] == "linear"
+
+
+def test_people_groups_and_a_gate(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["audit", "t.csv", "--target", "outcome", "--noise", "0.5", "--draws", "4", "--no-attacks", "--quiet"]
+    assert main([*call, "--person", "who", "--max-eta", "100"]) == 0
+    assert main([*call, "--drop", "who", "--group", "town", "--max-eta", "0.01"]) == 1
+    Path("p.toml").write_text('[membership]\nmax_right = 0.99\n[require]\nmodel = "softmax"\n')
+    assert main([*call, "--drop", "who", "--policy", "p.toml"]) == 0
+    capsys.readouterr()
+
+
+def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    skops = pytest.importorskip("skops.io")
+    call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--out"]
+    assert main([*call, "m.skops", "--over", "max", "--eta", "0.5"]) == 0
+    assert "log loss" in capsys.readouterr().out
+    card = json.loads(Path("m.skops.json").read_text(encoding="utf-8"))
+    model = skops.load("m.skops", trusted=card["model"]["trusted_types"])
+    whole = tables.dropna()
+    assert model[-1].coef_.shape == (3, 3)
+    assert set(model.predict(whole)) <= {"ill", "well", "worse"}
+    np.testing.assert_allclose(model.predict_proba(whole).sum(axis=1), 1.0)
+    assert main(["verify", "m.skops"]) == 0
+    assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks", "--draws", "4"]) == 0
+    assert "The limit of 0.5 on every row, in standard units follows" in " ".join(capsys.readouterr().out.split())
+    assert main([*call, "b.skops", "--over", "max", "--eta", "0.5", "--balance"]) == 0
+    assert main(["audit", "t.csv", "--released", "b.skops", "--no-attacks", "--quiet", "--draws", "4"]) == 0
+    assert main([*call, "n.skops", "--noise", "1e-9"]) == 0
+    near = skops.load("n.skops", trusted=card["model"]["trusted_types"])
+    assert np.mean(near.predict(whole) == whole["outcome"]) > 0.5
+    capsys.readouterr()
+    assert main([*call, "l.skops", "--over", "max", "--eta", "0.5", "--ledger", "l.json"]) == 2
+    assert "a ledger" in capsys.readouterr().err
+
+
+def test_what_classes_are_refused(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "t.csv", "--target", "outcome", "--model", "logistic"]) == 2
+    assert "use --model softmax" in capsys.readouterr().err
+    tables["outcome"] = np.where(np.arange(160) == 7, "rare", tables["outcome"])
+    tables.loc[7, "dose"] = np.nan
+    tables.drop(columns=["code", "who"]).to_csv("gone.csv", index=False)
+    assert main(["audit", "gone.csv", "--target", "outcome"]) == 2
+    assert "Class 'rare'" in capsys.readouterr().err

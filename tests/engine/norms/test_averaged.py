@@ -1,0 +1,137 @@
+"""Objective perturbation of losses other than the squared: its own density, drawn and differentiated, and safe limits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+import fisherleak as fl
+from cases import Case, make, moved
+from copies import copies
+from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES
+
+Vector = NDArray[np.float64]
+SIGMA = 0.6
+every_loss = pytest.mark.parametrize("loss", TILTED_LOSSES)
+
+
+@cache
+def problem(loss: str) -> Case:
+    return make(loss, n=14, weighted=True, intercept=True, l2=0.05)
+
+
+def log_density(t: Vector, case: Case, fit: fl.Fit, sigma: float = SIGMA) -> Vector:
+    """Of releases t, (c, p): N(gradient; 0, sigma^2) |H|, from the rows and the loss alone."""
+    X = np.column_stack([case.X, np.ones(len(case.X))])
+    penalty = np.append(np.full(3, len(X) * case.l2), 0.0)
+    assert case.weights is not None
+    z = t @ X.T
+    g = (case.weights * fit.loss.r(z, case.y[None, :])) @ X + penalty * t
+    H = np.einsum("ci,ij,ik->cjk", case.weights * fit.loss.a(z, case.y[None, :]), X, X) + np.diag(penalty)
+    return np.asarray(-0.5 * np.sum(g**2, axis=1) / sigma**2 + np.linalg.slogdet(H)[1])
+
+
+def by_differences(t: Vector, case: Case, row: int, sigma: float = SIGMA) -> Vector:
+    """The score of a row's three features and its label, (4, c)."""
+    fit, h = case.fit(), 1e-5
+    sides = [[log_density(t, moved(case, row, j, s * h), fit, sigma) for s in (1, -1)] for j in (0, 1, 2, None)]
+    return np.stack([(up - down) / (2 * h) for up, down in sides])
+
+
+@every_loss
+def test_scores_are_those_of_the_density(loss: str) -> None:
+    """Draw by draw, so that no average hides an error."""
+    case = problem(loss)
+    leak = case.leak(fl.ObjectivePerturbation(SIGMA, draws=100))
+    rng = np.random.default_rng(0)
+    t = fl.ObjectivePerturbation(SIGMA).released_draws(case.fit(), 100, rng, (case.X, case.y))
+    scores = by_differences(t, case, 3)
+    own = leak._information.written_out(leak._information.attributes, True, np.array([3]))[0].T * 10.0
+    np.testing.assert_allclose(own, scores, rtol=1e-5, atol=1e-5 * np.abs(scores).max())
+
+
+@pytest.mark.long
+@every_loss
+def test_fim_is_the_covariance_of_the_score_of_its_draws_and_five_percent_off_is_rejected(loss: str) -> None:
+    case = problem(loss)
+    mechanism = fl.ObjectivePerturbation(SIGMA, draws=40_000)
+    fim = case.leak(mechanism).fim(rows=[2])
+    rng = np.random.default_rng(5)
+    score = by_differences(mechanism.released_draws(case.fit(), 40_000, rng, (case.X, case.y)), case, 2)
+    # the density is that of the draws: its score has no mean
+    spread = np.std(score, axis=1) / np.sqrt(score.shape[1])
+    assert np.all(np.abs(score.mean(axis=1)) < 4.0 * spread)
+    top = np.linalg.eigh(fim)[1][:, -1]
+    share = float(np.mean((top @ score) ** 2) / (top @ fim @ top))
+    assert share == pytest.approx(1.0, abs=0.03)
+    assert min(abs(share / 0.95 - 1.0), abs(share / 1.05 - 1.0)) > 0.02
+
+
+@every_loss
+def test_every_eta_is_a_limit_above_its_average_and_closer_with_more_draws(loss: str) -> None:
+    case = problem(loss)
+    few, many = (case.leak(fl.ObjectivePerturbation(SIGMA, draws=count)) for count in (200, 20_000))
+    truth = np.array([np.sqrt(np.linalg.eigvalsh(many.fim(rows=[i]))[-1]) for i in range(14)])
+    above = [leak.per_example()[truth > 0] / truth[truth > 0] for leak in (few, many)]
+    assert np.all(above[1] > 1.0)
+    assert np.all(above[0] > above[1])
+    assert np.median(above[1]) < 1.35
+    cells = np.sqrt([np.diag(many.fim(rows=[i])) for i in range(14)])
+    assert np.all(few.per_cell() >= cells[:, :3])
+    assert np.all(few.per_label() >= cells[:, 3])
+    assert few.dataset() >= np.sqrt(np.linalg.eigvalsh(many.fim())[-1])
+    assert many.dataset() == pytest.approx(np.sqrt(np.linalg.eigvalsh(many.fim())[-1]), rel=0.05)
+    assert np.all(few.per_attribute() >= cells[:, :3].max(axis=0))
+    assert "averaged over 200 draws" in few.summary()
+
+
+def test_rows_that_tell_in_rare_draws_only_are_not_missed() -> None:
+    """A row far from the boundary, that a perturbation carries there in one draw of thousands."""
+    case = make("logistic", n=30, l2=0.02)
+    X, y = case.X.copy(), case.y.copy()
+    X[5] = 9.0 * np.asarray(case.fit().coef) / np.linalg.norm(case.fit().coef)
+    y[5] = 1.0
+    hostile = Case(X, y, "logistic", 0.02, None, False)
+    few, many = (hostile.leak(fl.ObjectivePerturbation(1.0, draws=count)) for count in (200, 20_000))
+    truth, seen = (float(np.linalg.eigvalsh(leak.fim(rows=[5]))[-1]) ** 0.5 for leak in (many, few))
+    assert few.per_example()[5] > truth
+    assert seen < few.per_example()[5]
+
+
+def test_little_noise_is_a_gaussian_release_of_that_shape() -> None:
+    """The first term is left, J^T H^2 J / sigma^2: within what 20,000 draws leave open."""
+    case = make("logistic", intercept=True, l2=0.05)
+    fit = case.fit()
+    B = np.asarray(fit.uncentred(np.asarray(fit.uncentred(fit.factor.inverse())).T))
+    plain = case.leak(fl.Gaussian(1e-4, B @ B)).per_example()
+    found = case.leak(fl.ObjectivePerturbation(1e-4, draws=20_000)).per_example()
+    assert np.all(found >= plain)
+    np.testing.assert_allclose(found, plain, rtol=0.07)
+
+
+def test_calibration_keeps_its_limit_and_scikit_learn_models_are_measured() -> None:
+    case = make("logistic", intercept=True, l2=0.05)
+    leak = case.leak(fl.ObjectivePerturbation(0.5, draws=400))
+    limit = 0.8 * leak.per_example().max()
+    found: Any = fl.calibrate(leak, limit)
+    assert leak.with_noise(found).per_example().max() <= limit
+    assert found.scale < 4.0
+    assert found.draws == 400
+    with pytest.raises(fl.InvalidInputError, match="free intercept"):
+        fl.calibrate(leak, 1e-3 * limit)
+    model = LogisticRegression(C=1 / (len(case.y) * 0.05), tol=1e-10, max_iter=1000).fit(case.X, case.y)
+    other = fl.measure(model, case.X, case.y, leak.noise)
+    np.testing.assert_allclose(other.per_example(), leak.per_example(), rtol=1e-4)
+    for copied in copies(leak):
+        np.testing.assert_array_equal(copied.per_example(), leak.per_example())
+
+
+def test_what_would_not_fit_is_refused() -> None:
+    case = make("logistic", l2=0.05)
+    with pytest.raises(fl.InvalidInputError, match="draws"):
+        case.leak(fl.ObjectivePerturbation(1.0, draws=10**8))
