@@ -101,6 +101,18 @@ def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.Captu
     assert "a ledger" in capsys.readouterr().err
 
 
+def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--public", "preprocessing", "--eta", "0.5"]
+    call += ["--bounds", "age=0:80", "--bounds", "dose=-4:4", "--out", "a.skops"]
+    assert main([*call, "--l2", "0.0001"]) == 2
+    assert "use a larger l2 or more rows, or --over max" in capsys.readouterr().err
+    assert main([*call, "--l2", "2"]) == 0
+    card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
+    assert card["noise"]["calibrated"]["bounds"]["outcome"] == {"classes": 3, "from": "declared"}
+    assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4"]) == 0
+    assert "follows for whoever could be in the table" in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_classes_are_refused(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "t.csv", "--target", "outcome", "--model", "logistic"]) == 2
     assert "use --model softmax" in capsys.readouterr().err

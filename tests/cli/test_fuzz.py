@@ -58,6 +58,8 @@ numbers = st.one_of(
 )
 
 
+QUICKLY = ["--no-attacks", "--quick"]
+"""What a table needs beside its answer: one refit, no attack."""
 SANE = ["numbers", "numbers", "small", "levels", "flags"]
 STRANGE = [*SANE, "text", "constant", "mixed", "empty", "counter"]
 
@@ -102,7 +104,9 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
     if sane:
         whole = st.lists(st.integers(0, 9), min_size=rows, max_size=rows)
         halves = st.lists(st.sampled_from(["yes", "no"]), min_size=rows, max_size=rows)
-        cells[-1] = draw(st.one_of(whole, halves)) * repeat
+        thirds = st.lists(st.sampled_from(["red", "green", "blue"]), min_size=rows, max_size=rows)
+        coded = st.lists(st.integers(1, 4), min_size=rows, max_size=rows)
+        cells[-1] = draw(st.one_of(whole, halves, thirds, coded)) * repeat
     if draw(st.integers(0, 9)) == 0 and count > 2:
         cells[1] = list(cells[0])
     return header, cells
@@ -122,6 +126,7 @@ def command_lines(draw: st.DrawFn) -> tuple[list[str], list[list[Any]], list[str
                     ["--model", "linear"],
                     ["--model", "logistic"],
                     ["--model", "poisson"],
+                    ["--model", "softmax"],
                     ["--l2", "0"],
                     ["--l2", "100"],
                     ["--noise", "0.1", "--max-eta", "0.5"],
@@ -158,7 +163,7 @@ def check_answer(
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(["audit", str(path), "--json", "--draws", "2", *options, *([] if attacks else ["--no-attacks"])])
+        status = main(["audit", str(path), "--json", "--draws", "2", *options, *([] if attacks else QUICKLY)])
     if status == 2:
         assert out.getvalue() == ""
         assert err.getvalue().count("\n") == 1, err.getvalue()

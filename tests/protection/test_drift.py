@@ -58,6 +58,7 @@ def test_parameters_and_curvature_move_no_farther_than_said(loss: str, n: int, l
     case, bounds = heavy(loss, n, l2)
     leak = case.leak()
     found = certified(leak, bounds, by_rows=True)
+    assert found.quantities is not None
     drift = drift_of(leak._information.jacobians[0], found.quantities)
     fit = case.fit()
     for row, x, y in rows(case, loss):

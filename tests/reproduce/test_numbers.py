@@ -24,7 +24,7 @@ def numbers(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         [*command, "--data-dir", str(data_folder), "--out", str(out)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    for figure in (*(f"figure{k}" for k in range(1, 8)), "pixels", "end_to_end"):
+    for figure in (*(f"figure{k}" for k in range(1, 8)), "pixels", "all_digits", "end_to_end"):
         for kind, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
             assert (out / f"{figure}.{kind}").read_bytes().startswith(magic)
     page = (out / "RESULTS.md").read_text()
@@ -126,6 +126,9 @@ def test_adult(numbers: dict[str, Any]) -> None:
 
 def test_beyond_the_paper(numbers: dict[str, Any]) -> None:
     assert np.shape(numbers["pixels"]["mnist"]["maps"]["0"]) == (28, 28)
+    ten = numbers["all_digits"]["mnist"]["models"]["20 components"]
+    assert ten["mean"] == pytest.approx(0.0138, abs=2e-4)
+    assert [int(np.argmin(ten["by class"])), int(np.argmax(ten["by class"]))] == [1, 5]
     assert np.shape(numbers["pixels"]["cifar10"]["maps"]["most exposed"]) == (32, 32)
     for line in numbers["jointly"]["lines"]:
         assert line["dataset"] >= max(line["groups"].values()) >= line["largest"]

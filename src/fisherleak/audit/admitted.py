@@ -20,7 +20,7 @@ from fisherleak.audit.model import Settings, Trained
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_of, one_release
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -121,7 +121,7 @@ def _with_levels(trained: Trained) -> Leakage:
     """The leakage of the same model with categories known by their levels, not as indicators of their own."""
     import pandas
 
-    jacobian = trained.leak._information.jacobians[0]
+    jacobian = one_release(trained.leak._information)
     X, table, attributes = np.asarray(trained.design.X), {}, []
     for feature in trained.design.features:
         columns = list(feature.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fisherleak.datasets._dataset import Dataset
 from fisherleak.datasets._files import Source, locate, read_bytes
 from fisherleak.datasets._images import image_pipeline
-from fisherleak.datasets.mnist import two_classes
+from fisherleak.datasets.mnist import as_codes_of, chosen_classes
 from fisherleak.errors import DataError
 
 __all__ = ["load_cifar10", "read_records"]
@@ -29,13 +30,13 @@ SOURCE = Source(
 )
 
 
-def load_cifar10(classes: tuple[int, int] = (0, 1), data_home: str | os.PathLike[str] | None = None) -> Dataset:
-    """Two classes of CIFAR-10.
+def load_cifar10(classes: Sequence[int] = (0, 1), data_home: str | os.PathLike[str] | None = None) -> Dataset:
+    """Two classes of CIFAR-10, or more.
 
     Parameters
     ----------
-    classes : pair of int
-        The first is class 0, the second class 1; airplanes and automobiles by default.
+    classes : sequence of int
+        The first is class 0, the second class 1, and so on; airplanes and automobiles by default, ``range(10)`` for all.
     data_home : path, optional
         A folder with ``cifar10/cifar-10-batches-bin/data_batch_1.bin`` and the others; downloaded if not given and
         FISHERLEAK_DATA is not set.
@@ -43,9 +44,9 @@ def load_cifar10(classes: tuple[int, int] = (0, 1), data_home: str | os.PathLike
     Returns
     -------
     Dataset
-        Images of shape (n, 32, 32, 3), dtype uint8, and labels 0 and 1.
+        Images of shape (n, 32, 32, 3), dtype uint8, and labels from 0.
     """
-    chosen = two_classes(classes, "classes")
+    chosen = chosen_classes(classes, "classes")
     paths = locate(SOURCE, TRAIN + TEST, data_home)
     parts: list[NDArray[np.generic]] = []
     for files in (TRAIN, TEST):
@@ -57,7 +58,7 @@ def load_cifar10(classes: tuple[int, int] = (0, 1), data_home: str | os.PathLike
             name = CLASSES[absent[0]]
             raise DataError(f"The files in {paths[files[0]].parent} have no images of class {absent[0]} ({name}).")
         keep = np.isin(labels, chosen)
-        parts += [images[keep], (labels[keep] == chosen[1]).astype(np.int64)]
+        parts += [images[keep], as_codes_of(labels[keep], chosen)]
     X, y, X_test, y_test = parts
     return Dataset("cifar10", X, y, X_test, y_test, [CLASSES[k] for k in chosen], image_pipeline())
 

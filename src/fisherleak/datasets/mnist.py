@@ -6,6 +6,7 @@ import gzip
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fisherleak.datasets._files import Source, check_contents, locate, read_byte
 from fisherleak.datasets._images import image_pipeline
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["load_mnist", "read_idx", "two_classes"]
+__all__ = ["as_codes_of", "chosen_classes", "load_mnist", "read_idx"]
 
 # Of the decompressed contents: the gzip files of different mirrors differ.
 CONTENTS = {
@@ -34,13 +35,13 @@ SOURCE = Source(
 """The mirror that torchvision uses."""
 
 
-def load_mnist(digits: tuple[int, int] = (0, 1), data_home: str | os.PathLike[str] | None = None) -> Dataset:
-    """Two digits of MNIST.
+def load_mnist(digits: Sequence[int] = (0, 1), data_home: str | os.PathLike[str] | None = None) -> Dataset:
+    """Two digits of MNIST, or more.
 
     Parameters
     ----------
-    digits : pair of int
-        The first is class 0, the second class 1.
+    digits : sequence of int
+        The first is class 0, the second class 1, and so on: ``range(10)`` for all.
     data_home : path, optional
         A folder with ``mnist/train-images-idx3-ubyte.gz`` and the others; downloaded if not given and FISHERLEAK_DATA is
         not set.
@@ -48,9 +49,9 @@ def load_mnist(digits: tuple[int, int] = (0, 1), data_home: str | os.PathLike[st
     Returns
     -------
     Dataset
-        Images of shape (n, 28, 28), dtype uint8, and labels 0 and 1.
+        Images of shape (n, 28, 28), dtype uint8, and labels from 0.
     """
-    chosen = two_classes(digits, "digits")
+    chosen = chosen_classes(digits, "digits")
     paths = locate(SOURCE, list(CONTENTS), data_home)
     parts: list[Any] = []
     for stem in ("train", "t10k"):
@@ -66,16 +67,24 @@ def load_mnist(digits: tuple[int, int] = (0, 1), data_home: str | os.PathLike[st
                 f"{paths[f'{stem}-images-idx3-ubyte.gz']} has {len(images)} images for {len(labels)} labels."
             )
         keep = np.isin(labels, chosen)
-        parts += [images[keep], (labels[keep] == chosen[1]).astype(np.int64)]
+        parts += [images[keep], as_codes_of(labels[keep], chosen)]
     X, y, X_test, y_test = parts
     return Dataset("mnist", X, y, X_test, y_test, [str(digit) for digit in chosen], image_pipeline())
 
 
-def two_classes(classes: tuple[int, int], name: str) -> tuple[int, int]:
+def chosen_classes(classes: Sequence[int], name: str) -> tuple[int, ...]:
+    """Two different numbers from 0 to 9, or more."""
     values = tuple(classes)
-    if len(values) != 2 or values[0] == values[1] or not all(value in range(10) for value in values):
-        raise InvalidInputError(f"{name} must be two different numbers from 0 to 9; got {classes!r}.")
-    return int(values[0]), int(values[1])
+    if len(values) < 2 or len({*values}) < len(values) or not all(value in range(10) for value in values):
+        raise InvalidInputError(f"{name} must be two or more different numbers from 0 to 9; got {classes!r}.")
+    return tuple(int(value) for value in values)
+
+
+def as_codes_of(labels: NDArray[Any], chosen: tuple[int, ...]) -> NDArray[np.int64]:
+    """The place of each label among those chosen."""
+    place = np.zeros(10, dtype=np.int64)
+    place[list(chosen)] = np.arange(len(chosen))
+    return np.asarray(place[labels])
 
 
 def _unzipped(path: Path) -> bytes:

@@ -19,7 +19,10 @@ from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms import one_release, refuse_several
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.outputs.vector_losses import SOFTMAX
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.ascent import Found, ascend
@@ -29,6 +32,7 @@ from fisherleak.protection.drift import drift_of
 from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
 from fisherleak.protection.pivot import spread_of
 from fisherleak.protection.quantities import Points, Quantities, points_of, quantities_of, strong_of
+from fisherleak.protection.several_certificate import SeveralBound, bound_of_several
 
 __all__ = ["Certified", "WorstAdmissible", "admissible_scale", "certified", "check_useful", "worst_admissible"]
 
@@ -75,8 +79,9 @@ class Certified:
     spread: float
     admissible: Admissible
     points: Points
-    found: Bound
-    quantities: Quantities = field(repr=False)
+    found: Bound | SeveralBound
+    quantities: Quantities | None = field(repr=False)
+    """None for several classes."""
     omega: float
 
 
@@ -96,6 +101,12 @@ def certified(
     chosen, counted = leakage._chosen(attributes, label)
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
+    # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
+    error = EPSILON * (64.0 + jacobian.fit.condition)
+    if isinstance(jacobian, OutputsJacobian):
+        # how far a replaced row moves this bound is not known
+        several = bound_of_several(jacobian, points, chosen, counted)
+        return Certified(several.value * (1.0 + error), math.inf, admissible, points, several, None, 1.0)
     q, present, omega = quantities_of(jacobian, points, chosen)
     loss, labels = jacobian.fit.loss, admissible.labels
     found = bound(q, loss, labels, omega, counted, drift_of(jacobian, q) if by_rows else None)
@@ -103,8 +114,6 @@ def certified(
     cap = math.inf if strong is None else bound_by_penalty(strong, loss, labels, omega, counted)
     known = admissible.settled and not by_rows
     spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if known else math.inf
-    # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
-    error = EPSILON * (64.0 + jacobian.fit.condition)
     return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found, q, omega)
 
 
@@ -117,7 +126,8 @@ def worst_admissible(
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
     lower = max(best.eta, largest)
-    if not above.upper <= LOOSEST * lower and not leakage.fits[0].loss.quadratic:
+    several = isinstance(leakage._information, SeveralOutputs)
+    if not above.upper <= LOOSEST * lower and not leakage.fits[0].loss.quadratic and not several:
         above = certified(leakage, bounds, attributes, label, by_rows=True)
     check_useful(above.upper, lower)
     return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above)
@@ -157,8 +167,27 @@ def admissible_scale(
     return leakage.noise.rescaled(grid.scale), told
 
 
-def _one_release(leakage: Leakage) -> Jacobian:
+def _of_classes(leakage: Leakage) -> OutputsJacobian:
+    """The same for a model of several classes."""
+    jacobian = one_release(leakage._information)
+    if jacobian.fit.loss.name != SOFTMAX.name:
+        refuse_several(leakage._information, "calibrate(over='admissible')")
+    assert isinstance(jacobian, OutputsJacobian)
+    if is_lazy(jacobian.X):
+        raise InvalidInputError(
+            "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
+        )
+    if jacobian.fit.gradient > AT_MINIMUM:
+        raise InvalidInputError(
+            "over='admissible' needs a model at its minimum, from which moves are bounded: measure with polish=True."
+        )
+    return jacobian
+
+
+def _one_release(leakage: Leakage) -> Jacobian | OutputsJacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
+    if isinstance(leakage._information, SeveralOutputs):
+        return _of_classes(leakage)
     refuse_several(leakage._information, "calibrate(over='admissible')")
     jacobians = leakage._information.jacobians
     if leakage._noise is None or len(jacobians) != 1:

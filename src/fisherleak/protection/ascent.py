@@ -13,15 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import fit_at
 from fisherleak.engine.folding import Folding
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms import information_about, one_release
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
+from fisherleak.models.several import fit_here
 from fisherleak.protection.certificate import Bound
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.quantities import Points
+from fisherleak.protection.several_certificate import SeveralBound
 
 __all__ = ["Found", "ascend", "eta_in_place"]
 
@@ -43,15 +47,15 @@ class Found:
 
 
 def ascend(
-    jacobian: Jacobian,
+    jacobian: Jacobian | OutputsJacobian,
     attributes: Sequence[Attribute],
     label: bool,
     admissible: Admissible,
     points: Points,
-    found: Bound,
+    found: Bound | SeveralBound,
 ) -> Found:
     """The best row that was found, starting from the corners with the largest bounds."""
-    n, p = jacobian.X.shape[0], points.x.shape[1]
+    n, p = jacobian.X.shape[0], int(jacobian.B.shape[1])
     left = [int(np.clip(WORK / (8.0 * n * p * p), 12, MOST))]
     rows = _replaced(jacobian)
     best: Found | None = None
@@ -66,7 +70,12 @@ def ascend(
 
 
 def eta_in_place(
-    jacobian: Jacobian, attributes: Sequence[Attribute], label: bool, row: int, features: Vector, y: float
+    jacobian: Jacobian | OutputsJacobian,
+    attributes: Sequence[Attribute],
+    label: bool,
+    row: int,
+    features: Vector,
+    y: float,
 ) -> float:
     """||J|| of a row in the model refitted with it in place of another; zero where there is no such model."""
     fit = jacobian.fit
@@ -79,14 +88,17 @@ def eta_in_place(
     if folding is not None and scales is not None:
         scales = _scales(folding, scales, np.asarray(host(jacobian.X)), X, weights)
     names = tuple(f"feature {j}" for j in range(X.shape[1] + 1))
-    risk = Risk(X, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names, scales=scales)
+    own = (X, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names)
+    several = isinstance(jacobian, OutputsJacobian)
+    risk = OutputsRisk(*own, scales=scales, outputs=int(fit.coef.shape[0])) if several else Risk(*own, scales=scales)
     try:
-        fresh = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
+        fresh = fit_here(risk, np.asarray(host(fit.theta)), polish=True)
     except FisherleakError:
         return 0.0
     if folding is not None:
-        folding = _refolded(folding, X, weights, fit.n * fit.l2 * np.asarray(fresh.coef))
-    then = jacobian_of(fresh, X, labels, jacobian.noise, jacobian.attributes, folding)
+        coef = np.ones(X.shape[1]) if several else np.asarray(fresh.coef)
+        folding = _refolded(folding, X, weights, fit.n * fit.l2 * coef)
+    then = one_release(information_about(fresh, X, labels, jacobian.noise, jacobian.attributes, folding))
     block = [X[row : row + 1], labels[row : row + 1], None if weights is None else weights[row : row + 1]]
     J = np.asarray(then.dense(attributes, label)(*block))[0]
     return float(np.linalg.norm(J, 2))
@@ -119,15 +131,19 @@ def _refolded(folding: Folding, X: Vector, weights: Vector | None, push: Vector)
     return replace(folding, slopes=slopes, means=np.average(X, axis=0, weights=omega))
 
 
-def _replaced(jacobian: Jacobian) -> list[int]:
+def _replaced(jacobian: Jacobian | OutputsJacobian) -> list[int]:
     """Rows that are tried as the one that leaves: those with the largest and the least part in the model."""
     fit = jacobian.fit
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
     x = with_constant(X, fit.intercept is not None, centre)
-    a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y)) * (1.0 if weights is None else weights)
-    moved = a * np.linalg.norm(x @ np.asarray(host(jacobian.B)).T, axis=1)
+    if isinstance(jacobian, OutputsJacobian):
+        A = jacobian.scores()(X, y, weights).A
+        moved = np.linalg.norm(np.asarray(A), 2, axis=(1, 2)) * np.linalg.norm(x, axis=1)
+    else:
+        a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y)) * (1.0 if weights is None else weights)
+        moved = a * np.linalg.norm(x @ np.asarray(host(jacobian.B)).T, axis=1)
     order = np.argsort(moved)
     heavy = np.arange(len(y)) if weights is None else np.flatnonzero(weights >= weights.max() * (1.0 - NEAR))
     chosen = [int(order[-1]), int(order[-2 if len(order) > 1 else -1]), int(heavy[np.argmin(moved[heavy])])]
@@ -135,13 +151,13 @@ def _replaced(jacobian: Jacobian) -> list[int]:
 
 
 def _starts(
-    jacobian: Jacobian, admissible: Admissible, points: Points, found: Bound
+    jacobian: Jacobian | OutputsJacobian, admissible: Admissible, points: Points, found: Bound | SeveralBound
 ) -> list[tuple[Vector, NDArray[np.int64], float]]:
     """Features, the choice of each column that they are made of, and a label."""
     d = admissible.base.shape[0]
     if admissible.radius is not None:
         _, _, right = np.linalg.svd(np.asarray(host(jacobian.B))[:, :d])
-        w = np.asarray(host(jacobian.fit.coef))
+        w = np.atleast_2d(np.asarray(host(jacobian.fit.coef)))[0]
         ways = [right[0], w / (np.linalg.norm(w) or 1.0)]
         ways.append(ways[0] + np.sign(ways[0] @ ways[1] or 1.0) * ways[1])
         radius = admissible.radius * (1.0 - NEAR)
@@ -160,7 +176,7 @@ def _features(admissible: Admissible, choice: NDArray[np.int64]) -> Vector:
 
 
 def _best_row(
-    jacobian: Jacobian,
+    jacobian: Jacobian | OutputsJacobian,
     attributes: Sequence[Attribute],
     label: bool,
     rows: list[int],
@@ -174,7 +190,7 @@ def _best_row(
 
 
 def _climbed(
-    jacobian: Jacobian,
+    jacobian: Jacobian | OutputsJacobian,
     attributes: Sequence[Attribute],
     label: bool,
     admissible: Admissible,

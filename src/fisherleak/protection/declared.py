@@ -20,6 +20,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
@@ -66,7 +67,7 @@ class Admissible:
     settled: bool
 
 
-def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
+def admissible_rows(jacobian: Jacobian | OutputsJacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
     """What users may pass as ``bounds=``, held against the rows that are present."""
     given = dict(bounds or {})
     if not all(isinstance(name, str) for name in given):
@@ -259,14 +260,15 @@ def _shown(level: Any) -> Any:
     return level if isinstance(level, (str, int, float, bool)) else str(level)
 
 
-def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
+def _labels(jacobian: Jacobian | OutputsJacobian, given: Any) -> tuple[Matrix, Json, bool]:
     """The ends of the label, or both classes."""
     loss = jacobian.fit.loss
     y = np.asarray(host(jacobian.y), dtype=np.float64)
-    if loss.labels.binary:
+    if loss.labels.binary or getattr(loss, "classes", False):
         if given is not None:
             raise InvalidInputError("bounds of 'label' are the classes where a model classifies: leave them out.")
-        return np.array([0.0, 1.0]), {"classes": 2, "from": "declared"}, True
+        count = 2 if loss.labels.binary else int(jacobian.fit.coef.shape[0])
+        return np.arange(float(count)), {"classes": count, "from": "declared"}, True
     low, high, record, settled = _range("The label", "'label'", y, given)
     if not np.all(np.asarray(loss.labels.accepts(np.array([low, high])))):
         if given is not None:
@@ -280,7 +282,9 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
     return np.array([low, high]), record, settled
 
 
-def _ball(jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool) -> Admissible:
+def _ball(
+    jacobian: Jacobian | OutputsJacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool
+) -> Admissible:
     """All features in a ball around zero."""
     radius = check_positive(given.pop(NORM), "bounds of 'norm'")
     if given:

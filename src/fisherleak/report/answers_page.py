@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak import __version__
 from fisherleak._support.atomic import written_whole
+from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.query_log import Answered
 from fisherleak.report.render import page_without_scripts
@@ -40,7 +40,7 @@ def answers_page(found: Answered, document: Json) -> str:
             "title": f"What {document['queries']} answers tell of {design.source}",
             "target": design.target.name,
             "bars": _bars(found.eta),
-            "version": __version__,
+            "version": versions()["fisherleak"],
         },
     )
 

@@ -319,7 +319,7 @@ def _tradeoff(audit: Audit) -> Json:
     where = "held-out rows" if cost.held_out else "the training rows"
     return {
         "metric": cost.metric.name,
-        "label": f"{cost.metric.label}, on {cost.rows} {where}"
+        "label": f"{cost.metric.label}, on {cost.rows:,} {where}"
         if cost.held_out
         else f"{cost.metric.label}, on {where}",
         "higher_is_better": cost.metric.higher_is_better,

@@ -30,6 +30,7 @@ CHARTED = {
     "panels": 8,
     "heat_rows": 40,
     "heat_columns": 40,
+    "heat_table": 14,
     "attributes": 30,
     "groups": 30,
     "attacks": 30,

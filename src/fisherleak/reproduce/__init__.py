@@ -19,7 +19,7 @@ __all__ = ["ITEMS", "NAMES", "Comparison", "Item", "reproduce"]
 
 NAMES = (
     *("table1", "figure1", "figure2", "figure3", "overlap", "figure4", "figure5", "figure6", "figure7"),
-    *("pixels", "jointly", "end_to_end"),
+    *("pixels", "all_digits", "jointly", "end_to_end"),
 )
 """Of the items and of their modules, in the order of the page."""
 

@@ -1,0 +1,130 @@
+"""Beyond the paper: all ten classes at once, in a softmax model."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak import datasets
+from fisherleak.engine.erm import minimise
+from fisherleak.errors import DataError
+from fisherleak.leakage.measure import measure
+from fisherleak.reproduce.comparison import Comparison, Item, Numbers
+from fisherleak.reproduce.workspace import IMAGES, L2, TITLES, Workspace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SETTINGS = {"model": "softmax of ten classes, without intercepts", "l2": L2, "components": 20, "sigma": 1.0}
+SHOWN = 10
+"""Images that are drawn, the most exposed of each data set."""
+COMPONENTS, ALL = "20 components", "all values"
+
+
+def compute(work: Workspace) -> Numbers:
+    return {name: found for name in IMAGES if (found := _ten_classes(work, name)) is not None}
+
+
+def _ten_classes(work: Workspace, name: str) -> Numbers | None:
+    """Figures of a data set; None for CIFAR-10 where not all of its classes are at hand."""
+    load = {"mnist": datasets.load_mnist, "cifar10": datasets.load_cifar10}[name]
+    try:
+        data = load(range(10), data_home=work.data_home)
+    except DataError:
+        if name == "mnist":
+            raise
+        return None
+    flat, test = (images.reshape(len(images), -1) / 255.0 for images in (data.X, data.X_test))
+    flat, test = (each / np.linalg.norm(each, axis=1).max() for each in (flat, test))
+    mean, axes = _components(flat)
+    found = {COMPONENTS: _model(flat @ axes - mean @ axes, data.y, test @ axes - mean @ axes, data.y_test, L2[name])}
+    torch = _with_gpu()
+    if torch is not None:
+        X, y, X_test = (torch.as_tensor(each, device="cuda") for each in (flat, data.y, test))
+        found[ALL] = _model(X, y, X_test, data.y_test, L2[name])
+    worst = found[COMPONENTS]["worst"]
+    return {
+        "classes": list(data.names),
+        "rows": len(flat),
+        "values": int(flat.shape[1]),
+        "models": found,
+        "images": data.X[worst].tolist(),
+        "labels": data.y[worst].tolist(),
+    }
+
+
+def _components(flat: NDArray[np.float64]) -> tuple[Any, Any]:
+    """The mean, and the twenty leading principal axes (d, 20), from the covariance: rows are many and columns few."""
+    mean = flat.mean(axis=0)
+    scatter = flat.T @ flat - len(flat) * np.outer(mean, mean)
+    return mean, np.linalg.eigh(scatter)[1][:, :-21:-1]
+
+
+def _with_gpu() -> Any:
+    """The library for tensors where there is a GPU, else None."""
+    found = import_module("torch") if find_spec("torch") is not None else None
+    return found if found is not None and found.cuda.is_available() else None
+
+
+def _model(X: Any, y: Any, X_test: Any, y_test: NDArray[Any], l2: float) -> Numbers:
+    """Etas of a softmax model, by class, and its accuracy; arrays of NumPy or tensors."""
+    fit = minimise(X, y, "softmax", l2)
+    eta, codes, scores = (_here(each) for each in (measure(fit, X, y).per_example(), y, X_test @ fit.coef.T))
+    return {
+        "mean": float(eta.mean()),
+        "sd": float(eta.std(ddof=1)),
+        "max": float(eta.max()),
+        "by class": [float(eta[codes == k].mean()) for k in range(10)],
+        "worst": np.argsort(-eta, kind="stable")[:SHOWN].tolist(),
+        "accuracy": float(np.mean(scores.argmax(axis=1) == y_test)),
+    }
+
+
+def _here(values: Any) -> NDArray[Any]:
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
+
+
+def draw(numbers: Numbers, work: Workspace) -> Figure:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        len(numbers), 1 + SHOWN, figsize=(14, 2.2 * len(numbers)), layout="constrained", squeeze=False
+    )
+    for line, (name, found) in zip(axes, numbers.items(), strict=True):
+        for what, model in found["models"].items():
+            line[0].plot(range(10), model["by class"], "o", markersize=3, label=what)
+        line[0].set_xticks(range(10), found["classes"], fontsize=5, rotation=45 if name == "cifar10" else 0)
+        line[0].set_title(f"{TITLES[name]}: mean eta", fontsize=7)
+        line[0].tick_params(axis="y", labelsize=6)
+        line[0].legend(fontsize=5)
+        for ax, pixels, label in zip(line[1:], found["images"], found["labels"], strict=True):
+            image = np.array(pixels, dtype=np.uint8)
+            ax.imshow(image, cmap="gray" if image.ndim == 2 else None)
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(found["classes"][label], fontsize=7)
+    return figure
+
+
+def compare(numbers: Numbers) -> list[Comparison]:
+    lines = []
+    for name, found in numbers.items():
+        for what, model in found["models"].items():
+            order = np.argsort(model["by class"])
+            least, most = (found["classes"][int(order[k])] for k in (0, -1))
+            ours = (
+                f"{model['mean']:.4f} ± {model['sd']:.4f}, at most {model['max']:.4f}, {100 * model['accuracy']:.1f} % right; "
+                f"by class {min(model['by class']):.4f} ({least}) to {max(model['by class']):.4f} ({most})"
+            )
+            lines.append(Comparison(f"eta of an image, {TITLES[name]}, ten classes, {what}", ours))
+    return lines
+
+
+REMARK = (
+    "Softmax models of all ten classes: exact etas of every image and its label. All values, without PCA, where there is a "
+    "GPU; data sets of which not all classes are at hand are left out. Drawn are the most exposed images."
+)
+ITEM = Item("all_digits", "All ten digits", SETTINGS, compute, compare, draw, REMARK, beyond=True)
