@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from fisherleak.audit import Settings, audit
-from fisherleak.audit.advice import advice_on, rounded_up
+from fisherleak.audit.advice import advice_on, choices_on, rounded_up
 from fisherleak.audit.policy import policy_of
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
@@ -23,10 +23,23 @@ def test_scales_are_never_rounded_down() -> None:
 @pytest.mark.parametrize("target", ["income", "sick"])
 def test_without_limits_a_tenth_is_revealed_at_most(people: Any, target: str) -> None:
     table, settings = people[["age", "weight", "city", target]], Settings(target)
-    advice = advice_on(audit(table, settings, **FAST))
+    first = audit(table, settings, **FAST)
+    advice = advice_on(first)
+    assert (first.noise.chosen, first.noise.scale) == ("default", advice.noise)
     again = audit(table, settings, noise=advice.noise, **FAST)
     worst = max(share.worst for share in again.revealed() if share is not None)
     assert 0.097 < worst <= 0.1
+
+
+@pytest.mark.parametrize("target", ["income", "sick"])
+def test_each_choice_reveals_what_it_says(people: Any, target: str) -> None:
+    table, settings = people[["age", "weight", "city", target]], Settings(target)
+    choices = choices_on(audit(table, settings, noise=3.0, **FAST))
+    assert [choice.share for choice in choices] == sorted((choice.share for choice in choices), reverse=True)
+    for choice in choices[::2]:
+        again = audit(table, settings, noise=choice.noise, **FAST)
+        worst = max(share.worst for share in again.revealed() if share is not None)
+        assert 0.97 * choice.share < worst <= choice.share
 
 
 def test_limits_decide_where_there_are_some(people: Any) -> None:
@@ -52,4 +65,6 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
 def test_a_table_of_categories_has_no_share(people: Any) -> None:
     found = audit(people[["city", "sick"]], Settings("sick"), **FAST)
     assert found.revealed() == (None, None)
+    assert choices_on(found) == ()
+    assert found.rows.digest.high / found.unit_scale == pytest.approx(1.0)
     assert advice_on(found).noise is None

@@ -10,9 +10,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
+import pandas
 
 from fisherleak.audit import spotcheck
+from fisherleak.audit.model import train
 from fisherleak.audit.run import Settings, audit
+from fisherleak.tables import from_frame
 
 CASES = [("income", "linear", 1e-2), ("income", "linear", 0.0), ("sick", "logistic", 1e-2), ("visits", "poisson", 1e-3)]
 
@@ -43,3 +46,19 @@ def test_a_step_that_is_too_long_is_made_shorter_and_a_difference_that_stays_is_
     assert result.spot is not None
     assert result.spot.rows == 1
     assert any("Refits disagree with eta by 50" in warning for warning in result.warnings)
+
+
+def test_wide_tables_by_their_rows_and_by_products() -> None:
+    """More columns than rows: the same norms as those of the whole Jacobian, and refits that agree."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 230))
+    table = pandas.DataFrame(X, columns=[f"g{j}" for j in range(230)])
+    table["kind"], table["y"] = rng.choice(["a", "b", "c"], 24), X[:, :5].sum(axis=1) + rng.normal(size=24)
+    trained = train(from_frame(table), Settings("y", held_out=0.0))
+    attributes, found = trained.leak._information.attributes, np.asarray(trained.leak.per_attribute())
+    for k in (0, 4, 111, 229, 230):
+        J = np.asarray(trained.leak._information.written_out([attributes[k]], False, np.arange(24)))
+        assert found[k] == pytest.approx(np.linalg.norm(np.concatenate([*J], axis=1), 2), rel=1e-9)
+    check = spotcheck.spot_check(trained, np.asarray(trained.leak.per_example()))
+    assert check is not None
+    assert check.largest_relative_error < 1e-6

@@ -250,7 +250,12 @@ def test_rows_that_lack_a_value_are_dropped_and_counted(fisherleak: Command, fra
     table.loc[[7], "city"] = None
     table["constant"] = 7
     table.to_csv(tmp_path / "t.csv", index=False)
-    summary = json.loads(fisherleak("audit", tmp_path / "t.csv", "--target", "income", "--json", *FAST).out)
+    options = ("audit", tmp_path / "t.csv", "--target", "income", "--json", *FAST)
+    filled = json.loads(fisherleak(*options).out)
+    assert filled["data"]["dropped"] == [{"reason": "the target 'income' is missing", "count": 2}]
+    assert [(item["column"], item["count"]) for item in filled["data"]["missing"]] == [("age", 3), ("city", 1)]
+    assert any("--missing drop leaves such rows out" in sentence for sentence in filled["assumptions"])
+    summary = json.loads(fisherleak(*options, "--missing", "drop").out)
     assert summary["data"]["dropped"] == [
         {"reason": "the target 'income' is missing", "count": 2},
         {"reason": "'age' is missing", "count": 3},

@@ -48,7 +48,7 @@ def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixtur
     summary = said(capsys)
     check_summary(summary)
     assert summary["model"]["kind"] == "softmax"
-    assert summary["model"]["parameters"] == 3 * 4
+    assert summary["model"]["parameters"] == 3 * 6  # two features tell who lacks a number
     assert summary["data"]["classes"] == ["ill", "well", "worse"]
     assert [group["name"] for group in summary["groups"]] == ["ill", "well", "worse"]
     assert any("'outcome' has 3 values, so the model is softmax" in note for note in summary["assumptions"])
@@ -85,7 +85,7 @@ def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.Captu
     card = json.loads(Path("m.skops.json").read_text(encoding="utf-8"))
     model = skops.load("m.skops", trusted=card["model"]["trusted_types"])
     whole = tables.dropna()
-    assert model[-1].coef_.shape == (3, 3)
+    assert model[-1].coef_.shape == (3, 4)  # one feature tells who lacks a number
     assert set(model.predict(whole)) <= {"ill", "well", "worse"}
     np.testing.assert_allclose(model.predict_proba(whole).sum(axis=1), 1.0)
     assert main(["verify", "m.skops"]) == 0
@@ -119,5 +119,5 @@ def test_what_classes_are_refused(tables: Any, capsys: pytest.CaptureFixture[str
     tables["outcome"] = np.where(np.arange(160) == 7, "rare", tables["outcome"])
     tables.loc[7, "dose"] = np.nan
     tables.drop(columns=["code", "who"]).to_csv("gone.csv", index=False)
-    assert main(["audit", "gone.csv", "--target", "outcome"]) == 2
+    assert main(["audit", "gone.csv", "--target", "outcome", "--missing", "drop"]) == 2
     assert "Class 'rare'" in capsys.readouterr().err

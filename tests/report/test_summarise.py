@@ -50,7 +50,14 @@ SCHEMA: dict[str, Any] = {
         "histogram": {"edges": [NUMBER], "groups": [{"name": str, "count": int, "mean": NUMBER, "counts": [int]}]},
     },
     "rows": [
-        {"row": int, "id": TEXT, "eta": NUMBER, "eta_label": NUMBER, "cells": [NUMBER], "values": (dict, type(None))}
+        {
+            "row": int,
+            "id": TEXT,
+            "eta": NUMBER,
+            "eta_label": NUMBER,
+            "cells": [(*NUMBER, type(None))],
+            "values": (dict, type(None)),
+        }
     ],
     "attributes": [
         {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fisherleak.report.render import render
-from fisherleak.report.verdict import utility_between, verdict_of
+from fisherleak.report.verdict import choices_in_words, utility_between, verdict_of
 from report import sample
 
 
@@ -72,3 +72,26 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
     made["next"]["noise"] = points[-1]["scale"]
     made["tradeoff"]["constant"] = 1.0
     assert "no better than a constant" in said(made).advice
+
+
+def test_no_noise_is_chosen_silently() -> None:
+    made = sample.summary()
+    scales = [point["scale"] for point in made["tradeoff"]["points"]]
+    made["noise"] |= {"chosen": "default"}
+    made["choices"] = [
+        {"share": 0.5, "noise": scales[1], "utility": made["tradeoff"]["without_noise"], "kept": 1.0},
+        {"share": 0.1, "noise": scales[-1], "utility": made["tradeoff"]["constant"] - 1.0, "kept": 0.0},
+        {"share": 0.01, "noise": 1e9, "utility": None, "kept": None},
+    ]
+    assert "No noise was given" in said(made).lines[0]
+    assert "no number of anyone in the table is revealed by more than 10 %" in said(made).lines[0]
+    words = choices_in_words(made)
+    assert [most for _, most, _ in words] == ["50.0 %", "10.0 %", "1.0 %"]
+    assert words[0][2].endswith("more than 99.9 % of what the model does better than a constant")
+    assert words[1][2].endswith("no better than a constant")
+    assert words[2][2] == "not measured"
+    page = render(made)
+    assert "Choices of noise" in page
+    assert all(left in page for _, _, left in words[1:])
+    made["tradeoff"]["constant"] = 1e9
+    assert "no better than a constant" in said(made).cost

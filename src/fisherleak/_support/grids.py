@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["public_units"]
+__all__ = ["GAP", "public_units"]
 
 GRID = 4
 """Scales are powers of two to one over this."""
+GAP = 2.0**-1000
+"""Stands in a feature for a cell that is missing and filled with the column's public centre, which is zero in its public units:
+as good as zero in every sum, and no value that a cell has."""
 
 
 def public_units(centre: float, scale: float) -> tuple[float, float]:

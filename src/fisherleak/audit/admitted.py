@@ -28,6 +28,7 @@ from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL
 from fisherleak.tables import Design, Feature
+from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
 __all__ = ["admitted_noise", "declared_on", "least_admitted"]
 
@@ -129,7 +130,7 @@ def _with_levels(trained: Trained) -> Leakage:
             attributes.append(Attribute(feature.name, columns))
             continue
         levels = _names(feature)
-        codes = np.where(X[:, columns].any(axis=1), X[:, columns].argmax(axis=1) + 1, 0)
+        codes = np.where(X[:, columns].max(axis=1) == 1.0, X[:, columns].argmax(axis=1) + 1, 0)
         table[feature.name] = np.array(levels, dtype=object)[codes]
         attributes.append(Attribute(feature.name, columns, None, Encoding(levels, np.eye(len(levels))[1:])))
     named = replace(jacobian, attributes=tuple(attributes))
@@ -188,10 +189,21 @@ def _settled(trained: Trained, settings: Settings) -> bool:
     """Whether replacing one row leaves all levels as they are: those that are not declared have rows to spare."""
     X, declared = np.asarray(trained.design.X), dict(settings.levels)
     for feature in trained.design.features:
-        if feature.kind != "category" or feature.name in declared:
+        if feature.of is None and not _gaps_settled(feature):
+            return False
+        if feature.kind != "category" or feature.name in declared or feature.of is not None:
             continue
         counts = X[:, list(feature.columns)].sum(axis=0)
         fewest = min([X.shape[0] - counts.sum(), *counts])
         if feature.pooled or fewest <= settings.rare:
             return False
     return True
+
+
+def _gaps_settled(feature: Feature) -> bool:
+    """Whether one more or one less who lacks a column changes neither a level nor a feature for that."""
+    gaps, rule = feature.gaps, has_feature if feature.kind == "number" else has_level
+    if feature.kind == "category" and feature.pooled:
+        return True
+    near = [Gaps(gaps.rows, gaps.lacking + k, gaps.having - k) for k in (-1, 0, 1)]
+    return len({rule(each) for each in near}) == 1

@@ -15,7 +15,7 @@ from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import exposure_at
 from fisherleak.audit.rules import noise_that_keeps
 
-__all__ = ["TENTH", "Advice", "advice_on", "rounded_up"]
+__all__ = ["TENTH", "Advice", "Choice", "advice_on", "choices_on", "rounded_up"]
 
 ABOUT_ELSE = ("utility.", "require.")
 """Sections of a policy that are not about what is revealed."""
@@ -26,6 +26,8 @@ ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the p
 FROM_ROWS = (
     "That scale follows from the rows: a card with it tells about the row that decides it, and a limit counts that."
 )
+SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
+"""Shares of a value between which people choose."""
 TENTH = 0.1
 """The share of a value that is revealed at most where no limit was set."""
 
@@ -36,6 +38,22 @@ class Advice:
 
     noise: float | None
     note: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The least noise at which no more than a share of any number of anyone present is revealed."""
+
+    share: float
+    noise: float
+
+
+def choices_on(audit: Audit) -> tuple[Choice, ...]:
+    """What may be chosen, the least noise first; none without numbers."""
+    worst = _exposure(audit)
+    if worst is None:
+        return ()
+    return tuple(Choice(share, rounded_up(audit.noise.scale * worst / exposure_at(share))) for share in SHARES)
 
 
 def advice_on(audit: Audit) -> Advice:
@@ -59,7 +77,7 @@ def advice_on(audit: Audit) -> Advice:
     worst = _exposure(audit)
     if worst is None:
         return Advice(None, "Set a limit, and audit the noise that you plan to use.")
-    noise = rounded_up(scale * worst / exposure_at(TENTH))
+    noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
     told_of = f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
 

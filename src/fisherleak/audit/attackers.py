@@ -157,8 +157,9 @@ class _Attacks:
     def on(self, name: str) -> _Found:
         """Every attacker on a column."""
         design = self.trained.design
-        values, note = _candidates(design, next(feature for feature in design.features if feature.name == name))
-        rows = some_rows(design.n, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
+        feature = next(feature for feature in design.features if feature.name == name)
+        values, note = _candidates(design, feature)
+        rows = _attacked_rows(design, feature, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
         options = {"values": values, "sample_weight": self.trained.weights, "rows": rows}
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
@@ -208,6 +209,14 @@ class _Attacks:
         return {"attribute": name, "accuracy": float(accuracy.mean())}
 
 
+def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> Any:
+    """Some rows that have a value to guess."""
+    if not feature.filled:
+        return some_rows(design.n, most, seed)
+    there = np.flatnonzero(~design.lacking(feature))
+    return there[some_rows(there.size, most, seed)]
+
+
 def _apart(attack: WhiteBox, noise: Noise) -> Apart | None:
     """From the moves of an attack on all values of a column; none where the noise is not normal."""
     if not noise.normal:
@@ -227,8 +236,9 @@ def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, s
     """Values to guess among, and a note: a number with many is guessed as one of a few typical values."""
     if feature.kind == "category":
         return None, ""
-    values = design.raw(feature)
-    if np.unique(values).size <= MOST_NUMBERS:
-        return None, ""
+    values = design.raw(feature)[~design.lacking(feature)]
+    different = np.unique(values)
+    if different.size <= MOST_NUMBERS:
+        return different.tolist() if feature.filled else None, ""
     middles = np.unique(np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9]))
     return middles.tolist(), f"; a guess is right if it names the nearest of {middles.size} typical values"

@@ -24,8 +24,8 @@ from fisherleak.tables.features import OTHER
 
 __all__ = ["card_of", "limited_words", "trusted_types", "two_digits", "up_to_the_grid"]
 
-TRUSTED = {"sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
-"""Types of scikit-learn that any released model may hold and that older versions of skops do not know."""
+TRUSTED = {"numpy.dtype", "sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
+"""Types that any released model may hold and that some versions of skops do not know; an imputer holds a dtype."""
 STEPS = 4
 """Steps of the grid of scales in a factor of two."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak._support.progress import track
-from fisherleak.audit.model import MeasuredRows, Trained
+from fisherleak.audit.model import BLOCK_VALUES, MeasuredRows, Trained
 from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_by_person
 from fisherleak.audit.revealed import Yardsticks
 from fisherleak.errors import NotConvergedError
@@ -42,6 +42,7 @@ __all__ = [
     "exposure_of",
     "gate_of",
     "group_figures",
+    "largest_exposure",
     "leakage_rows",
     "names_of",
     "own_units",
@@ -97,6 +98,21 @@ class Sample:
     @cached_property
     def eta(self) -> Vector:
         return np.asarray(self.block.leak.per_example())
+
+    @cached_property
+    def cells(self) -> Vector:
+        """Eta of every column of every row, and of its label behind them, (rows, p + 1); NaN where it is missing."""
+        some = self.block
+        most = max(1, BLOCK_VALUES // int(some.X.shape[1]))
+
+        def of_rows(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
+            return _with_label(replace(some, X=X, y=y, weights=weights))
+
+        return np.asarray(map_rows(of_rows, some.X, some.y, some.weights, most=most))
+
+    def is_all(self, design: Design) -> bool:
+        """Whether it has all training rows, so that nothing needs another pass."""
+        return not design.lazy and self.rows.size == design.n
 
 
 @dataclass(frozen=True)
@@ -312,9 +328,14 @@ def column_figures(
     joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
-        cells = _with_label(MeasuredRows(model, noise, X, y, weights))
-        top = cells.argmax(axis=0)
-        return cells[top, np.arange(units.size)], rows[top], cells.sum(axis=0), *sticks.count(cells)
+        return of_cells(_with_label(MeasuredRows(model, noise, X, y, weights)), rows)
+
+    def of_cells(cells: Vector, rows: Any) -> Sums:
+        missing = np.isnan(cells)
+        there = np.where(missing, -1.0, cells)  # a cell that is missing has no eta, and is nobody's largest
+        top = there.argmax(axis=0)
+        total, count = np.where(missing, 0.0, cells).sum(axis=0), (~missing).sum(axis=0)
+        return there[top, np.arange(units.size)], rows[top], total, count, *sticks.count(cells)
 
     def join(a: Sums, b: Sums) -> Sums:
         later = b[0] > a[0]
@@ -323,13 +344,17 @@ def column_figures(
 
     if design.people is not None:
         return _figures_of_people(trained, joint, units, sticks)
-    rows = positions(design.X)
-    largest, worst, total, above, people = sum_rows(block, *trained.arrays, rows, most=trained.block, join=join)
-    middle, high = _quantiles(sample, trained.block) / units
+    sums = (
+        of_cells(sample.cells, np.arange(design.n))
+        if sample.is_all(design)
+        else sum_rows(block, *trained.arrays, positions(design.X), most=trained.block, join=join)
+    )
+    largest, worst, total, count, above, people = sums
+    middle, high = quantiles_there(sample.cells) / units
     figures = [
         LabelFigures(
             largest=float(largest[j] / units[j]),
-            mean=float(total[j] / design.n / units[j]),
+            mean=float(total[j] / count[j] / units[j]),
             median=float(middle[j]),
             worst=int(worst[j]),
             high=float(high[j]),
@@ -341,6 +366,32 @@ def column_figures(
     return tuple(columns), figures[-1], int(people)
 
 
+def largest_exposure(trained: Trained, sample: Sample, spreads: Vector) -> float | None:
+    """The largest eta of a value that is a number, in its spread, at noise of scale 1; none without numbers.
+
+    ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
+    """
+    design, model, noise = trained.design, trained.model, trained.leak.noise
+    numbers = np.flatnonzero(np.isfinite(spreads))
+    if not numbers.size:
+        return None
+
+    def of_cells(cells: Vector) -> Vector:
+        known = cells[:, numbers] * spreads[numbers]
+        return np.asarray(np.max(known, initial=0.0, where=~np.isnan(known)))
+
+    def block(X: TableLike, y: VectorLike, weights: VectorLike) -> Sums:
+        return (of_cells(_with_label(MeasuredRows(model, noise, X, y, weights))),)
+
+    if design.people is not None:
+        return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None
+    if sample.is_all(design):
+        found = of_cells(sample.cells)
+    else:
+        (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
+    return float(found) * (1.0 + trained.leak._information.error) or None
+
+
 def _figures_of_people(
     trained: Trained, joint: Vector, units: Vector, sticks: Yardsticks
 ) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
@@ -349,13 +400,13 @@ def _figures_of_people(
     assert design.people is not None
     cells = column_etas(trained, rows_by_person(design.people))
     above, people = sticks.count(cells)
-    middle, high = np.quantile(cells, [0.5, 0.95], axis=0) / units
+    middle, high = quantiles_there(cells) / units
     figures = [
         LabelFigures(
-            largest=float(cells[:, j].max() / units[j]),
-            mean=float(cells[:, j].mean() / units[j]),
+            largest=float(np.nanmax(cells[:, j]) / units[j]),
+            mean=float(np.nanmean(cells[:, j]) / units[j]),
             median=float(middle[j]),
-            worst=int(cells[:, j].argmax()),
+            worst=int(np.nanargmax(cells[:, j])),
             high=float(high[j]),
             counts=tuple(int(count) for count in above[:, j]),
         )
@@ -371,14 +422,15 @@ def _with_label(some: MeasuredRows) -> Vector:
     return np.column_stack([np.asarray(leak.per_cell()), np.asarray(leak.per_label())])
 
 
-def _quantiles(sample: Sample, most: int) -> Vector:
-    """Medians and 95 % quantiles of the cells of each column and of labels, (2, p + 1)."""
-    some = sample.block
-
-    def cells(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
-        return _with_label(replace(some, X=X, y=y, weights=weights))
-
-    return np.asarray(np.quantile(map_rows(cells, some.X, some.y, some.weights, most=most), [0.5, 0.95], axis=0))
+def quantiles_there(cells: Vector) -> Vector:
+    """Medians and 95 % quantiles of the cells of each column that are there, (2, columns); zero where none is."""
+    found = np.zeros((2, cells.shape[1]))
+    gaps = np.isnan(cells)
+    whole = ~gaps.any(axis=0)
+    found[:, whole] = np.quantile(cells[:, whole], [0.5, 0.95], axis=0)
+    for j in np.flatnonzero(~whole & ~gaps.all(axis=0)):
+        found[:, j] = np.quantile(cells[~gaps[:, j], j], [0.5, 0.95])
+    return found
 
 
 def own_units(features: Sequence[Feature], cells: Vector) -> Vector:

@@ -38,7 +38,7 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about, information_of, one_release
 from fisherleak.engine.outputs.several_fit import OutputsFit, minimise_classes
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import (
     FisherleakError,
@@ -110,6 +110,8 @@ class Settings:
     na: tuple[str, ...] = ()
     unite: tuple[str, ...] = ()
     keep_total: bool = False
+    missing: str = "impute"
+    """"impute": missing cells are filled inside the model; "drop": rows that lack a column are left out."""
 
     @property
     def choices(self) -> Choices:
@@ -203,10 +205,11 @@ class MeasuredRows:
     def leak(self) -> Leakage:
         fit: Any = replace(self.model.fit, sample_weight=self.weights)
         jacobian = replace(self.model, fit=fit, X=self.X, y=self.y)
-        return Leakage(information_of(jacobian), self.noise, as_table(self.X))
+        absent = absent_in(self.model.attributes, np.asarray(self.X))
+        return Leakage(information_of(jacobian), self.noise, as_table(self.X), _absent=absent)
 
     def cells(self) -> Vector:
-        """Eta of every column of every row."""
+        """Eta of every column of every row; NaN where it is missing."""
         return np.asarray(self.leak.per_cell())
 
 
@@ -333,7 +336,7 @@ def calibrated_scale(
 
 
 def _attributes(design: Design) -> list[Attribute]:
-    return [Attribute(feature.name, feature.columns) for feature in design.features]
+    return [Attribute(feature.name, feature.columns, gaps=feature.filled) for feature in design.features]
 
 
 def estimator_for(trained: Trained) -> Any:

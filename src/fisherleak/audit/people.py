@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.audit.model import Trained
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.whose_rows import People
 
@@ -67,7 +67,10 @@ def groups_of_people(people: People, labels: Any) -> NDArray[Any]:
 
 
 def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
-    """Eta of each column, and last of the label, over each set of rows, in standard units: (sets, columns + 1)."""
+    """Eta of each column, and last of the label, over each set of rows, in standard units: (sets, columns + 1).
+
+    NaN where a column is missing in all rows of a set.
+    """
     attributes = trained.leak._information.attributes
     found = np.empty((len(sets), len(attributes) + 1))
     sizes = np.array([rows.size for rows in sets])
@@ -79,7 +82,12 @@ def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
             width = sum(attribute.size for attribute in some) + label
             step = max(1, BLOCK_VALUES // (int(size) * _parameters(trained) * width))
             for start in range(0, places.size, step):
-                norms = _norms(trained, some, label, rows[start : start + step])
+                own = rows[start : start + step]
+                norms = _norms(trained, some, label, own)
+                absent = absent_in(some, np.asarray(trained.design.X)[own.reshape(-1)])
+                if absent is not None:  # a column that is missing in all of a person's rows has no eta
+                    nothing = absent.reshape(*own.shape, -1).all(axis=1)
+                    norms[:, : nothing.shape[1]][nothing] = np.nan
                 here = places[start : start + step]
                 found[here, first : first + norms.shape[1]] = norms
     return found / float(trained.leak.noise.scale)

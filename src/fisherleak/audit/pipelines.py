@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -98,12 +99,15 @@ def _template(trained: Trained) -> Pipeline:
     frame, places = _made_up(design, count), np.arange(count) % kinds
     labels = np.array(design.target.classes)[places] if design.target.classes else 1.0 + places
     last = estimator(1, trained.l2)  # its penalty is said per row: how many rows there are stays in the house
-    model = Pipeline([("columns", _passing(design)), ("model", last)])
+    fills = design.fills
+    model = Pipeline([("columns", _passing(design, fills)), ("model", last)])
     own = last.get_params(deep=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its parameters are replaced
         last.set_params(**{name: 1 for name in ("max_iter",) if name in own})
         model.fit(frame, labels)
+    if fills:
+        _with_centres(design, model[0])
     last.set_params(**own)
     for name in vars(last).keys() - own.keys() - PREDICTS:
         delattr(last, name)
@@ -115,27 +119,43 @@ def _made_up(design: Design, count: int) -> Any:
 
     columns: dict[str, Any] = {}
     for feature in design.features:
+        if feature.of is not None:
+            continue
         known = np.array([0.0, 1.0]) if feature.kind == "number" else typed_levels(_named(feature))
         columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
     return pandas.DataFrame(columns)
 
 
 def _named(feature: Feature) -> tuple[Any, ...]:
-    """The levels that a released encoder names: pooled ones are those that it does not know."""
-    return feature.levels[1:] if feature.pooled else feature.levels
+    """The levels that a released encoder names: pooled and missing ones are those that it does not know."""
+    return feature.levels[1:] if feature.open else feature.levels
 
 
-def _passing(design: Design) -> ColumnTransformer:
-    """Numbers as they are, and an indicator for each level but the first."""
+def _passing(design: Design, fills: bool) -> ColumnTransformer:
+    """Numbers as they are, public centres in their gaps, and an indicator for each level but the first.
+
+    Every column gets the same steps whether rows lack it or not, so that they do not tell that someone does.
+    """
     numbers = [feature.name for feature in design.features if feature.kind == "number"]
-    steps: list[tuple[str, Any, list[str]]] = [("numbers", "passthrough", numbers)] if numbers else []
+    passing = SimpleImputer(strategy="constant", fill_value=0.0) if fills else "passthrough"
+    steps: list[tuple[str, Any, list[str]]] = [("numbers", passing, numbers)] if numbers else []
     for k, feature in enumerate(feature for feature in design.features if feature.kind == "category"):
-        # a level that is not named has no indicator, which is what the pooled level has, or else the first
-        rules: Json = {} if feature.pooled else {"drop": "first"}
+        if feature.of is not None:
+            steps.append((f"category {k + 1}", MissingIndicator(features="all", sparse=False), [feature.of]))
+            continue
+        # a level that is not named has no indicator, which is what the pooled or missing level has, or else the first
+        rules: Json = {} if feature.open else {"drop": "first"}
         levels = [typed_levels(_named(feature))]
         encoder = OneHotEncoder(categories=levels, sparse_output=False, handle_unknown="ignore", **rules)
         steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)
+
+
+def _with_centres(design: Design, columns: ColumnTransformer) -> None:
+    """Public centres in place of what the imputer was fitted with."""
+    centres = [feature.centre for feature in design.features if feature.kind == "number"]
+    if centres:
+        columns.named_transformers_["numbers"].statistics_ = np.array(centres)
 
 
 # The pipeline that attackers know
@@ -175,8 +195,8 @@ def _preprocessing(design: Design) -> ColumnTransformer:
         steps.append(("numbers", StandardScaler(), numbers))
     for k, feature in enumerate(categories):
         # the first of pooled levels stands for all that are not named
-        unknown = "ignore" if feature.pooled else "error"
-        levels = [_as_objects(feature.levels)]
+        unknown = "ignore" if feature.open else "error"
+        levels = [_as_objects(feature.told_levels)]
         encoder = OneHotEncoder(drop="first", categories=levels, sparse_output=False, handle_unknown=unknown)
         steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)

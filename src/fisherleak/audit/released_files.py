@@ -91,6 +91,7 @@ class SavedModel:
     def settings(self) -> Settings:
         known = {item.name for item in fields(Settings)}
         given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
+        given.setdefault("missing", "drop")  # as cards were before they said so
         given.update({key: _tuples(value) for key, value in given.items() if isinstance(value, list)})
         return Settings(**given)
 

@@ -27,7 +27,17 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 from fisherleak.rows.moments import Moments
 
-__all__ = ["HALF", "Limits", "Share", "Yardsticks", "exposure_at", "prior_spreads", "share_of", "yardsticks"]
+__all__ = [
+    "HALF",
+    "Limits",
+    "Share",
+    "Yardsticks",
+    "exposure_at",
+    "prior_spreads",
+    "share_of",
+    "spreads_in_units",
+    "yardsticks",
+]
 
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
@@ -109,8 +119,14 @@ class Yardsticks:
 def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
     """What an outsider starts from about each column, and the label behind them, in their units; NaN for categories."""
     known = _declared(trained, spread)
-    own = [known.get(f.name, f.spread) if f.kind == "number" else np.nan for f in trained.design.features]
+    own = [known.get(f.name, f.prior) if f.kind == "number" else np.nan for f in trained.design.features]
     return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
+
+
+def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
+    """Prior spreads in standard units."""
+    design = trained.design
+    return np.asarray(priors / np.append([f.scale for f in design.features], design.target.scale))
 
 
 def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -> Yardsticks:
@@ -118,7 +134,7 @@ def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -
     design = trained.design
     names = [f.name for f in design.features]
     units = np.append([f.scale for f in design.features], design.target.scale)
-    spreads = priors / units
+    spreads = spreads_in_units(trained, priors)
     levels = tuple(dict.fromkeys(name for given in (*limits.columns.values(), limits.label) for name in given))
     etas = np.full((1 + len(levels), spreads.size), np.inf)
     etas[0] = np.where(np.isfinite(spreads), 1.0 / spreads, np.inf)

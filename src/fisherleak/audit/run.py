@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
+from fisherleak.audit.advice import TENTH, rounded_up
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
@@ -26,6 +27,7 @@ from fisherleak.audit.exposure import (
     edges_of,
     exposure_of,
     gate_of,
+    largest_exposure,
     names_of,
     row_figures,
     spreads_of,
@@ -36,7 +38,7 @@ from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
-from fisherleak.audit.revealed import Limits, Yardsticks, prior_spreads, yardsticks
+from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, prior_spreads, spreads_in_units, yardsticks
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
@@ -59,6 +61,10 @@ GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
 ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
+NOT_ASKED = (
+    "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
+    "the choices say what others reveal and cost."
+)
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -155,7 +161,7 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
-        choice = choose_noise(trained, plan, rows.digest.top)
+        choice = choose_noise(trained, plan, rows)
         sticks = _sticks(trained, choice, plan)
         found = exposure_of(trained, rows, sticks, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
@@ -252,22 +258,31 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         estimator_for(trained)  # refuses a kind without one
 
 
-def choose_noise(trained: Trained, plan: Plan, top: Sequence[tuple[int, float]]) -> NoiseChoice:
-    """The noise that was given, or the least that keeps a limit, or that at which the most exposed row has an eta of 1.
+def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
+    """The noise that was given, or the least that keeps a limit.
 
-    ``top`` are the most exposed rows with their etas at noise of scale 1.
+    Where neither was, the least at which no number of anyone present is revealed by more than a tenth; where there are no
+    numbers, that at which the most exposed row has an eta of 1. ``rows`` are at noise of scale 1.
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
     limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
     target = 1.0 if limit is None else limit
-    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=top[:1]))
+    if limit is None:
+        spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
+        worst = largest_exposure(trained, rows.sample, spreads)
+        if worst is not None:
+            scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
+            return NoiseChoice(trained.leak.noise.rescaled(scale), "default", NOT_ASKED)
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
     if limit is not None:
         note = f"The least scale at which no {whose}'s eta is above {target:g}."
         if plan.eta is None:
             note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
         return NoiseChoice(noise, "calibrated", note)
-    note = f"Nothing was asked for, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
+    note = (
+        f"No noise was given, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
+    )
     return NoiseChoice(noise, "default", note)
 
 
@@ -286,6 +301,12 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
             if name not in names:
                 raise InvalidInputError(
                     f"`attributes` names '{name}', which the model does not use. {nearest(name, names)}"
+                )
+        for feature in design.features:
+            if feature.name in asked and feature.of is not None:
+                raise InvalidInputError(
+                    f"`attributes` names '{feature.name}', which tells who lacks '{feature.of}' and is read off it: name "
+                    f"'{feature.of}'."
                 )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]

@@ -26,6 +26,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.own_shape import CURVATURE, HESSIAN, own_shape
 from fisherleak.protection.shapes import SHAPES, noise_shaped
 from fisherleak.tables import Design, Feature, RawTable
+from fisherleak.tables.gaps import NO_GAPS
 
 __all__ = [
     "ISOTROPIC",
@@ -128,7 +129,8 @@ def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None
 
 def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
     """Settings that read public rows as the table was read: the same columns, kinds and levels."""
-    names = {kind: tuple(f.name for f in design.features if f.kind == kind) for kind in ("number", "category")}
+    own = [feature for feature in design.features if feature.of is None]
+    names = {kind: tuple(f.name for f in own if f.kind == kind) for kind in ("number", "category")}
     used = {design.target.name, *names["number"], *names["category"]}
     lacking = [name for name in used if name not in public.names]
     if lacking:
@@ -148,6 +150,7 @@ def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:
         levels=(),
         rare=0,
         person=None,
+        missing="drop",  # in public rows nothing is missing
     )
 
 
@@ -156,6 +159,9 @@ def _in_frame_of(design: Design, public: Design) -> Design:
     theirs = {feature.name: feature for feature in public.features}
     X, features = np.zeros((public.n, design.X.shape[1])), []
     for feature in design.features:
+        if feature.of is not None:
+            features.append(feature)
+            continue
         if feature.name not in theirs:
             raise InvalidInputError(
                 f"`shape_from` ({public.source}) has one value only in column '{feature.name}': take more public rows."
@@ -163,11 +169,11 @@ def _in_frame_of(design: Design, public: Design) -> Design:
         values = public.raw(theirs[feature.name])
         if feature.kind == "number":
             X[:, feature.columns[0]] = (values - feature.centre) / feature.scale
-            features.append(replace(feature, mean=float(np.mean(values)), spread=float(np.std(values))))
+            features.append(replace(feature, mean=float(np.mean(values)), spread=float(np.std(values)), gaps=NO_GAPS))
         else:
             places = np.eye(len(feature.levels))[_places(feature, values, public.source)]
             X[:, list(feature.columns)] = places[:, 1:]
-            features.append(feature)
+            features.append(replace(feature, gaps=NO_GAPS))
     return replace(public, X=X, y=_labels(design, public), features=tuple(features), target=design.target)
 
 

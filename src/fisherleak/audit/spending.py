@@ -51,6 +51,11 @@ class Spent:
 
 def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
     """Record the release of a model with noise on its own coefficients, unless it takes anyone past a limit."""
+    if trained.design.filled:
+        raise InvalidInputError(
+            f"`ledger` needs rows without gaps, and '{trained.design.filled[0].column}' has missing values that are filled: a "
+            "ledger reads the table again for other rows, with other centres. Use `missing='drop'`."
+        )
     recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
     label = (trained.design.target.centre, trained.design.target.scale)
@@ -83,7 +88,8 @@ def _settings(ledger: Ledger) -> Settings:
             "fisherleak.Ledger(path).leakage(X, y)."
         )
     known = {item.name for item in fields(Settings)}
-    return Settings(**{name: _tuples(value) for name, value in told[-1].items() if name in known})
+    given = {"missing": "drop"} | told[-1]  # as it was before ledgers said so
+    return Settings(**{name: _tuples(value) for name, value in given.items() if name in known})
 
 
 def _tuples(value: Any) -> Any:

@@ -26,7 +26,7 @@ import typer
 from fisherleak._support.progress import hidden
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import INTERRUPTED
-from fisherleak.cli._complete import columns, known_to_all, models
+from fisherleak.cli._complete import columns, known_to_all, models, ways
 from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
@@ -112,6 +112,15 @@ Unite = Annotated[
     column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
 ]
 KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="WAY",
+        autocompletion=ways,
+        help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows that lack one).",
+    ),
+]
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Person = Annotated[
     str | None,

@@ -26,6 +26,7 @@ __all__ = [
     "known_to_all",
     "models",
     "shapes",
+    "ways",
     "whose_etas",
 ]
 
@@ -37,6 +38,8 @@ OVER = ("admissible", "max")
 """Those of ``audit.released_files``, which loads scikit-learn."""
 SHAPES = ("isotropic", "hessian", "least-loss")
 """Those of ``protection.shapes``, which loads scikit-learn."""
+WAYS = ("impute", "drop")
+"""Those of ``tables.choices``."""
 ANSWERED = ("score", "probability", "label")
 """Those of ``audit.query_log``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
@@ -69,6 +72,11 @@ def models() -> list[str]:
 def known_to_all() -> list[str]:
     """What attackers can be taken to know."""
     return list(PUBLIC)
+
+
+def ways() -> list[str]:
+    """What becomes of missing cells."""
+    return list(WAYS)
 
 
 def whose_etas() -> list[str]:

@@ -14,7 +14,20 @@ if TYPE_CHECKING:
 
 __all__ = ["command_around"]
 
-SAME = ("model", "l2", "numbers", "categories", "drop", "decimal", "na", "unite", "keep_total", "id", "public")
+SAME = (
+    "model",
+    "l2",
+    "numbers",
+    "categories",
+    "drop",
+    "decimal",
+    "na",
+    "unite",
+    "keep_total",
+    "missing",
+    "id",
+    "public",
+)
 """Settings that a release takes as the audit does."""
 FORM = ("delimiter", "encoding", "columns")
 

@@ -37,7 +37,7 @@ OPTIONS = {
             "released",
         )
     },
-    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person")},
+    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person", "missing")},
     "shape_from": "--shape-from",
     "keep_total": "--keep-total",
     "quick": "--quick",

@@ -149,13 +149,16 @@ def _histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None
 
 def _show_verdict(summary: dict[str, Any]) -> None:
     """People, limits, cost, and what to do."""
-    from fisherleak.report.verdict import verdict_of
+    from fisherleak.report.verdict import choices_in_words, verdict_of
 
     verdict = verdict_of(summary)
     if verdict is None:
         return
     emit(printable(verdict.headline))
     _sentences("", (*verdict.lines, verdict.cost, *([verdict.advice] if verdict.advice else [])))
+    if summary["noise"]["chosen"] == "default" and summary["choices"]:
+        head = ("noise", "revealed of any number of anyone, at most", "utility")
+        _table("\nChoices of noise (--noise)", head, choices_in_words(summary))
     emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
 
 

@@ -38,6 +38,7 @@ def attack(
     na: common.Na = None,
     unite: common.Unite = None,
     keep_total: common.KeepTotal = False,
+    missing: common.Missing = None,
     held_out: common.HeldOut = None,
     seed: common.Seed = None,
     delimiter: common.Delimiter = None,
@@ -66,7 +67,7 @@ def attack(
 
     given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     given["person"] = person
-    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
+    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     against: Any = None
     added: Any = noise

@@ -78,6 +78,7 @@ def audit(
     na: common.Na = None,
     unite: common.Unite = None,
     keep_total: common.KeepTotal = False,
+    missing: common.Missing = None,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
@@ -144,7 +145,7 @@ def audit(
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
-    decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None}
+    decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:

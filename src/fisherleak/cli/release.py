@@ -75,6 +75,7 @@ def release(
     na: common.Na = None,
     unite: common.Unite = None,
     keep_total: common.KeepTotal = False,
+    missing: common.Missing = None,
     id_: common.Id = None,
     person: common.Person = None,
     levels: Annotated[
@@ -122,7 +123,7 @@ def release(
 ) -> int:
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
-    It is trained on all complete rows unless --held-out says otherwise. The model without noise is never written.
+    It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
 
     \b
     Examples:
@@ -154,6 +155,7 @@ def release(
         na=na,
         unite=unite,
         keep_total=keep_total or None,
+        missing=missing,
     )
     with common.quietly(quiet, json):
         places = (out.resolve(), card_path(out).resolve())

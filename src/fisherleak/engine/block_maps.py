@@ -28,11 +28,22 @@ class Place:
     size: int
     local: bool
     directions: NDArray[np.float64] | None
+    gaps: bool = False
+    """Whether rows tell only if a value is there."""
+
+    def in_rows(self, given: Array) -> Array:
+        """The directions of some rows, (b, columns, m), from what differs in them."""
+        if not self.gaps:
+            return given
+        own = np.eye(len(self.columns)) if self.directions is None else np.array(self.directions)
+        return given[:, None, None] * like(own, given, namespace(given))[None, :, :]
 
 
 def places_of(attributes: Sequence[Attribute]) -> tuple[Place, ...]:
     """The attributes without what they hold of every row: small, so that they can travel to where the rows are."""
-    return tuple(Place(a.columns, a.size, a.local, None if a.local else a.directions) for a in attributes)
+    return tuple(
+        Place(a.columns, a.size, a.local, None if a.local and not a.gaps else a.directions, a.gaps) for a in attributes
+    )
 
 
 def merged(places: Sequence[Place]) -> tuple[Place, ...]:
@@ -58,7 +69,7 @@ class BlockMap:
     size : int
         p, the number of parameters.
     given : sequence of arrays (b, columns, m)
-        The directions of the local attributes in these rows, in order.
+        The directions of the local attributes in these rows, in order; (b,) of those with gaps.
     reference : array
         Of the library and the device of the rows.
     """
@@ -176,7 +187,7 @@ class BlockMap:
         given = iter(self.given)
         for place in places:
             if place.local:
-                yield place, next(given)
+                yield place, place.in_rows(next(given))
             elif place.directions is None:
                 yield place, None
             else:

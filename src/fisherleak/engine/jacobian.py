@@ -24,7 +24,7 @@ from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
 from fisherleak.engine.risk import with_constant
 
 __all__ = ["Derivatives", "Jacobian", "Model", "jacobian_of"]
@@ -138,9 +138,7 @@ class Jacobian:
 
     def arrays_for(self, attributes: Sequence[Attribute]) -> tuple[Array | None, ...]:
         """The row arrays, and the directions of the attributes whose map differs from row to row."""
-        xp = namespace(self.B)
-        local = (like(attribute.directions, self.B, xp) for attribute in attributes if attribute.local)
-        return (*self.arrays, *local)
+        return (*self.arrays, *local_directions(attributes, self.X, self.B))
 
     def dense(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., Array]:
         """A function from a block of ``arrays_for(attributes)`` to its J_i, (b, p, m + label)."""

@@ -10,8 +10,9 @@ never formed where it is the identity or a part of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,20 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.checks import default_names
+from fisherleak._support.grids import GAP
 from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError
+from fisherleak.rows import map_rows
 
-__all__ = ["Attribute", "PerturbationMap", "as_attributes", "map_of", "tangent_basis"]
+__all__ = [
+    "Attribute",
+    "PerturbationMap",
+    "absent_in",
+    "as_attributes",
+    "local_directions",
+    "map_of",
+    "tangent_basis",
+]
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,8 @@ class Attribute:
     encoding : Encoding, optional
         What the changes of a category mean, so that releases that encode it differently can be composed; set by the readers of
         encoders.
+    gaps : bool
+        Whether some rows lack it: the first of its columns is ``GAP`` there, and no part of such a row moves with it.
 
     Examples
     --------
@@ -55,9 +68,15 @@ class Attribute:
     columns: tuple[int, ...]
     directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     encoding: Encoding | None = field(default=None, compare=False, repr=False)
+    gaps: bool = field(default=False, repr=False)
 
     def __init__(
-        self, name: str, columns: Sequence[int], directions: Any = None, encoding: Encoding | None = None
+        self,
+        name: str,
+        columns: Sequence[int],
+        directions: Any = None,
+        encoding: Encoding | None = None,
+        gaps: bool = False,
     ) -> None:
         items = [columns] if isinstance(columns, str) else list(columns)
         plain = all(type(j) is int for j in items)
@@ -70,7 +89,8 @@ class Attribute:
             )
         if directions is not None:
             directions = np.array(directions, dtype=np.float64)
-            if directions.ndim not in (2, 3) or directions.shape[-2] != len(chosen) or directions.shape[-1] == 0:
+            possible = directions.ndim in ((2,) if gaps else (2, 3))
+            if not possible or directions.shape[-2] != len(chosen) or directions.shape[-1] == 0:
                 raise InvalidInputError(
                     f"directions of attribute '{name}' must have one row for each of its {len(chosen)} columns; "
                     f"got shape {directions.shape}."
@@ -82,6 +102,7 @@ class Attribute:
         object.__setattr__(self, "columns", chosen)
         object.__setattr__(self, "directions", directions)
         object.__setattr__(self, "encoding", encoding)
+        object.__setattr__(self, "gaps", gaps)
 
     @classmethod
     def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:
@@ -103,7 +124,7 @@ class Attribute:
     @property
     def local(self) -> bool:
         """Whether the directions differ from row to row."""
-        return self.directions is not None and self.directions.ndim == 3
+        return self.gaps or (self.directions is not None and self.directions.ndim == 3)
 
 
 @dataclass(frozen=True)
@@ -150,6 +171,31 @@ class PerturbationMap:
         xp = namespace(change)
         hits = xp.astype(xp.arange(self.size, device=device(change))[:, None] == self.columns[None, :], xp.float64)
         return hits @ change
+
+
+def local_directions(attributes: Sequence[Attribute], X: Array, reference: Array) -> Iterator[Array]:
+    """What differs from row to row in the maps of attributes, beside the rows: directions (n, columns, m).
+
+    Of those with gaps, where a value is there: one, or zero, (n,).
+    """
+    xp = namespace(reference)
+    for attribute in attributes:
+        if attribute.gaps:
+            yield map_rows(partial(_there, attribute.columns[0]), X)
+        elif attribute.local:
+            yield like(attribute.directions, reference, xp)
+
+
+def _there(column: int, X: Array) -> Array:
+    xp = namespace(X)
+    return xp.astype(X[:, column] != GAP, xp.float64)
+
+
+def absent_in(attributes: Sequence[Attribute], X: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    """Which cells of some rows are missing, (n, attributes); None where no attribute has gaps."""
+    if not any(attribute.gaps for attribute in attributes):
+        return None
+    return np.column_stack([X[:, a.columns[0]] == GAP if a.gaps else np.zeros(X.shape[0], bool) for a in attributes])
 
 
 def map_of(attributes: Sequence[Attribute], size: int, reference: Array) -> PerturbationMap:

@@ -28,7 +28,7 @@ from fisherleak.report.sentences import (
     presence_sentence,
     share,
 )
-from fisherleak.report.verdict import verdict_of
+from fisherleak.report.verdict import choices_in_words, verdict_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -80,6 +80,7 @@ def render(summary: Mapping[str, Any]) -> str:
             words=words_for(shown),
             not_promised=not_promised(shown),
             verdict=verdict_of(shown),
+            choices_in_words=choices_in_words(shown),
             measured=measured_sentence(shown),
             counted=counted_sentence(shown),
             most=view.MOST,

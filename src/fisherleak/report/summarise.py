@@ -11,7 +11,7 @@ import numpy as np
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.attacks import Outcome
-from fisherleak.audit.advice import advice_on
+from fisherleak.audit.advice import advice_on, choices_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.exposure import MOST_LISTED, ColumnFigures, Spread
 from fisherleak.audit.model import COUNTED
@@ -21,6 +21,9 @@ from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
 from fisherleak.audit.rules import noise_that_keeps
 from fisherleak.audit.utility import Tradeoff
+from fisherleak.report.verdict import utility_between
+from fisherleak.tables import Design, Feature
+from fisherleak.tables.gaps import MISSING
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise"]
 
@@ -70,6 +73,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
             for group in audit.groups
         ],
         "tradeoff": _tradeoff(audit),
+        "choices": [],
         "attacks": outcomes_of(audit.attacked),
         "told_apart": [vars(apart) for apart in audit.attacked.told_apart],
         "balance": _balance(audit),
@@ -80,7 +84,19 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "diagnostics": _diagnostics(audit),
     }
     done: dict[str, Any] = plain(summary)
+    done["choices"] = _choices(audit, done)
     return done
+
+
+def _choices(audit: Audit, summary: Json) -> list[Json]:
+    """What noise may be chosen, with what it leaves of utility; ``kept`` is the part of what a constant does not do."""
+    cost, found = summary["tradeoff"], []
+    gain = None if cost["without_noise"] is None else cost["without_noise"] - cost["constant"]
+    for choice in choices_on(audit):
+        at = utility_between(summary, choice.noise)
+        kept = None if at is None or not gain else max(0.0, min(1.0, (at - cost["constant"]) / gain))
+        found.append({"share": choice.share, "noise": choice.noise, "utility": at, "kept": kept})
+    return found
 
 
 def outcomes_of(attacked: Attacked) -> list[Json]:
@@ -165,6 +181,7 @@ def _data(audit: Audit) -> Json:
         "rows_read": design.rows_read,
         "rows_used": design.n + design.held_out,
         "dropped": [{"reason": reason, "count": count} for reason, count in design.dropped],
+        "missing": [{"column": f.column, "count": f.count, "filled": f.by, "as": f.kind} for f in design.filled],
         "target": design.target.name,
         "classes": [str(name) for name in design.target.classes] or None,
         "id_column": settings.id,
@@ -233,7 +250,7 @@ def _row(audit: Audit, k: int, show_values: bool) -> Json:
         "eta": worst.eta[k] / scale,
         "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
         "cells": worst.cells[k] / scale,
-        "values": {f.name: _texts(design.raw(f, own)) for f in design.features} if show_values else None,
+        "values": {f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
     } | _many(audit, int(worst.rows[k]))
 
 
@@ -246,6 +263,13 @@ def _many(audit: Audit, place: int) -> dict[str, int]:
 def _texts(values: Any) -> str:
     """The values of a row in a column, or the different ones of a person's rows."""
     return ", ".join(dict.fromkeys(_text(value) for value in values))
+
+
+def _shown(design: Design, feature: Feature, own: Any) -> Any:
+    """Raw values, and a word where there is none."""
+    values = design.raw(feature, own).astype(object)
+    values[design.lacking(feature, own)] = MISSING
+    return values
 
 
 def _text(value: Any) -> str:
@@ -263,7 +287,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "eta_median": figures.median / scale,
         "error_least": scale / figures.largest if figures.largest > 0 else None,
         "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.spread if feature.kind == "number" else None,
+        "spread": feature.prior if feature.kind == "number" else None,
         "worst_row": audit.names[figures.worst][0],
         **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }

@@ -11,10 +11,11 @@ from typing import Any
 from fisherleak.report._numbers import number, percent
 from fisherleak.report.sentences import in_hundred, share
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["Verdict", "choices_in_words", "utility_between", "verdict_of"]
 
 MOST_RULES = 3
 LEARNS = "someone who knows everything else learns more than half of what is unknown about a value of theirs"
+GONE = "no better than a constant: collect more rows, or allow more to be revealed"
 NOBODY = (
     "about none of them does someone who knows everything else learn more than half of what is unknown about a value"
 )
@@ -41,7 +42,7 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict | None:
         return None
     headline, kept = _headline(summary)
     advised = summary.get("next") or {"noise": None, "note": "", "command": None}
-    lines = (*_people(summary), *_target(summary), *_presence(summary), *_broken(summary))
+    lines = (*_unasked(summary), *_people(summary), *_target(summary), *_presence(summary), *_broken(summary))
     advice, around = advised["note"] + _then(summary, advised), advised.get("command_for")
     return Verdict(
         headline, kept, lines, _cost(summary), advice, advised["command"], (around[0], around[1]) if around else None
@@ -62,6 +63,33 @@ def _headline(summary: Mapping[str, Any]) -> tuple[str, bool | None]:
     if gate:
         return f"Yes: nobody is above the limit of η = {number(gate['max_eta'])}.", True
     return "No limit was set: choose one.", None
+
+
+def _unasked(summary: Mapping[str, Any]) -> list[str]:
+    """Which noise all of it is said for, where nobody chose one."""
+    if summary["noise"]["chosen"] != "default":
+        return []
+    share_only = any(attribute["revealed"] for attribute in (*summary["attributes"], summary["label"]))
+    why = (
+        "the least at which no number of anyone in the table is revealed by more than 10 %"
+        if share_only
+        else "that at which the most exposed has an η of 1"
+    )
+    return [f"No noise was given, so all of this is said for σ = {number(summary['noise']['scale'])}, {why}."]
+
+
+def choices_in_words(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Each noise that may be chosen: the noise, what it reveals at most, and what it leaves of utility."""
+    cost, found = summary["tradeoff"], []
+    for choice in summary.get("choices") or ():
+        at = choice["utility"]
+        left = "not measured" if at is None else _utility(cost, at)
+        if at is not None and not is_useful(cost, at):
+            left += ": no better than a constant"
+        elif choice["kept"] is not None:
+            left += f": {share(choice['kept'])} of what the model does better than a constant"
+        found.append((number(choice["noise"]), share(choice["share"]), left))
+    return found
 
 
 def _people(summary: Mapping[str, Any]) -> list[str]:
@@ -121,7 +149,14 @@ def _cost(summary: Mapping[str, Any]) -> str:
         return ""
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
-    return f"What it costs: {with_noise} with this noise, {_utility(cost, cost['without_noise'])} without ({cost['label']})."
+    gone = "" if at is None or is_useful(cost, at) else f" That is {GONE}."
+    without = _utility(cost, cost["without_noise"])
+    return f"What it costs: {with_noise} with this noise, {without} without ({cost['label']}).{gone}"
+
+
+def is_useful(cost: Mapping[str, Any], value: float) -> bool:
+    """Whether a utility is better than that of a constant."""
+    return bool(value > cost["constant"] if cost["higher_is_better"] else value < cost["constant"])
 
 
 def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
@@ -133,8 +168,7 @@ def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     if at is None:
         return " What that costs was not measured."
     cost = summary["tradeoff"]
-    better = at > cost["constant"] if cost["higher_is_better"] else at < cost["constant"]
-    beware = "" if better else ", no better than a constant: collect more rows, or allow more"
+    beware = "" if is_useful(cost, at) else f", {GONE}"
     return f" That noise leaves {_utility(cost, at)}{beware}."
 
 

@@ -192,7 +192,7 @@ def _most_exposed(attributes: Sequence[Mapping[str, Any]]) -> list[int]:
 def _with_closest(row: Json, full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]) -> Json:
     """The row with all its cells, and the column whose bound is the smallest part of its spread."""
     cells = full["cells"]
-    known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and cells[j] > 0]
+    known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and (cells[j] or 0.0) > 0]
     best = max(known, key=lambda j: exposure(cells[j], attributes[j]), default=None)
     closest = None
     if best is not None:
@@ -222,7 +222,9 @@ def _heat(shown: Mapping[str, Any]) -> Json:
         "columns": [attribute["name"] for attribute in ranked],
         "categories": [attribute["kind"] == "category" for attribute in ranked],
         "eta": etas,
-        "exposure": [[exposure(eta, a) for eta, a in zip(line, ranked, strict=True)] for line in etas],
+        "exposure": [
+            [None if eta is None else exposure(eta, a) for eta, a in zip(line, ranked, strict=True)] for line in etas
+        ],
     }
 
 

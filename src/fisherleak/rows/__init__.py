@@ -140,13 +140,11 @@ def gather(arrays: Sequence[Array | None], rows: Array | None) -> list[Array | N
     """A few rows of each array, in memory."""
     if not any(is_lazy(x) for x in arrays):
         return [x if x is None or rows is None else namespace(x).take(x, rows, axis=0) for x in arrays]
-    dask = module("dask")
-
     if rows is not None and is_lazy(rows):
         (rows,) = computed(rows)
         rows = np.nonzero(rows)[0]
-    chosen = [x if x is None or rows is None else x[rows] for x in arrays]
-    return list(computed(*[dask.delayed(None) if x is None else x for x in chosen]))
+    found = iter(computed(*(x if rows is None else x[rows] for x in arrays if x is not None)))
+    return [None if x is None else next(found) for x in arrays]
 
 
 def blocks_of(x: Array, most: int) -> int:

@@ -12,6 +12,8 @@ from fisherleak.errors import InvalidInputError
 
 __all__ = ["MOST_FORCED", "ROW_NAMES", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of", "spelled"]
 
+WAYS = ("impute", "drop")
+"""What may become of rows that lack a column."""
 MOST_FORCED = 1000
 """Levels past which even a category named by the user is refused: each would be a coefficient."""
 ID_NAMES = {
@@ -170,6 +172,8 @@ class Choices:
     """Columns whose texts are one where they differ in case or blanks only."""
     keep_total: bool = False
     """Whether a last row that holds totals is kept."""
+    missing: str = "impute"
+    """What becomes of rows that lack a column: "impute" fills it inside the model, "drop" leaves them out."""
 
 
 def spelled(names: Sequence[str], choices: Choices) -> Choices:
@@ -197,6 +201,8 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
     said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
     said += [("drop", name) for name in choices.drop] + [("unite", name) for name in choices.unite]
     check_levels(names, choices)
+    if choices.missing not in WAYS:
+        raise InvalidInputError(f"`missing` must be one of {', '.join(WAYS)}; got {choices.missing!r}.")
     single = {"id": choices.id, "person": choices.person, "group": choices.group}
     said += [(role, name) for role, name in single.items() if name is not None]
     for role, name in said:

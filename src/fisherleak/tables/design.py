@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import is_lazy
+from fisherleak._support.grids import GAP
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables.choices import Choices, check_choices, spelled
 from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
+from fisherleak.tables.gaps import MISSING, Filled, gap_notes
 from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
@@ -28,6 +30,7 @@ from fisherleak.tables.rare_values import thin_columns
 from fisherleak.tables.split import (
     FEWEST_ROWS,
     Complete,
+    Counted,
     Groups,
     check_ids,
     check_used,
@@ -85,6 +88,9 @@ class Design:
     target: Target
     columns: tuple[Column, ...]
     dropped: tuple[tuple[str, int], ...]
+    filled: tuple[Filled, ...]
+    fills: bool
+    """Whether gaps are filled, wherever they are."""
     ids: Any = field(repr=False)
     groups: Any = field(repr=False)
     group_names: tuple[str, ...]
@@ -107,10 +113,15 @@ class Design:
         """The raw values of a column in all training rows, or those whose features are ``X``."""
         block = (self.X if X is None else X)[:, list(feature.columns)]
         if feature.kind == "number":
-            return _tidied(np.asarray(feature.centre + feature.scale * block[:, 0]))
+            z = np.where(block[:, 0] == GAP, 0.0, block[:, 0])
+            return _tidied(np.asarray(feature.centre + feature.scale * z))
         levels = np.empty(len(feature.levels), dtype=object)
-        levels[:] = feature.levels
-        return np.asarray(levels[np.where(block.any(axis=1), block.argmax(axis=1) + 1, 0)])
+        levels[:] = feature.told_levels
+        return np.asarray(levels[np.where(block.max(axis=1) == 1.0, block.argmax(axis=1) + 1, 0)])
+
+    def lacking(self, feature: Feature, X: Vector | None = None) -> NDArray[np.bool_]:
+        """Which training rows, or those whose features are ``X``, lack a column and have it filled."""
+        return np.asarray((self.X if X is None else X)[:, feature.columns[0]] == GAP)
 
     def frame(self) -> Any:
         """The training rows as a pandas frame of raw columns."""
@@ -155,7 +166,7 @@ def design_of(
         else split_people(people, counted.complete, held_out, seed)
     )
     facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
-    if people is not None and choices.rare:
+    if people is not None:
         facts = by_people(facts, raw, complete, split, people, choices.rare)
     target = standardised(complete.target, facts.label)
     whose = None if people is None else people.of_row
@@ -175,6 +186,8 @@ def design_of(
         new if rows.unseen else "",
         STREAMED if lazily else "",
     ]
+    filled = _filled(complete, counted, features)
+    notes += gap_notes(filled, [feature.name for feature in features if feature.of is not None])
     said = {column.name for column in found.columns if column.kept is not None}
     notes += [
         _pooled_note(feature) for feature in features if feature.pooled + feature.strays and feature.name not in said
@@ -194,6 +207,8 @@ def design_of(
         target=target,
         columns=tuple(_with_refusal(column, refused) for column in found.columns),
         dropped=tuple(dropped_of(complete, counted)),
+        filled=filled,
+        fills=complete.filling,
         ids=rows.ids,
         groups=rows.groups,
         group_names=() if groups is None else groups.names,
@@ -232,11 +247,30 @@ def _looked_at(
     width = max(1, sum(1 if column.kind == "number" else (column.levels or 2) - 1 for column in used))
     lazily = room is not None and not room.holds(int((1 - held_out) * raw.rows), width)
     groups = None if choices.group is None else groups_of(raw, choices.group, profiles[choices.group])
-    complete = Complete(target, used, tuple(name for name in (choices.id, choices.group) if name is not None))
+    others = tuple(name for name in (choices.id, choices.group) if name is not None)
+    complete = Complete(target, used, others, filling=choices.missing == "impute")
     raw = refined(raw, width) if lazily else raw
     pooled = [f"'{c.name}' {c.note}. Which levels are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written.unread)
+
+
+def _filled(complete: Complete, counted: Counted, features: tuple[Feature, ...]) -> tuple[Filled, ...]:
+    """The columns of the model that some of the table's rows lack, and what stands for them."""
+    if not complete.filling:
+        return ()
+    lost = {column.name: int(count) for column, count in zip(complete.used, counted.lost[1:], strict=True)}
+    found = []
+    for feature in features:
+        if feature.of is not None or not lost[feature.name]:
+            continue
+        if feature.kind == "number":
+            by, kind = f"{feature.centre:.6g}", "number"
+        else:
+            by = str(feature.levels[0])
+            kind = "pooled" if feature.pooled else "level" if by == MISSING else "few"
+        found.append(Filled(feature.name, lost[feature.name], by, kind))
+    return tuple(found)
 
 
 def _pooled_note(feature: Feature) -> str:

@@ -2,7 +2,7 @@ r"""Features of a linear model: numbers with a centre and a scale, categories wi
 
 A raw number is :math:`\mathrm{centre} + \mathrm{scale} \cdot z`, with centre and scale on a public grid; the exact mean and
 standard deviation stand beside them. A category has an indicator for each level but the first. Levels that are neither declared
-nor frequent are pooled into one, which is then the first.
+nor frequent are pooled into one, which is then the first. ``tables.gaps`` has what stands for missing values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from fisherleak.rows.moments import Moments
 from fisherleak.tables.arrow_columns import as_codes, as_numbers, places
 from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
+from fisherleak.tables.gaps import MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
 from fisherleak.tables.rare_values import Who, check_types, sharing, whole_levels
-from fisherleak.tables.split import Complete, Split
+from fisherleak.tables.split import Complete, Split, gaps_in
 from fisherleak.tables.written import OTHER
 
 __all__ = ["OTHER", "Facts", "Feature", "facts_of", "features_of"]
@@ -47,15 +48,36 @@ class Feature:
     """Whether it has few different values."""
     mean: float = 0.0
     spread: float = 1.0
-    """Exact, of the training rows: neither leaves the house."""
+    """Exact, of the training rows with gaps filled: neither leaves the house."""
     pooled: int = 0
     """Levels that the first one, ``OTHER``, stands for."""
     strays: int = 0
     """Levels that count as the first: too rare to be named, and of too few rows together for a level of their own."""
+    gaps: Gaps = NO_GAPS
+    """How many lack it."""
+    prior: float = 1.0
+    """The spread of the numbers that are there."""
+    of: str | None = None
+    """The column of numbers of which this feature tells who lacks it."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the first level stands for all values that are not named, and for missing ones."""
+        return bool(self.pooled) or self.levels[:1] == (MISSING,)
+
+    @property
+    def told_levels(self) -> tuple[Any, ...]:
+        """The levels as values of one type: all of them texts where missing values are one."""
+        return tuple(str(level) for level in self.levels) if self.levels[:1] == (MISSING,) else self.levels
+
+    @property
+    def filled(self) -> bool:
+        """Whether cells of it are filled, and have no eta."""
+        return self.gaps.rows > 0 and self.of is None and not self.open
 
     def places(self, values: Any) -> NDArray[np.int32]:
-        """The place of every row's value among the levels; what is no level is pooled, counts as the first, or has -1."""
-        if not self.pooled:
+        """The place of every row's value among the levels; what is no level has the first where that stands for it, or -1."""
+        if not self.open:
             found = places(values, self.levels)
             return np.maximum(found, 0) if self.strays else found
         return places(values, self.levels[1:]) + 1
@@ -72,6 +94,8 @@ class Facts:
     """Training rows of each part."""
     tested: tuple[int, ...]
     """Held-out rows of each part."""
+    gaps: tuple[Gaps, ...] = ()
+    """Of each column."""
     who: tuple[Mapping[Any, frozenset[int]] | None, ...] = ()
     """Where categories are counted by people: for each column, whom the rare levels belong to."""
 
@@ -84,12 +108,14 @@ def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> F
         labels, whole, _ = complete.rows(table)
         held = split.held(part.start + whole)
         train = whole[~held]
-        columns = tuple(_fact(column, table.column(column.name), train) for column in complete.used)
-        return Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),))
+        found = [_fact(column, table.column(column.name), train) for column in complete.used]
+        columns, gaps = (tuple(each) for each in zip(*found, strict=True)) if found else ((), ())
+        return Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),), gaps)
 
     def merge(a: Facts, b: Facts) -> Facts:
         columns = tuple(_both(x, y) for x, y in zip(a.columns, b.columns, strict=True))
-        return Facts(a.label + b.label, columns, a.held_out + b.held_out, a.sizes + b.sizes, a.tested + b.tested)
+        gaps = tuple(x + y for x, y in zip(a.gaps, b.gaps, strict=True))
+        return Facts(a.label + b.label, columns, a.held_out + b.held_out, a.sizes + b.sizes, a.tested + b.tested, gaps)
 
     return over_parts(of_part, raw.parts, merge, lazily)
 
@@ -98,34 +124,46 @@ def _both(a: Any, b: Any) -> Any:
     return a + b  # moments, or counts, of two parts
 
 
-def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> Moments | Counter[Any]:
+def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> tuple[Moments | Counter[Any], Gaps]:
+    missing = gaps_in(column.kind, values)[train]
+    there = train[~missing]
     if column.kind == "number":
-        return Moments.of(as_numbers(values)[train])
+        return Moments.of(as_numbers(values)[there]), Gaps.of(missing)
     coded = as_codes(values)
-    found, counts = np.unique(coded.codes[train], return_counts=True)
-    return Counter({coded.levels[k]: int(count) for k, count in zip(found, counts, strict=True)})
+    found, counts = np.unique(coded.codes[there], return_counts=True)
+    return Counter({coded.levels[k]: int(count) for k, count in zip(found, counts, strict=True)}), Gaps.of(missing)
 
 
 def _feature(
-    column: Column, fact: Moments | Counter[Any], who: Who | None, profile: Profile, choices: Choices
+    column: Column, fact: Moments | Counter[Any], who: Who | None, gaps: Gaps, profile: Profile, choices: Choices
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
+    if not (fact.count if isinstance(fact, Moments) else fact):
+        return "has no values at all in the training rows"
     if isinstance(fact, Moments):
-        centre, scale = fact.checked(f"Column '{column.name}'")
-        if scale == 0:
-            return "has one value only in the training rows"
-        few = profile.numbers is not None and profile.numbers.few is not None
-        return Feature(column.name, "number", (), *public_units(centre, scale), few=few, mean=centre, spread=scale)
-    levels, pooled, strays = _levels(column, fact, who, choices)
-    if len(levels) < 2:
+        return _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
+    levels, pooled, strays = _levels(column, fact, who, gaps, choices)
+    if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return f"has one value only in the training rows{rare}"
     few = len(levels) <= FEW_VALUES
-    return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays)
+    return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays, gaps=gaps)
+
+
+def _number(name: str, known: Moments, gaps: Gaps, few: bool) -> Feature | str:
+    """Centre and scale are those of the values that are there; mean and spread those with the others at the centre."""
+    mean, spread = known.checked(f"Column '{name}'")
+    if spread == 0:
+        return "has one value only in the training rows"
+    centre, scale = public_units(mean, spread)
+    prior = spread
+    if gaps.rows:
+        mean, spread = (known + Moments(gaps.rows, centre, 0.0, centre, centre)).checked(f"Column '{name}'")
+    return Feature(name, "number", (), centre, scale, few=few, mean=mean, spread=spread, gaps=gaps, prior=prior)
 
 
 def _levels(
-    column: Column, counts: Counter[Any], who: Who | None, choices: Choices
+    column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices
 ) -> tuple[tuple[Any, ...], int, int]:
     """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
     declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
@@ -133,13 +171,15 @@ def _levels(
     before = {OTHER} if column.kept is not None and OTHER in counts else set()
     others = counts.keys() - kept - before
     pooled = len(others) + len(before)
-    if pooled:
-        kept.discard(OTHER)
+    own = (MISSING,) * (has_level(gaps) or MISSING in kept)
+    kept -= {MISSING, OTHER} if pooled else {MISSING}
     if choices.rare:
         check_types(column.name, kept, counts)
     if pooled and sharing(others | before, counts, who) < choices.rare:
-        return whole_levels(kept), 0, pooled
-    return (*(OTHER,) * bool(pooled), *whole_levels(kept)), pooled, 0
+        return (*own, *whole_levels(kept)), 0, pooled
+    if pooled:
+        return (OTHER, *whole_levels(kept)), pooled, 0
+    return (*own, *whole_levels(kept)), 0, 0
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
@@ -147,6 +187,8 @@ def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
     for level in counts:
         if str(level) == text:
             return level
+    if text == MISSING:
+        return text
     some = next(iter(counts))
     try:
         return text if isinstance(some, (str, bool)) else type(some)(text)
@@ -167,11 +209,17 @@ def features_of(
     who = facts.who or (None,) * len(used)
     why = thin or {}
     found = {
-        c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], profiles[c.name], choices)
+        c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], facts.gaps[k], profiles[c.name], choices)
         for k, c in enumerate(used)
     }
     features = [feature for feature in found.values() if isinstance(feature, Feature)]
+    features += [_telling(f, [*profiles]) for f in features if f.kind == "number" and has_feature(f.gaps)]
     return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}
+
+
+def _telling(feature: Feature, taken: Sequence[str]) -> Feature:
+    """Whether a number is missing, as a category."""
+    return Feature(gap_name(feature.name, taken), "category", (), levels=("no", "yes"), of=feature.name)
 
 
 def _placed(features: list[Feature], target: str) -> tuple[Feature, ...]:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import TableLike
 from fisherleak.rows import persisted, rows_of
 from fisherleak.tables.arrow_columns import as_numbers, as_text
 from fisherleak.tables.features import Facts, Feature
 from fisherleak.tables.parts import Part, RawTable, Room, each_part, over_parts
-from fisherleak.tables.split import Complete, Groups, Split
+from fisherleak.tables.split import Complete, Groups, Split, gaps_in
 
 __all__ = ["FeatureMaker", "FilledRows", "lazy_rows", "rows_in_memory"]
 
@@ -52,8 +53,9 @@ class FeatureMaker:
         test = whole[held]
         unseen = np.zeros(test.size, dtype=bool)
         for feature in self.features:
-            if feature.kind == "category":
-                unseen |= feature.places(table.column(feature.name))[test] < 0
+            if feature.kind == "category" and feature.of is None:
+                values = table.column(feature.name)
+                unseen |= (feature.places(values) < 0)[test] & ~gaps_in("category", values)[test]
         test = test[chosen[~unseen[chosen]]]
         X = np.empty((test.size, self.width))
         self._fill(table, test, X)
@@ -69,13 +71,18 @@ class FeatureMaker:
 
     def _fill(self, table: TableLike, rows: NDArray[np.int64], X: Vector) -> None:
         for feature in self.features:
-            values = table.column(feature.name)
+            values = table.column(feature.name if feature.of is None else feature.of)
+            if feature.of is not None:
+                X[:, feature.columns[0]] = gaps_in("number", values)[rows]
+                continue
             if feature.kind == "number":
-                X[:, feature.columns[0]] = (as_numbers(values)[rows] - feature.centre) / feature.scale
+                z = (as_numbers(values)[rows] - feature.centre) / feature.scale
+                X[:, feature.columns[0]] = np.where(np.isnan(z), GAP, np.where(z == GAP, 0.0, z))
                 continue
             place = feature.places(values)[rows]
+            missing = gaps_in("category", values)[rows] & (not feature.open)
             for k, j in enumerate(feature.columns, start=1):
-                X[:, j] = place == k
+                X[:, j] = np.where(missing, GAP, place == k)
 
 
 @dataclass(frozen=True)

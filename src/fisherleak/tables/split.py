@@ -31,6 +31,7 @@ __all__ = [
     "check_used",
     "count_rows",
     "dropped_of",
+    "gaps_in",
     "groups_of",
     "split_rows",
 ]
@@ -63,28 +64,35 @@ class Groups:
 
 @dataclass(frozen=True)
 class Complete:
-    """Reads a part and finds its rows with a label and a value in every column that is used."""
+    """Reads a part and finds its rows with a label, and with a value in every column that is used unless gaps are filled."""
 
     target: Target
     used: tuple[Column, ...]
     others: tuple[str, ...] = ()
+    filling: bool = False
+    """Whether rows that lack a column are used all the same."""
 
     def read(self, part: Part) -> Any:
         names = dict.fromkeys([self.target.name, *(column.name for column in self.used), *self.others])
         return part.read(tuple(names))
 
     def rows(self, table: TableLike) -> tuple[Vector, NDArray[np.int64], NDArray[np.int64]]:
-        """All labels, the places of complete rows, and in how many rows each column lacks a value (the target's first)."""
+        """All labels, the places of the rows to use, and in how many rows each column lacks a value (the target's first)."""
         labels = labels_of(self.target, table.column(self.target.name))
         lost = np.zeros(1 + len(self.used), dtype=np.int64)
         whole = np.flatnonzero(~np.isnan(labels))
         lost[0] = labels.size - whole.size
         for k, column in enumerate(self.used, start=1):
             values = table.column(column.name)
-            missing = np.isnan(as_numbers(values)) if column.kind == "number" else missing_in(values)
+            missing = gaps_in(column.kind, values)
             lost[k] = missing.sum()
-            whole = whole[~missing[whole]] if lost[k] else whole
+            whole = whole[~missing[whole]] if lost[k] and not self.filling else whole
         return labels, whole, lost
+
+
+def gaps_in(kind: str, values: Any) -> NDArray[np.bool_]:
+    """Where a column of numbers, or a category, has no value."""
+    return np.isnan(as_numbers(values)) if kind == "number" else missing_in(values)
 
 
 @dataclass(frozen=True)
@@ -191,8 +199,9 @@ def count_rows(raw: RawTable, complete: Complete, groups: Groups | None, lazily:
 
 def dropped_of(complete: Complete, counted: Counted) -> list[tuple[str, int]]:
     """Why rows are lost, and how many lack that column; a row may lack several."""
-    reasons = [f"the target '{complete.target.name}' is missing", *(f"'{c.name}' is missing" for c in complete.used)]
-    return [(reason, int(count)) for reason, count in zip(reasons, counted.lost, strict=True) if count]
+    own = () if complete.filling else complete.used
+    reasons = [f"the target '{complete.target.name}' is missing", *(f"'{column.name}' is missing" for column in own)]
+    return [(reason, int(count)) for reason, count in zip(reasons, counted.lost, strict=False) if count]
 
 
 def _check_enough(raw: RawTable, counted: Counted, dropped: list[tuple[str, int]]) -> None:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.arrow_columns import as_codes, as_text
 from fisherleak.tables.features import Facts
+from fisherleak.tables.gaps import Gaps
 from fisherleak.tables.parts import RawTable
-from fisherleak.tables.split import SMALL, Complete, Split
+from fisherleak.tables.split import SMALL, Complete, Split, gaps_in
 
 __all__ = ["People", "by_people", "people_in", "split_people"]
 
@@ -79,7 +80,12 @@ def split_people(people: People, complete: int, held_out: float, seed: int) -> t
 
 
 def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People, rare: int) -> Facts:
-    """The same facts with levels of categories counted by people and not by rows, and who has levels of fewer than ``rare``."""
+    """The same facts with levels of categories, and who lacks a column, counted by people and not by rows.
+
+    Also who has levels of fewer than ``rare``.
+    """
+    lacking: list[set[int]] = [set() for _ in complete.used]
+    there: list[set[int]] = [set() for _ in complete.used]
     pairs: dict[int, set[tuple[Any, int]]] = {
         k: set() for k, column in enumerate(complete.used) if column.kind == "category"
     }
@@ -91,11 +97,16 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
         for k, found in pairs.items():
             coded = as_codes(table.column(complete.used[k].name))
             both = np.unique(np.stack([coded.codes[train], who]), axis=1)
-            found |= {(coded.levels[level], int(person)) for level, person in both.T}
+            found |= {(coded.levels[level], int(person)) for level, person in both.T if level >= 0}
+        for k, column in enumerate(complete.used):
+            missing = gaps_in(column.kind, table.column(column.name))[train]
+            lacking[k] |= set(who[missing].tolist())
+            there[k] |= set(who[~missing].tolist())
     columns: list[Any] = list(facts.columns)
     having: list[Any] = [None] * len(columns)
     for k, found in pairs.items():
         columns[k] = counts = Counter(level for level, _ in found)
         few = {level for level, count in counts.items() if count < rare}
         having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
-    return replace(facts, columns=tuple(columns), who=tuple(having))
+    gaps = tuple(Gaps(g.rows, len(a), len(b)) for g, a, b in zip(facts.gaps, lacking, there, strict=True))
+    return replace(facts, columns=tuple(columns), who=tuple(having), gaps=gaps)

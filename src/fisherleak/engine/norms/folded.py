@@ -8,7 +8,11 @@ feature to feature (r, and what the change does to the scale of its column). Ove
     J_j J_j^T = B \big( |w|^2 G + M \mathrm{diag}(E w) + \mathrm{diag}(E w) M^T + D \circ (E E^T) \big) B^T,
     \qquad w = E^T \theta,
 
-with :math:`G = \sum a^2 x x^T`, :math:`M = \sum a\, x d^T` and :math:`D = \sum d d^T`, which all attributes share.
+with :math:`G = \sum a^2 x x^T`, :math:`M = \sum a\, x d^T` and :math:`D = \sum d d^T`, which all attributes share. Where
+there are fewer rows than parameters, the norm of a single feature k comes from the n by n matrix of its rows,
+
+.. math:: J_k^T J_k = w_k^2\, \mathrm{diag}(a) K \mathrm{diag}(a) + w_k (c_k d_k^T + d_k c_k^T) + |B_k|^2 d_k d_k^T,
+          \qquad K = u u^T,\; c_k = a \circ (u B_k),\; u = x B^T .
 """
 
 from __future__ import annotations
@@ -25,6 +29,9 @@ from fisherleak.rows import sum_rows
 
 __all__ = ["folded_attribute_norms"]
 
+ROWS_VALUES = 2**21
+"""Values of the matrices over rows that are held at a time."""
+
 
 def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list[float]:
     """||J_j|| over all examples at once of attributes whose directions all rows share."""
@@ -32,6 +39,12 @@ def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list
         return []
     xp = namespace(J.B)
     model = J.model
+    plain = [a for a in attributes if len(a.columns) == 1 and a.directions is None]
+    if plain and isinstance(J.X, np.ndarray) and J.X.shape[0] < J.B.shape[0]:
+        found = dict(zip((a.name for a in plain), _by_rows(J, [a.columns[0] for a in plain]), strict=True))
+        rest = [attribute for attribute in attributes if attribute.name not in found]
+        found |= dict(zip((a.name for a in rest), folded_attribute_norms(J, rest), strict=True))
+        return [found[attribute.name] for attribute in attributes]
 
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
         rows = model.rows(X, y, weights)
@@ -53,4 +66,24 @@ def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list
         fixed = B @ (xp.take(direct, columns, axis=0) * (square @ square.T)) @ B.T
         top = xp.linalg.eigvalsh(xp.sum(w * w) * base + cross + cross.T + fixed)[-1]
         found.append(float(xp.sqrt(xp.clip(top, 0.0, None))))
+    return found
+
+
+def _by_rows(J: Jacobian, columns: Sequence[int]) -> list[float]:
+    """The same for single features, by matrices over the rows: (n, n) each, some at a time."""
+    rows = J.model.rows(J.X, J.y, J.fit.sample_weight)
+    a, x = np.asarray(rows.a), np.asarray(rows.x)
+    direct = np.broadcast_to(rows.r[:, None], x.shape) if rows.direct is None else np.asarray(rows.direct)
+    u, B, theta = x @ np.asarray(J.B).T, np.asarray(J.B), np.asarray(J.theta)
+    base = (a[:, None] * u) @ (a[:, None] * u).T
+    along, lengths = a[:, None] * (u @ B), np.einsum("ij,ij->j", B, B)
+    step = max(1, ROWS_VALUES // base.size)
+    found: list[float] = []
+    for start in range(0, len(columns), step):
+        k = np.array(columns[start : start + step])
+        w, c, d = theta[k], along[:, k].T, direct[:, k].T
+        cross = w[:, None, None] * (c[:, :, None] * d[:, None, :])
+        fixed = lengths[k][:, None, None] * (d[:, :, None] * d[:, None, :])
+        squares = np.linalg.eigvalsh((w**2)[:, None, None] * base + cross + np.swapaxes(cross, 1, 2) + fixed)[:, -1]
+        found += np.sqrt(np.clip(squares, 0.0, None)).tolist()
     return found

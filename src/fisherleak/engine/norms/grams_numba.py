@@ -75,7 +75,7 @@ def _move(A: Vector, release: Release, rows: slice) -> None:
         columns = list(place.columns)
         own = both[columns]
         if place.local:
-            D = np.asarray(next(local))[rows]
+            D = place.in_rows(np.asarray(next(local))[rows])
         else:
             D = (np.eye(len(columns)) if place.directions is None else place.directions)[None, :, :]
         scaled = D if E.scale is None else D * E.scale[rows, columns, None]

@@ -20,7 +20,7 @@ from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import Scores, score_maker
-from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
 
 __all__ = ["OutputsJacobian", "outputs_jacobian"]
 
@@ -84,9 +84,7 @@ class OutputsJacobian:
 
     def arrays_for(self, attributes: Sequence[Attribute]) -> tuple[Array | None, ...]:
         """The row arrays, and the directions of the attributes whose map differs from row to row."""
-        xp = namespace(self.B)
-        local = (like(attribute.directions, self.B, xp) for attribute in attributes if attribute.local)
-        return (*self.arrays, *local)
+        return (*self.arrays, *local_directions(attributes, self.X, self.B))
 
     def with_noise(self, noise: Noise | Disclosed) -> OutputsJacobian:
         """The same fit released with other noise, or told of by an interface."""

@@ -4,10 +4,11 @@ const FLOOR = 1e-3; // exposures below this part of the largest share the lighte
 function heatMap(colours, data, description, narrow) {
   const largest = Math.max(0, ...data.exposure.flat());
   const shade = (value) => (largest > 0 ? Math.log10(Math.max(value / largest, FLOOR)) : 0);
-  const cells = data.exposure.flatMap((line, y) => line.map((value, x) => [x, y, shade(value)]));
-  const least = Math.min(...cells.map((cell) => cell[2]));
+  const cells = data.exposure.flatMap((line, y) => line.map((value, x) => [x, y, value === null ? "-" : shade(value)]));
+  const least = Math.min(0, ...cells.map((cell) => cell[2]).filter((value) => value !== "-")); // a missing cell has no shade
   const tip = ({ value: [x, y] }) => {
     const eta = data.eta[y][x];
+    if (eta === null) return `${DATA.who.one} ${plain(data.rows[y])}\n${plain(data.columns[x])}\nmissing: no η`;
     const error = eta > 0 ? `± ${number(1 / eta)}${data.categories[x] ? " (encoded values)" : ""}` : "no limit";
     return `${DATA.who.one} ${plain(data.rows[y])}\n${plain(data.columns[x])}\nη ${number(eta)}, least error ${error}\nexposure ${number(data.exposure[y][x])}`;
   };
