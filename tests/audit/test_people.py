@@ -128,7 +128,7 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert summary["membership"] is None
     assert "all rows of a person" in found.presence.note
     page = render(summary)
-    assert "Most exposed person" in page
+    assert "people with the largest η, by worker" in page
     assert "exceeded by 40 of 40 people" in page
     write_outputs(found, summary, tmp_path / "out")
     table = pandas.read_parquet(tmp_path / "out" / "leakage.parquet")

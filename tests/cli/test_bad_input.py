@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "four rows": (csv(rows("x,y", "{i}", "{z}", count=4)), AUDIT, "has 4 rows"),
     "no complete row": (
         csv(rows("x,z,y", "", "{i}", "{z}") + rows("x,z,y", "{i}", "", "{z}").split("\n", 1)[1]),
-        AUDIT,
+        [*AUDIT, "--missing", "drop"],
         "0 complete rows",
     ),
     "ids repeated": (good(), [*AUDIT, "--id", "city"], "repeats 58 of its 60 values"),

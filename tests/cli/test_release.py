@@ -237,28 +237,36 @@ def test_predictions_whatever_types_the_columns_have(fisherleak: Command, tmp_pa
 
 @pytest.mark.parametrize(
     ("column", "value", "first"),
-    [("age", np.nan, None), ("code", np.nan, 1), ("code", 3, 1), ("city", "Trier", "Bonn"), ("city", None, "Bonn")],
+    [("code", np.nan, 1), ("code", 3, 1), ("city", "Trier", "Bonn"), ("city", None, "Bonn")],
 )
-def test_rows_that_no_model_can_predict_are_refused_and_new_levels_count_as_the_first(
+def test_new_levels_count_as_the_first(
     fisherleak: Command, tmp_path: Path, column: str, value: Any, first: Any
 ) -> None:
     table, out = tmp_path / "t.csv", tmp_path / "m.skops"
     frame = coded(table)
     options = ("--target", "y", "--category", "code", "--eta", "5", "--out", out, "--quiet")
     assert fisherleak("release", table, *options).status == 0
-    expected = None if first is None else frame.copy()
+    expected = frame.copy()
     frame.loc[3, column] = value
     model = load(out)
-    if expected is None:
-        with pytest.raises(ValueError, match="contains NaN"):
-            model.predict(frame)
-    else:
-        expected.loc[3, column] = first
-        with pytest.warns(UserWarning, match="unknown categories"):
-            np.testing.assert_allclose(model.predict(frame), model.predict(expected), rtol=1e-12)
+    expected.loc[3, column] = first
+    with pytest.warns(UserWarning, match="unknown categories"):
+        np.testing.assert_allclose(model.predict(frame), model.predict(expected), rtol=1e-12)
     known = frame.drop(index=3)
     others = np.delete(model.predict(pandas.read_csv(table)), 3)
     np.testing.assert_allclose(model.predict(known), others, rtol=1e-12)
+
+
+def test_missing_numbers_count_as_their_public_centres(fisherleak: Command, tmp_path: Path) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "m.skops"
+    frame = coded(table)
+    assert fisherleak("release", table, "--target", "y", "--eta", "5", "--out", out, "--quiet").status == 0
+    card = json.loads(out.with_name("m.skops.json").read_text(encoding="utf-8"))
+    centre = next(column["centre"] for column in card["columns"] if column["name"] == "age")
+    filled, model = frame.astype({"age": float}), load(out)
+    gaps = filled.copy()
+    filled.loc[3, "age"], gaps.loc[3, "age"] = centre, np.nan
+    np.testing.assert_allclose(model.predict(gaps), model.predict(filled), rtol=1e-12)
 
 
 # Forgeries

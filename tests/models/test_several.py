@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn import linear_model as lm
 from sklearn.compose import ColumnTransformer
@@ -17,10 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
-from fisherleak.audit.model import Settings
-from fisherleak.audit.run import audit
 from fisherleak.models.scalers import complete, frame_of, neutral
-from fisherleak.tables import from_frame
 from releasable import NUMBERS, SEVERAL, labels, people
 
 EXACT: Any = {"tol": 1e-12, "max_iter": 100_000, "solver": "newton-cg"}
@@ -294,13 +290,6 @@ def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     one = lm.LogisticRegression(**EXACT).fit(X, y > 0)
     with pytest.raises(fl.InvalidInputError):
         fl.attacks.Membership(one, X, y > 0).infer(lm.LogisticRegression(**EXACT).fit(X, y))
-
-
-def test_an_audit_of_three_classes_is_refused_by_name() -> None:
-    X, y = IRIS
-    table = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[y])
-    with pytest.raises(fl.InvalidInputError, match="kind"):
-        audit(from_frame(table), Settings("kind"))
 
 
 def test_what_knows_one_output_refuses_several_by_name(tmp_path: Path) -> None:

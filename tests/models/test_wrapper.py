@@ -48,9 +48,9 @@ WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row
         fl.IRFIL(lm.Ridge(), n_iter=2),
         fl.IRFIL(lm.LogisticRegression(**EXACT), n_iter=2),
         fl.PrivateRelease(lm.Ridge(), eta=100.0, over="max"),
-        fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0, over="max"),
+        fl.PrivateRelease(lm.LogisticRegression(**EXACT), eta=100.0, over="max", public="levels"),
         fl.Protected(lm.Ridge(), eta=100.0, over="max", **FEW),
-        fl.Protected(lm.LogisticRegression(**EXACT), eta=100.0, over="max", **FEW),
+        fl.Protected(lm.LogisticRegression(**EXACT), eta=100.0, over="max", public="levels", **FEW),
     ],
     expected_failed_checks=lambda estimator: WEIGHTS_ARE_NOT_COPIES,
 )

@@ -173,7 +173,7 @@ def as_real(x: Array, xp: Namespace) -> Array:
 
 def like(x: Any, reference: Array, xp: Namespace) -> Array:
     """A NumPy array or a list as a float64 (or integer) array beside ``reference``."""
-    values = np.asarray(x)
+    values = np.require(x, requirements="W")  # torch takes no array that is only read
     dtype = xp.int64 if values.dtype.kind in "iu" else xp.float64
     return xp.asarray(values, dtype=dtype, device=device(reference))
 

@@ -122,6 +122,9 @@ class Candidates:
     @property
     def baseline(self) -> float:
         """Accuracy of guessing each row's most probable candidate."""
+        if self.beliefs is None:
+            xp = namespace(self.truth)
+            return float(xp.mean(xp.astype(self.truth == self.mode, xp.float64)))
         return float(np.mean(host(self.truth) == self.believed))
 
     @property

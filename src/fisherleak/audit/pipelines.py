@@ -137,7 +137,8 @@ def _passing(design: Design, fills: bool) -> ColumnTransformer:
     Every column gets the same steps whether rows lack it or not, so that they do not tell that someone does.
     """
     numbers = [feature.name for feature in design.features if feature.kind == "number"]
-    passing = SimpleImputer(strategy="constant", fill_value=0.0) if fills else "passthrough"
+    # a mean takes whole numbers too, where a constant that is none would be refused; it is replaced by public centres
+    passing = SimpleImputer() if fills else "passthrough"
     steps: list[tuple[str, Any, list[str]]] = [("numbers", passing, numbers)] if numbers else []
     for k, feature in enumerate(feature for feature in design.features if feature.kind == "category"):
         if feature.of is not None:

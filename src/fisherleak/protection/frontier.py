@@ -25,8 +25,6 @@ from fisherleak._support.progress import track
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
 from fisherleak.models import as_table
-from fisherleak.models.levels import check_common_classes
-from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import one_target
 from fisherleak.protection.calibration import publishable
 from fisherleak.protection.contenders import (
@@ -285,8 +283,6 @@ def _task(
     if not factors:
         raise InvalidInputError("penalties must be factors of the estimator's own penalty; got none.")
     y = one_target(estimator, y)
-    if public == "nothing":
-        check_common_classes(estimator, y, FEW)
     return Task(estimator, X, y, limit, over, groups, factors, tuple(weightings), known, bounds, public, random_state)
 
 

@@ -167,6 +167,11 @@ def _class_target(
             f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}{_listed(levels)}: a "
             f"{kind} model needs {needs}. {_remedy(name, sort, levels or {}, kind, rules)}"
         )
+    if assumed and len(levels) > 2 and _spelt_apart(sort, levels):
+        raise InvalidInputError(
+            f"The target '{name}' has {len(levels)} different values of text{_listed(levels)}, some of which differ in case or "
+            f"blanks only. {_remedy(name, sort, levels, kind, rules)} `model='{kind}'` keeps them apart."
+        )
     classes = tuple(sorted(levels))
     return Target(name, kind, assumed, _class_note(name, sort, profile, kind, rules) if assumed else "", classes)
 
@@ -197,10 +202,19 @@ def _listed(levels: Mapping[Any, int] | None) -> str:
     return f" ({', '.join(repr(level)[:40] for level in shared)}{more})"
 
 
+def _spellings(levels: Collection[Any]) -> set[str]:
+    """Levels without case and blanks."""
+    return {" ".join(str(level).casefold().split()) for level in levels}
+
+
+def _spelt_apart(sort: str, levels: Collection[Any]) -> bool:
+    """Whether some texts differ in case or blanks only."""
+    return sort != "number" and len(_spellings(levels)) < len(levels)
+
+
 def _remedy(name: str, sort: str, levels: Collection[Any], kind: str, rules: Mapping[str, LabelRule]) -> str:
-    count = len(levels)
-    kinds = {" ".join(str(level).casefold().split()) for level in levels}
-    if sort != "number" and len(kinds) < count:
+    count, kinds = len(levels), _spellings(levels)
+    if _spelt_apart(sort, levels):
         rest = "" if len(kinds) == 2 else f", which leaves {len(kinds)}"
         return f"`unite={[name]!r}` takes values as one that differ in case or blanks only{rest}."
     others = [
