@@ -129,7 +129,7 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert "all rows of a person" in found.presence.note
     page = render(summary)
     assert "people with the largest η, by worker" in page
-    assert "exceeded by 40 of 40 people" in page
+    assert "40 of 40 people are above it" in page
     write_outputs(found, summary, tmp_path / "out")
     table = pandas.read_parquet(tmp_path / "out" / "leakage.parquet")
     assert list(table.person) == list(frame.worker)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from fisherleak._support.arrays import Array, host
+from fisherleak._support.arrays import Array, namespace
 from fisherleak.rows.summary import digest
 
 __all__ = ["Outcome", "outcome_of"]
@@ -106,9 +106,16 @@ def outcome_of(
 
 def _people(by_row: Array) -> tuple[float, float, float, int]:
     """The row that is guessed right most often, one in twenty, the one in the middle, and rows that are found out."""
-    right = np.asarray(host(by_row))
-    q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
-    return float(right.max()), q95, median, int(np.count_nonzero(right >= OFTEN))
+    xp = namespace(by_row)
+    right, last = xp.sort(by_row), int(by_row.shape[0]) - 1  # where the rows are: single numbers leave
+    found = int(xp.sum(xp.astype(by_row >= OFTEN, xp.int64)))
+
+    def quantile(part: float) -> float:
+        low = math.floor(part * last)
+        below, above = float(right[low]), float(right[min(low + 1, last)])
+        return below + (part * last - low) * (above - below)
+
+    return float(right[last]), quantile(0.95), quantile(0.5), found
 
 
 def _interval(mean: float, sd: float, n: int, releases: tuple[float, int] | None) -> tuple[float, float]:
