@@ -191,7 +191,7 @@ def test_one_persons_gap_shows_in_no_release(tmp_path: Path) -> None:
     """Names, levels and steps of a release are the same whether one person lacks a value or nobody does."""
     frame = visits(120).drop(columns=["age", "city", "smokes", "ill"])
     full = frame.assign(pressure=frame.pressure.fillna(0.1), sex=frame.sex.fillna("f"))
-    told = []
+    told: list[Any] = []
     for table in (frame, full):
         path = tmp_path / f"{len(told)}.skops"
         card, _ = save_model(from_frame(table), Settings("score", held_out=0.0), path, noise=1.0)

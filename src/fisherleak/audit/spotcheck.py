@@ -103,7 +103,7 @@ def _moves_most(J: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
 def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
     """The Jacobian of one row's attributes at noise of scale 1, (p, m)."""
     information = trained.take(np.array([row])).leak._information
-    return np.asarray(information.written_out(information.attributes, False, np.array([0])))[0]
+    return np.asarray(information.written_out(information.attributes, False, np.array([0]))[0])
 
 
 def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:

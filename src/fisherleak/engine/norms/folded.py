@@ -41,10 +41,10 @@ def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list
     model = J.model
     plain = [a for a in attributes if len(a.columns) == 1 and a.directions is None]
     if plain and isinstance(J.X, np.ndarray) and J.X.shape[0] < J.B.shape[0]:
-        found = dict(zip((a.name for a in plain), _by_rows(J, [a.columns[0] for a in plain]), strict=True))
-        rest = [attribute for attribute in attributes if attribute.name not in found]
-        found |= dict(zip((a.name for a in rest), folded_attribute_norms(J, rest), strict=True))
-        return [found[attribute.name] for attribute in attributes]
+        norms = dict(zip((a.name for a in plain), _by_rows(J, [a.columns[0] for a in plain]), strict=True))
+        rest = [attribute for attribute in attributes if attribute.name not in norms]
+        norms |= dict(zip((a.name for a in rest), folded_attribute_norms(J, rest), strict=True))
+        return [norms[attribute.name] for attribute in attributes]
 
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
         rows = model.rows(X, y, weights)
