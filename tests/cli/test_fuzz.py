@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +20,7 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak.audit.presence import PresenceFigures
 from fisherleak.cli import main
 from report.test_summarise import check_summary
 
@@ -200,17 +201,22 @@ def test_attacks_on_more_tables(case: Any) -> None:
 
 
 @pytest.mark.long
-def test_ten_thousand_tables() -> None:
+@pytest.mark.parametrize("part", range(8))
+def test_ten_thousand_tables(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of them whole, the others without what takes longest and reads nothing of the table: leaving rows out."""
     statuses: list[int] = []
+    if part > 1:
+        monkeypatch.setattr("fisherleak.audit.run.presence_of", lambda *_: PresenceFigures(note="Not measured."))
 
+    @seed(part)
     @given(command_lines(), st.booleans())
-    @settings(max_examples=10_000, database=None)
+    @settings(max_examples=1_250, database=None)
     def run(case: Any, as_parquet: bool) -> None:
         statuses.append(check_answer(case, as_parquet=as_parquet and len(set(case[0])) == len(case[0])))
 
     with threadpool_limits(1):
         run()
-    assert len(statuses) >= 9_000  # fewer only where hypothesis has no more
+    assert len(statuses) >= 1_100  # fewer only where hypothesis has no more
     assert statuses.count(0) > 0.25 * len(statuses)  # the tables are not all refused
     assert statuses.count(2) > 0.05 * len(statuses)
 
