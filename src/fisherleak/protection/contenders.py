@@ -22,7 +22,7 @@ from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
 from fisherleak.models import as_table, final_estimator
-from fisherleak.models.levels import check_common_classes, check_common_levels
+from fisherleak.models.levels import check_common_levels
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibration import calibrate
@@ -155,7 +155,6 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, L
     check_releasable(model)
     if task.public == "nothing":
         check_common_levels(model, as_table(X), FEW)
-        check_common_classes(model, y, FEW)
     leak = measure_own(model, X, y, None, weights, True, task.counted)
     move(model, np.asarray(host(leak.fits[0].theta)), task.counted)
     return model, leak

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.utils.multiclass import type_of_target
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
@@ -25,6 +26,8 @@ from fisherleak._support.progress import track
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
 from fisherleak.models import as_table
+from fisherleak.models.levels import check_common_classes
+from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import one_target
 from fisherleak.protection.calibration import publishable
 from fisherleak.protection.contenders import (
@@ -283,6 +286,8 @@ def _task(
     if not factors:
         raise InvalidInputError("penalties must be factors of the estimator's own penalty; got none.")
     y = one_target(estimator, y)
+    if public == "nothing" and type_of_target(y) in ("binary", "multiclass"):
+        check_common_classes(estimator, y, FEW)
     return Task(estimator, X, y, limit, over, groups, factors, tuple(weightings), known, bounds, public, random_state)
 
 
