@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from attacks.clinic import DOSE, HIGH, MODELS, TABLE, parameters, pipeline
+from fisherleak._support.arrays import host
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -210,6 +211,6 @@ def test_many_rows_of_many_libraries_move_alike() -> None:
         rows, labels = xp.asarray(X), xp.asarray(y)
         fit = fl.minimise(rows, labels, loss="softmax", l2=1e-3, intercept=True)
         attack = fl.attacks.WhiteBox(fit, rows, labels, 2)
-        found.append(np.asarray(attack.moves[0].values))
+        found.append(host(attack.moves[0].values))
         assert attack.moves[0].refitted == 0
     np.testing.assert_allclose(found[0], found[1], atol=1e-6 * np.abs(found[0]).max())
