@@ -82,7 +82,6 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
         "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
-        *(f"                {note}" for note in notes),
         f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
     ]
     lines += [
