@@ -86,7 +86,7 @@ def peaks_of(tmp_path: Path, rows: tuple[int, ...], columns: int, *options: str)
 @pytest.mark.long
 def test_memory_grows_with_the_numbers_of_a_table_and_hardly_more(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    sizes, peaks = peaks_of(tmp_path, (50_000, 150_000), 99)
+    sizes, peaks = peaks_of(tmp_path, (100_000, 300_000), 99)
     assert peaks[0] < sizes[0] + 1e9  # Python, its libraries, compiled kernels, and the blocks of two threads
     assert peaks[1] - peaks[0] < 2.0 * (sizes[1] - sizes[0])
 
@@ -95,5 +95,5 @@ def test_memory_grows_with_the_numbers_of_a_table_and_hardly_more(tmp_path: Path
 def test_memory_does_not_grow_with_a_table_that_is_read_part_by_part(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     pytest.importorskip("dask.array")
-    sizes, peaks = peaks_of(tmp_path, (80_000, 240_000), 60, "--memory", "20MB")
+    sizes, peaks = peaks_of(tmp_path, (150_000, 450_000), 60, "--memory", "40MB")
     assert peaks[1] - peaks[0] < 0.5 * (sizes[1] - sizes[0])

@@ -36,7 +36,7 @@ from fisherleak.models.rebuilt import REBUILDERS, REFUSED
 from fisherleak.models.transformers import READERS
 from releasable import CATEGORIES, ESTIMATORS, NUMBERS, POOLED, RARE, STEPS, brief, labels, people, pipelines
 
-QUIET = fl.Gaussian(1e-10)
+QUIET = fl.Gaussian(1e-9)
 TABLE = people()
 pytestmark = pytest.mark.filterwarnings("ignore:Found unknown categories")
 
