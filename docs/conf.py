@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import fisherleak
@@ -28,7 +30,8 @@ for _summary in sorted((_here / "reports").glob("*.json")):
 html_extra_path = ["_build/extra"]
 nitpicky = False
 
-# tutorials run when the pages are built, and a cell that fails fails the build
+# tutorials run when the pages are built, and a cell that fails fails the build; their commands are those of this environment
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
