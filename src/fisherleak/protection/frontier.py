@@ -286,7 +286,7 @@ def _task(
     if not factors:
         raise InvalidInputError("penalties must be factors of the estimator's own penalty; got none.")
     y = one_target(estimator, y)
-    if public == "nothing" and type_of_target(y) in ("binary", "multiclass"):
+    if public == "nothing" and is_classifier(estimator) and type_of_target(y) in ("binary", "multiclass"):
         check_common_classes(estimator, y, FEW)
     return Task(estimator, X, y, limit, over, groups, factors, tuple(weightings), known, bounds, public, random_state)
 
