@@ -87,6 +87,20 @@ def test_a_release_answers_no_more_than_it_holds(
     assert single["times"] is None
 
 
+def test_gaps_of_queries_are_filled_as_the_model_fills_them(fisherleak: Command, people: Path, queries: Path) -> None:
+    frame = pandas.read_csv(people)
+    frame.loc[::9, "age"] = np.nan
+    frame.to_csv(people, index=False)
+    trained = train(read_table(people), Settings("income", held_out=0.0, id="person"))
+    age = next(f for f in trained.design.features if f.name == "age")
+    told = next(f for f in trained.design.features if f.of == "age")
+    frame.iloc[:9].to_csv(queries, index=False)
+    X = query_features(trained.design, read_table(queries))
+    assert X[:, told.columns[0]].tolist() == [1.0] + [0.0] * 8
+    assert X[0, age.columns[0]] == 0.0
+    assert asked(fisherleak, people, queries, "--target", "income", "--id", "person", "--noise", 500)["queries"] == 9
+
+
 def test_a_limit_names_who_is_past_it_and_how_often_the_log_could_be_asked(
     fisherleak: Command, people: Path, queries: Path
 ) -> None:
@@ -121,7 +135,7 @@ def test_files_are_whole_and_escaped(fisherleak: Command, people: Path, queries:
     ("change", "options", "says"),
     [
         (lambda frame: frame.drop(columns="age"), ["--noise", 1], "has no column 'age'"),
-        (lambda frame: frame.assign(age="old"), ["--noise", 1], "Column 'age' of queries.csv has no number in row 1"),
+        (lambda frame: frame.assign(age=np.inf), ["--noise", 1], "Column 'age' of queries.csv has no number in row 1"),
         (lambda frame: frame.assign(city="Atlantis"), ["--noise", 1], "Column 'city' of queries.csv has a level"),
         (lambda frame: frame.iloc[:0], ["--noise", 1], "and no rows"),
         (lambda frame: frame, [], "--noise goes with --of score"),

@@ -86,24 +86,30 @@ def query_features(design: Design, queries: RawTable) -> Vector:
     """Queries as features of the model, (m, p), read as the table's columns were: numbers, and levels by their texts."""
     if not queries.rows:
         raise InvalidInputError(f"{queries.source} has no rows: a log has one row for each query.")
-    lacking = [feature.name for feature in design.features if feature.name not in queries.names]
+    names = list(dict.fromkeys(feature.of or feature.name for feature in design.features))
+    lacking = [name for name in names if name not in queries.names]
     if lacking:
         raise InvalidInputError(
             f"{queries.source} has no column '{lacking[0]}': queries must have the columns that the model uses."
         )
     blocks = []
     for part in queries.parts:
-        table = part.read([feature.name for feature in design.features])
+        table = part.read(names)
         X = np.zeros((part.rows, int(design.X.shape[1])))
         for feature in design.features:
-            _fill(X, feature, table.column(feature.name), queries.source)
+            _fill(X, feature, table.column(feature.of or feature.name), design.fills, queries.source)
         blocks.append(X)
     return np.concatenate(blocks)
 
 
-def _fill(X: Vector, feature: Feature, values: Any, source: str) -> None:
+def _fill(X: Vector, feature: Feature, values: Any, fills: bool, source: str) -> None:
+    if feature.of is not None:
+        X[:, feature.columns[0]] = np.isnan(as_numbers(values))
+        return
     if feature.kind == "number":
         numbers = as_numbers(values)
+        if fills:  # as the model itself fills them: with the public centre
+            numbers = np.where(np.isnan(numbers), feature.centre, numbers)
         wrong = np.flatnonzero(~np.isfinite(numbers))
         if wrong.size:
             raise InvalidInputError(
@@ -115,7 +121,7 @@ def _fill(X: Vector, feature: Feature, values: Any, source: str) -> None:
     known = {str(level): k for k, level in enumerate(feature.levels)}
     texts = [str(value) for value in values.to_pylist()]
     new = next((text for text in texts if text not in known), None)
-    if new is not None and not feature.pooled:
+    if new is not None and not feature.open:
         raise InvalidInputError(
             f"Column '{feature.name}' of {source} has a level that the table lacks: a query with it has no answer. Leave such "
             "rows out."
