@@ -94,9 +94,17 @@ def outcome(path: Path) -> tuple[dict[str, Any] | None, str]:
         return None, str(error)
 
 
+def by_pandas(path: Path) -> pandas.DataFrame:
+    """The table as pandas reads it: between commas or, where that finds one column, between what it finds itself."""
+    frame = pandas.read_csv(path, low_memory=False, encoding_errors="replace")
+    if frame.shape[1] == 1:
+        frame = pandas.read_csv(path, sep=None, engine="python", encoding_errors="replace")
+    return frame
+
+
 def check_counts(path: Path, summary: dict[str, Any]) -> None:
     """As many rows as pandas finds, and no column lacks more than pandas says, but for marks that are said."""
-    frame = pandas.read_csv(path, low_memory=False, encoding_errors="replace")
+    frame = by_pandas(path)
     data = summary["data"]
     assert data["rows_read"] in (len(frame), len(frame) - 1)
     used = [c["name"] for c in data["columns"] if c["kind"] in ("number", "category", "target") and c["name"] in frame]
@@ -112,7 +120,7 @@ def check_counts(path: Path, summary: dict[str, Any]) -> None:
 
 def check_identifiers(path: Path, summary: dict[str, Any]) -> None:
     """No predictor numbers the rows under a name that says so."""
-    frame = pandas.read_csv(path, low_memory=False, encoding_errors="replace")
+    frame = by_pandas(path)
     for column in summary["data"]["columns"]:
         name = column["name"]
         named = re.fullmatch(r"(?i)(id|rownames|unnamed.*|column 1|obs|pid|ssn|subject|case|.*[_. ]id)", name)
