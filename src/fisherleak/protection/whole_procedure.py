@@ -178,15 +178,18 @@ class Procedure:
     def run(self, exponents: Mapping[str, float]) -> list[Round]:
         """All fits: the plain one and as many as there are reweightings."""
         risk, theta, found = self.risk, self.theta, []
-        weights = self.counted * 1.0 if risk.weights is None else np.asarray(risk.weights, dtype=np.float64)
+        given = self.counted if risk.weights is None else risk.weights
+        weights: Vector = np.asarray(given, dtype=np.float64)
         total = weights.sum()
         for _ in range(self.count + 1):
             fit = fit_at(replace(risk, weights=weights), theta, True)
             theta = np.asarray(fit.theta)
             found.append(self._round(fit, weights))
-            u = -sum(power * found[-1].parts[name].log_norm for name, power in exponents.items() if power)
-            raised = np.where(self.counted, np.exp(u - np.max(u[self.counted])) if np.ndim(u) else 1.0, 0.0)
-            weights = raised * (total / raised.sum())
+            u = np.zeros(len(weights))
+            for name, power in exponents.items():
+                u -= power * found[-1].parts[name].log_norm
+            raised = np.where(self.counted, np.exp(u - np.max(u[self.counted])), 0.0)
+            weights = np.asarray(raised * (total / raised.sum()))
         return found
 
     def etas(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
