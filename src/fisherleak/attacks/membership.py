@@ -322,8 +322,8 @@ class Membership:
                 found.append(np.ones((3, 1)))
                 continue
             absent = likelihood.without(row, move, releases, rng)
-            scores = [self._scores_by_shape(likelihood, b, [row]) for b in (present, absent)]
-            found.append(np.stack(_told(*scores, at)))
+            with_row, without = (self._scores_by_shape(likelihood, b, [row]) for b in (present, absent))
+            found.append(np.stack(_told(with_row, without, at)))
         right, auc, told = np.concatenate(found, axis=1)
         return Presence(right, auc, told, float(at), releases)
 

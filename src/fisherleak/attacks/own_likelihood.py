@@ -79,7 +79,7 @@ class ShapedLikelihood:
         weights = fit.sample_weight
         omega = np.ones(len(x)) if weights is None else np.asarray(host(weights), dtype=np.float64)[chosen]
         inverse = released_inverse(fit)
-        return cls(mechanism, np.linalg.inv(inverse), inverse, x, omega)
+        return cls(mechanism, np.asarray(np.linalg.inv(inverse), dtype=np.float64), inverse, x, omega)
 
     def ratio(self, b: Vector, moves: Vector, others: Vector | None) -> Vector:
         """Log-likelihoods of releases w + b, (T, p), with each row replaced, less those with all as it is: (T, m).
