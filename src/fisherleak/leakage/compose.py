@@ -44,6 +44,16 @@ def compose(*leakages: Leakage) -> Leakage:
     together, codes): its etas are then per unit of the full one-hot vector of its levels, moved in the space of changes that
     keep the sum. Where all encode it alike it keeps their unit. Labels of two values may be in other units (0 and 1 here, -1
     and 1 there): etas are per unit of the first release's. ``summary()`` says both.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> import numpy as np
+    >>> X, y = np.array([[1.0, 0.5], [2.0, -1.0], [-1.0, 0.0]]), np.array([1.0, 3.0, -1.0])
+    >>> first = fl.measure(fl.minimise(X, y, l2=0.1), X, y, noise=fl.Gaussian(1.0))
+    >>> again = fl.compose(first, first)  # drawn twice, independently
+    >>> (again.per_example() / first.per_example()).round(4)
+    array([1.4142, 1.4142, 1.4142])
     """
     if not leakages:
         raise InvalidInputError("compose needs at least one leakage.")

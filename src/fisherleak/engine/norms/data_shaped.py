@@ -29,6 +29,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum, check_squared
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.shaped_directly import Directly, directly
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
@@ -120,8 +121,7 @@ class DataShaped:
         drawn = isinstance(self.mechanism, Posterior) and bool(attributes)
         # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
         lighter = _InItsBasis.of(parts) if drawn else parts
-        compiled = drawn and is_compiled(self.jacobian.X, COMPILED_FROM)
-        directly = _Directly.of(parts, self.mechanism.scale**2, label) if compiled else None
+        fast = self._directly(attributes, label)
 
         def by_products(X: Array, y: Array, weights: Array | None) -> Array:
             state = parts.state(X, y, weights)
@@ -134,15 +134,22 @@ class DataShaped:
             return np.asarray(values)
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
-            if directly is None:
+            if fast is None:
                 return np.sqrt(np.clip(by_products(X, y, weights), 0.0, None))
-            values = directly.tops(X, y, weights)
+            values = fast.tops(X, y, weights)
             left = np.flatnonzero(np.isnan(values))
             if left.size:
                 values[left] = by_products(X[left], y[left], None if weights is None else weights[left])
             return np.sqrt(np.clip(values, 0.0, None))
 
         return map_rows(block, *self.jacobian.arrays)
+
+    def _directly(self, attributes: Sequence[Attribute], label: bool) -> Directly | None:
+        """A compiled kernel for single rows, where there is one and it pays."""
+        if not attributes or not is_compiled(self.jacobian.X, COMPILED_FROM):
+            return None
+        changes = self.jacobian.map(self.jacobian.named(attributes))
+        return directly(self.jacobian.fit, self.spectrum, changes, self.mechanism, label)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         named = self.jacobian.named(attributes)
@@ -289,38 +296,6 @@ class _Parts:
             first = np.concatenate([first, (c[:, None] * xi)[:, :, None]], axis=2)
             second = np.concatenate([second, np.zeros((r.size, p * p, 1))], axis=2)
         return np.concatenate([-np.sqrt(self.spectrum.middle)[:, None] * first, second], axis=1)
-
-
-@dataclass(frozen=True)
-class _Directly:
-    """What the compiled kernel of posterior sampling takes: see ``posterior_numba``."""
-
-    fit: Fit
-    spectrum: Spectrum
-    into: Vector
-    sigma: Vector
-    w: Vector
-    beside: float
-    temperature: float
-
-    @classmethod
-    def of(cls, parts: _Parts, temperature: float, label: bool) -> _Directly:
-        root = np.diag(parts.spectrum.shape) ** 0.25  # of the eigenvalues of H^-1
-        left, sigma, right = np.linalg.svd(root[:, None] * parts.turned, full_matrices=True)
-        w = right[: sigma.size] @ parts.w
-        # a label lowers the gradient as a unit of w does, for the squared loss
-        beside = float(np.hypot(np.linalg.norm(right[sigma.size :] @ parts.w), float(label)))
-        into = (parts.spectrum.basis * root) @ left
-        return cls(parts.fit, parts.spectrum, into, sigma, w, beside, temperature)
-
-    def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        """The largest eigenvalue of each row, (b,); NaN where it is too close to a pole."""
-        from fisherleak.engine.norms.posterior_numba import top_of_draws
-
-        x = with_constant(np.asarray(X), self.fit.intercept is not None, self.spectrum.centre)
-        omega = np.ones(x.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
-        r = omega * self.fit.loss.r(x @ self.spectrum.theta, np.asarray(y, dtype=np.float64))
-        return top_of_draws(self.sigma, self.w, self.beside, x @ self.into, r, omega, self.temperature)
 
 
 @dataclass(frozen=True)
