@@ -81,6 +81,7 @@ def test_steps_by_the_hessian_of_the_fit_end_where_newton_does(
     found = spotcheck._moved(trained, 5, change)
     assert not newton
     monkeypatch.setattr(spotcheck, "AT_MINIMUM", -1.0)
+    monkeypatch.setattr(spotcheck, "ENOUGH", -1.0)
     expected = spotcheck._moved(trained, 5, change)
     assert len(newton) == 1
     moved = np.linalg.norm(expected - np.asarray(trained.fit.theta))

@@ -29,8 +29,8 @@ WRITTEN_OUT, MOST_PRODUCTS = 200, 200
 """Rows or columns of a Jacobian up to which it is decomposed, and products with larger ones."""
 SEEN, TRIED = 1e-11, 10
 """Move of the model, relative to its size, that refits can tell from rounding, and rows that are tried for one."""
-MOST_STEPS, AT_MINIMUM = 20, 1e-13
-"""Steps by the Hessian of the fit at most, and the distance from the minimum at which they have arrived."""
+MOST_STEPS, ENOUGH, AT_MINIMUM = 20, 1e-9, 1e-13
+"""Steps by the Hessian of the fit at most, what they may leave of the first one, and the least distance from the minimum."""
 AGREED, WARNED = 1e-3, 1e-2
 """Relative differences: small enough, and too large to pass without a warning."""
 
@@ -143,14 +143,18 @@ def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:
     Steps by the Hessian of the fit end where the gradient of the moved rows vanishes, which is their own minimum: each is a
     pass over the rows and no factorisation. Where they do not settle, Newton's method does it.
     """
-    fit, last = trained.fit, np.inf
-    theta = fit.centred_theta
+    fit, theta, lengths = trained.fit, trained.fit.centred_theta, [np.inf]
     for _ in range(MOST_STEPS):
         at = risk.at(theta, curvature=False)
         distance = at.distance(fit.factor)
-        if not distance < 0.25 * last:
+        if not distance < 0.25 * lengths[-1]:
             break
-        theta, last = theta - fit.factor.solve(at.gradient), distance
+        theta = theta - fit.factor.solve(at.gradient)
+        # every step is shorter than the one before it by the same factor, or more
+        to_go = distance * (distance / lengths[-1]) if len(lengths) > 1 else distance
+        lengths.append(distance)
+        if to_go <= ENOUGH * lengths[1]:
+            return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
     if distance > AT_MINIMUM:
         return np.asarray(fit_here(risk, fit.theta, polish=True).theta)
     return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
