@@ -150,7 +150,7 @@ def _vectors_of_row(
         kk += k[j] * k[j]
         kx += k[j] * row[j]
         pp += p[j] * p[j]
-    pp += (by_w * w[m]) ** 2
+    pp += float(by_w * w[m]) ** 2
     if not kk > 0.0:
         return 0.0, 0.0, 0.0, 0.0
     s, h, square = omega * omega, ux + one * u0, xx + one
@@ -237,7 +237,7 @@ def _slope(U: Vector, t: Vector, y: Vector, of_label: Vector, last: float) -> fl
     for j in range(t.shape[0]):
         along = t[j] * (y0 * U[0, j] + y1 * U[1, j] + y2 * U[2, j] + y3 * U[3, j] + y4 * U[4, j])
         slope += along * along
-    return slope
+    return float(slope)
 
 
 # Sums may be reordered and no division is checked, so that the inner loops vectorise.
