@@ -27,6 +27,7 @@ from fisherleak.engine.norms import information_of, refuse_several, with_other_n
 from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.shaped_releases import ShapedReleases, refuse_membership
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
@@ -366,11 +367,8 @@ class Leakage:
         array([0.1417, 0.0298, 0.0806])
         """
         tolerance = check_positive(tolerance, "tolerance")
-        if isinstance(self._information, DataShaped):
-            raise InvalidInputError(
-                "Membership is known for noise that does not depend on the data; the shape of "
-                f"{type(self._noise).__name__} does."
-            )
+        if isinstance(self._information, DataShaped | ShapedReleases):
+            refuse_membership(self._information)
         if isinstance(self._information, (SeveralOutputs, StackedOutputs)):
             return self._membership_of_several(tolerance)
         for jacobian in self._information.jacobians:

@@ -263,8 +263,6 @@ def test_what_is_not_exact_is_refused_by_name(mechanism: Any, tmp_path: Path) ->
     scaled = make_pipeline(StandardScaler(), Ridge()).fit(case.X, case.y)
     attempts: list[Any] = [
         lambda: make("pseudo_huber").leak(mechanism),
-        lambda: fl.compose(leak, leak),
-        lambda: fl.compose(case.leak(), leak),
         lambda: leak.membership(),
         lambda: fl.calibrate(leak, 1.0, "admissible"),
         lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
