@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise
@@ -102,7 +103,7 @@ class Procedure:
         rounds = self._rounds()
         if rows is None:
             rows = [int(row) for row in np.argsort(-rounds[0].eta, kind="stable")[:most]]
-        eta = np.array([self._eta(rounds, row) for row in rows])
+        eta = np.array([self._eta(rounds, row) for row in track(rows, len(rows), "Following rows end to end")])
         fixed = rounds[-1].eta[list(rows)]
         order = np.argsort(-eta, kind="stable")
         return EndToEndEtas(np.asarray(rows, dtype=np.int64)[order], fixed[order], eta[order])
