@@ -59,7 +59,7 @@ def test_a_line_in_a_notebook_where_it_takes_long(monkeypatch: pytest.MonkeyPatc
 
 
 def test_long_work_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reweighting, rows followed end to end, and the frontier; the frontier's reweighting is inside its own bar."""
+    """Reweighting, attacks and the frontier; the frontier's reweighting is inside its own bar."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     y = X[:, 0] + rng.normal(size=40)
@@ -71,8 +71,6 @@ def test_long_work_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         return terminal.getvalue()
 
     assert "Reweighting" in shown_by(lambda: fl.IRFIL(Ridge(1.0), n_iter=2).fit(X, y))
-    both = shown_by(lambda: fl.IRFIL(Ridge(1.0), n_iter=2, account="end-to-end", most=2).fit(X, y))
-    assert "Following rows end to end" in both
     limit: dict[str, Any] = {"over": "max", "penalties": [1.0], "shapes": ["isotropic"]}
     frontier = shown_by(lambda: fl.protect(Ridge(1.0), X, y, **limit))
     assert "Protecting" in frontier

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,9 +29,11 @@ from fisherleak._support.arrays import Array, device, host, like, namespace, nor
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum
+from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
 from fisherleak.attacks.scores import log_density
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.noise.releasing import generator
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves
 from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
@@ -155,7 +157,13 @@ class Membership:
     # closed forms
 
     def mu(self, noise: Noise) -> Array:
-        r"""How far apart releases with and without each row are, in standard deviations of the noise, (m,)."""
+        r"""How far apart releases with and without each row are, in standard deviations of the noise, (m,).
+
+        Examples
+        --------
+        >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
+        array([0.142, 0.03 , 0.081])
+        """
         check_noise(noise)
         check_normal(noise)
         unit = noise.rescaled(1.0)
@@ -177,11 +185,23 @@ class Membership:
         return xp.where(lost, xp.inf, xp.linalg.vector_norm(seen, axis=1))
 
     def auc(self, noise: Noise) -> Array:
-        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing."""
+        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing.
+
+        Examples
+        --------
+        >>> presence.auc(fl.Gaussian(10.0))[:3].round(3)
+        array([0.54 , 0.508, 0.523])
+        """
         return normal_cdf(self.mu(noise) / math.sqrt(2.0))
 
     def accuracy(self, noise: Noise) -> Array:
-        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`."""
+        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`.
+
+        Examples
+        --------
+        >>> presence.accuracy(fl.Gaussian(10.0))[:3].round(3)
+        array([0.528, 0.506, 0.516])
+        """
         return normal_cdf(0.5 * self.mu(noise))
 
     def certain_accuracy(self, noise: Noise) -> Array:
@@ -201,6 +221,11 @@ class Membership:
         Returns
         -------
         array of shape (m,), or (m, k) for several rates
+
+        Examples
+        --------
+        >>> presence.true_positive_rate(fl.Gaussian(10.0), at=[0.001, 0.01])[0].round(4)
+        array([0.0016, 0.0145])
         """
         mu = self.mu(noise)
         if np.ndim(at) == 0:
@@ -223,10 +248,19 @@ class Membership:
         Returns
         -------
         boolean array of shape (m,), or (T, m) for several
+
+        Examples
+        --------
+        >>> presence.infer(model, fl.Gaussian(0.001))[:3]  # little noise: everyone is found
+        array([ True,  True,  True])
         """
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
-        score = self._scores(known_noise(released, noise), b, slice(0, self.rows.shape[0]))
+        known: Any = known_noise(released, noise)
+        if is_shaped(known):
+            score = self._scores_by_shape(self._likelihood(known), b, range(self.rows.shape[0]))
+        else:
+            score = self._scores(known, b, slice(0, self.rows.shape[0]))
         return score > 0 if several else score[0] > 0
 
     def simulate(self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01) -> Presence:
@@ -235,15 +269,24 @@ class Membership:
         Parameters
         ----------
         noise : Noise
-            Any; each release is scored by the noise's own density.
+            Any; each release is scored by the noise's own density. :class:`fisherleak.Posterior` and
+            :class:`fisherleak.ObjectivePerturbation` of the squared loss too, mean and shape without the row.
         releases : int
             With each row, and without it.
         random_state : int or Generator
         at : float
             False positive rate of ``true_positive_rate``.
+
+        Examples
+        --------
+        >>> found = presence.simulate(fl.Gaussian(10.0), releases=50)
+        >>> bool(abs(found.accuracy.mean() - presence.accuracy(fl.Gaussian(10.0)).mean()) < 0.05)
+        True
         """
-        check_noise(noise)
         _quantile(at)
+        if is_shaped(noise):
+            return self._simulated_by_shape(noise, check_draws(releases, "releases"), random_state, at)
+        check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
         m = self.rows.shape[0]
         most = max(1, AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
@@ -255,6 +298,34 @@ class Membership:
             parts.append(np.stack(_told(present, absent, at)))
         right, auc, found = np.concatenate(parts, axis=1)
         return Presence(right, auc, found, float(at), int(releases))
+
+    def _likelihood(self, mechanism: Any) -> ShapedLikelihood:
+        return ShapedLikelihood.of(mechanism, self._jacobian.fit, self._jacobian.X, self.rows)
+
+    def _scores_by_shape(self, likelihood: ShapedLikelihood, b: Vector, rows: Sequence[int]) -> Vector:
+        """The same under noise that the data shape, (T, rows)."""
+        some = list(rows)
+        D = host(self.moves)[some]
+        certain = ~np.isfinite(D).all(axis=1)
+        part = replace(likelihood, rows=likelihood.rows[some], omega=likelihood.omega[some])
+        return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
+
+    def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> Presence:
+        """Releases without a row have a shape of their own, so that each row has its own draws."""
+        likelihood, rng = self._likelihood(mechanism), generator(random_state)
+        fit = self._jacobian.fit
+        present = np.asarray(mechanism.released_draws(fit, releases, rng)) - host(fit.theta)
+        found = []
+        for row in range(self.rows.shape[0]):
+            move = host(self.moves)[row]
+            if not np.isfinite(move).all():
+                found.append(np.ones((3, 1)))
+                continue
+            absent = likelihood.without(row, move, releases, rng)
+            with_row, without = (self._scores_by_shape(likelihood, b, [row]) for b in (present, absent))
+            found.append(np.stack(_told(with_row, without, at)))
+        right, auc, told = np.concatenate(found, axis=1)
+        return Presence(right, auc, told, float(at), releases)
 
     def _scores(self, noise: Noise | None, b: Vector, rows: slice, without: bool = False) -> Vector:
         """Log-likelihood ratios for presence of some rows, (T, m): what is released is w + b, or w + D + b."""
