@@ -165,7 +165,7 @@ def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
 
 OF_PARAMETERS = {"counted", "release", "attack", "infer", "PrivateRelease", "IRFIL", "gradients"}
 """What is asked of noise on parameters alone."""
-DATA_SHAPED = {"membership", "compose", "Ledger", *OF_PARAMETERS} - {"release"}
+DATA_SHAPED = {"membership", "Ledger", *OF_PARAMETERS} - {"release"}
 REFUSED: dict[str, set[str]] = {
     "Gaussian": set(),
     "Gaussian of a shape": set(),
@@ -173,7 +173,7 @@ REFUSED: dict[str, set[str]] = {
     "Bounded": {"membership"},
     "Posterior": DATA_SHAPED,
     "ObjectivePerturbation": DATA_SHAPED,
-    "ObjectivePerturbation, averaged": DATA_SHAPED,
+    "ObjectivePerturbation, averaged": DATA_SHAPED | {"compose"},
     "Answers": OF_PARAMETERS,
     "Answers, probabilities": OF_PARAMETERS | {"membership"},
     "SampledLabels": OF_PARAMETERS | {"membership", "calibrate"},

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import pkgutil
+
+import pytest
 
 import fisherleak as fl
 
@@ -47,3 +50,27 @@ def test_version_is_that_of_the_package() -> None:
 def test_every_module_says_what_it_is() -> None:
     for module in pkgutil.walk_packages(fl.__path__, "fisherleak."):
         assert importlib.import_module(module.name).__doc__
+
+
+SHOWN = [
+    fl.Leakage,
+    fl.Frontier,
+    fl.Ledger,
+    fl.Trimmed,
+    fl.attacks.Attacker,
+    fl.attacks.Membership,
+]
+"""Classes whose users call methods: those of estimators are scikit-learn's, those of noises are for whoever writes one."""
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.__name__)
+def test_every_method_has_an_example(shown: type) -> None:
+    methods = {name: value for name, value in vars(shown).items() if inspect.isfunction(value) and name[0] != "_"}
+    assert methods
+    asked = {name for name, value in methods.items() if ">>>" not in (value.__doc__ or "")}
+    assert asked <= {"certain_accuracy"}, asked
+
+
+@pytest.mark.parametrize("name", [name for name in fl.__all__ if inspect.isfunction(getattr(fl, name))])
+def test_every_function_has_an_example(name: str) -> None:
+    assert ">>>" in (getattr(fl, name).__doc__ or "")

@@ -86,6 +86,11 @@ def biased_cramer_rao(eta: float | Array, bias: float, bias_slope: float) -> Any
     -------
     float or array
         A mean squared error.
+
+    Examples
+    --------
+    >>> round(biased_cramer_rao(0.5, bias=0.1, bias_slope=-0.2), 3)
+    2.57
     """
     for name, value in (("bias", bias), ("bias_slope", bias_slope)):
         if not math.isfinite(value):
@@ -142,6 +147,11 @@ def interval_minimax(eta: float | Array, half_width: float) -> Any:
     -------
     float or array
         A mean squared error.
+
+    Examples
+    --------
+    >>> round(interval_minimax(0.5, half_width=10.0), 3)
+    2.868
     """
     B = check_positive(half_width, "half_width")
     return _inverse(_information(eta) + _inverse(B * B / math.pi**2))

@@ -90,8 +90,7 @@ def test_few_releases_or_rows_are_covered_too(kind: str, attribute: str, scale: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
-@pytest.mark.parametrize("attribute", ["smoker", "gene"])
-@pytest.mark.parametrize("prior", [False, True])
+@pytest.mark.parametrize(("attribute", "prior"), [("smoker", False), ("gene", True)])
 @pytest.mark.parametrize("scale", [1e-4, 3e-4, 1e-3, 3e-3])
 def test_intervals_cover_from_certainty_to_guessing(kind: str, attribute: str, prior: bool, scale: float) -> None:
     right, expected = guesses(kind, attribute, scale, prior)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 import fisherleak as fl
-from fisherleak.audit.attackers import ATTACKERS, Attacked, attack_all
+from fisherleak.audit.attackers import ATTACKERS, SERVED, Attacked, attack_all
 from fisherleak.audit.model import Settings, Trained, train
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
 
@@ -74,6 +74,56 @@ def test_values_are_told_apart_by_exact_moves(trained: Trained, attacked: Attack
     assert apart.worst == pytest.approx(norm.cdf(mu.max() / 2))
     assert apart.median == pytest.approx(np.median(norm.cdf(mu / 2)))
     assert apart.error_least == pytest.approx(1 / math.sqrt(math.expm1(mu.max() ** 2)))
+
+
+def test_the_label_is_attacked_like_a_column(trained: Trained) -> None:
+    found = attack_all(trained, ["ill"], 0.05, grid=[0.05])
+    model, frame, labels = pipeline_of(trained)
+    noise = standard_noise(trained, fl.Gaussian(0.05))
+    own = fl.attacks.WhiteBox(model, frame, labels, "label", use_prior=True)
+    outcome = of(found, "white-box with prior")
+    assert outcome.attribute == "ill"
+    assert outcome.accuracy == pytest.approx(float(np.mean(own.accuracy(noise))))
+    assert outcome.worst == pytest.approx(float(np.max(own.accuracy(noise))))
+    assert [each.attacker for each, _ in found.outcomes] == [name for name in ATTACKERS if name != SERVED]
+    (apart,) = found.told_apart
+    root = noise.unit_information_root(own.target.given.size)
+    assert root is not None
+    mu = np.max([np.linalg.norm(each.values @ root.T, axis=1) for each in own.moves], axis=0) / noise.scale
+    assert (apart.attribute, apart.worst) == ("ill", pytest.approx(norm.cdf(mu.max() / 2)))
+    assert found.curves[0][0]["attribute"] == "ill"
+
+
+def test_a_number_that_is_predicted_is_guessed_among_typical_ones() -> None:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(1)
+    # a column called "label" is no label
+    table = pandas.DataFrame({"label": rng.integers(0, 2, 80), "age": rng.normal(50, 12, 80)})
+    table["dose"] = np.exp(rng.normal(1, 0.3, 80))
+    fitted = train(from_frame(table), Settings("dose", model="gamma", held_out=0.0))
+    found = attack_all(fitted, ["dose"], 1e-7, quick=True)
+    assert "A guess of 'dose' is right if it names the nearest of 5 typical values." in found.notes
+    outcome = of(found, "white-box with prior")
+    assert outcome.accuracy > 0.95 > 0.3 > outcome.baseline
+    assert found.told_apart == ()
+
+
+def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fisherleak.attacks import ideal, informed
+
+    learned = []
+
+    def counted(target: Any) -> Any:
+        learned.append(target.name)
+        return ideal.learned_from(target)
+
+    monkeypatch.setattr(informed, "learned_from", counted)
+    found = attack_all(trained, ["habit"], 0.05)
+    assert learned == ["habit"]
+    model, frame, labels = pipeline_of(trained)
+    alone = fl.attacks.Ideal(model, frame, labels, "habit").against()
+    assert of(found, "no model, other columns").accuracy == alone.accuracy
 
 
 def test_other_noise_has_no_closed_form_for_it(trained: Trained) -> None:

@@ -102,8 +102,9 @@ def test_an_option_that_is_not_there_is_refused_before_anything_is_read(tmp_path
 
 def test_the_audit_runs_the_attacks_and_times_them(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     result = audit(people[["age", "weight", "city", "sick"]], Settings("sick"), draws=4)
-    assert {outcome.attribute for outcome, _ in result.attacked.outcomes} == {"city"}
-    assert len(result.attacked.outcomes) == len(attackers.ATTACKERS)
+    assert {outcome.attribute for outcome, _ in result.attacked.outcomes} == {"city", "sick"}
+    on = [outcome.attribute for outcome, _ in result.attacked.outcomes]
+    assert (on.count("city"), on.count("sick")) == (len(attackers.ATTACKERS), len(attackers.ATTACKERS) - 1)
     assert len(result.attacked.curves) == len(result.tradeoff.points)
     assert result.seconds["attacks"] > 0
     quiet = audit(people, Settings("sick"), draws=4, attacks=False)
@@ -128,7 +129,7 @@ def test_the_report_computes_nothing(people: Any, tmp_path: Path, monkeypatch: p
     ):
         monkeypatch.setattr(place, name, fail)
     summary = summarise(result)
-    assert len(summary["attacks"]) == len(attackers.ATTACKERS)
+    assert len(summary["attacks"]) == 2 * len(attackers.ATTACKERS) - 1
     write_outputs(result, summary, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8")) == summary
 

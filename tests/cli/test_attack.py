@@ -50,8 +50,9 @@ def test_less_noise_gives_more_away(fisherleak: Command, people: Path) -> None:
 def test_numbers_with_many_values_are_guessed_among_typical_ones(fisherleak: Command, people: Path) -> None:
     done = fisherleak("attack", people, "--target", "sick", "--attribute", "age", "--noise", "0.25", "--json")
     assert done.status == 0
-    attack = json.loads(done.out)["attacks"][0]
-    assert "nearest of 5 typical values" in attack["note"]
+    document = json.loads(done.out)
+    attack = document["attacks"][0]
+    assert document["notes"] == ["A guess of 'age' is right if it names the nearest of 5 typical values."]
     assert 0 < attack["accuracy"] < 1
 
 
@@ -70,9 +71,9 @@ def test_a_released_model_is_attacked_itself(fisherleak: Command, people: Path, 
 def test_the_summary_has_outcomes_and_a_curve(fisherleak: Command, people: Path) -> None:
     summary = json.loads(fisherleak("audit", people, "--target", "sick", "--json", "--draws", "4").out)
     check_summary(summary)
-    assert {a["attribute"] for a in summary["attacks"]} == {"city", "vip"}
+    assert {a["attribute"] for a in summary["attacks"]} == {"city", "vip", "sick"}
     for point in summary["tradeoff"]["points"]:
-        assert [a["attribute"] for a in point["attacks"]] == ["city", "vip"]
+        assert [a["attribute"] for a in point["attacks"]] == ["city", "vip", "sick"]
     curve = [point["attacks"][0]["accuracy"] for point in summary["tradeoff"]["points"]]
     assert curve[0] > curve[-1]
     at_chosen = next(a for a in summary["attacks"] if (a["attacker"], a["attribute"]) == (attackers.INFORMED, "city"))
@@ -80,13 +81,13 @@ def test_the_summary_has_outcomes_and_a_curve(fisherleak: Command, people: Path)
     asked = json.loads(
         fisherleak("audit", people, "--target", "sick", "--attribute", "vip", "--json", "--draws", "4").out
     )
-    assert {a["attribute"] for a in asked["attacks"]} == {"vip"}
+    assert {a["attribute"] for a in asked["attacks"]} == {"vip", "sick"}
     none = json.loads(fisherleak("audit", people, "--target", "sick", "--no-attacks", "--json", "--draws", "4").out)
     assert none["attacks"] == []
 
 
 def test_an_attack_that_is_refused_says_why(fisherleak: Command, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attackers, "_candidates", lambda *_: (None, ""))
+    monkeypatch.setattr(attackers, "_typical", lambda *_: None)
     done = fisherleak("attack", people, "--target", "sick", "--attribute", "age", "--noise", "0.25")
     assert done.status == 0
     assert "was not run: Column 'age' is numeric with" in " ".join(done.out.split())

@@ -318,6 +318,21 @@ def test_nothing_scrolls_sideways(visit: Callable[..., Opened], part: str, width
         assert wide == (["rows-table"] if width == 1280 else [])  # all values of rows, where they are asked for
 
 
+def test_buttons_stay_on_one_line_on_a_phone(visit: Callable[..., Opened]) -> None:
+    page = visit(width=390).page
+    buttons = page.locator("#theme, .plain")
+    assert {"Dark theme", "Copy", "Back to the chosen σ"} <= set(buttons.all_text_contents())
+    lines = "all => all.filter(e => e.checkVisibility()).map(e => { const r = document.createRange(); r.selectNodeContents(e); return r.getClientRects().length; })"
+    assert set(buttons.evaluate_all(lines)) == {1}
+
+
+def test_the_panels_of_a_chart_are_aligned_on_a_phone(visit: Callable[..., Opened]) -> None:
+    """A title that is too long for its panel would narrow it, and the lines of the chosen noise would not meet."""
+    made = sample.summary()["tradeoff"]
+    shown = visit(width=390).page.locator("[data-chart=tradeoff] svg text").all_text_contents()
+    assert made["label"].partition(",")[0] in shown
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(visit: Callable[..., Opened], scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")

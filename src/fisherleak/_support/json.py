@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -32,4 +33,7 @@ def versions() -> dict[str, str]:
     """Of what the figures were computed with."""
     packages = ("fisherleak", "numpy", "scipy", "scikit-learn")
     loaded = tuple(name for name in ("pandas", "pyarrow", "dask", "distributed") if name in sys.modules)
-    return {**{name: version(name) for name in (*packages, *loaded)}, "python": platform.python_version()}
+    return {**{name: _version(name) for name in (*packages, *loaded)}, "python": platform.python_version()}
+
+
+_version = cache(version)  # reads and parses a file each time

@@ -65,6 +65,19 @@ class Attacker(ABC):
     A subclass has a ``name`` and a method :meth:`guess`; ``self.target`` holds what it may need: the ``values`` and their
     ``prior``, ``k`` and ``m``, the attacked ``rows``, the ``features`` and labels ``y`` of all rows, the ``fit``, and
     ``changed(k)``, the features that the attacked rows would have with candidate k.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    >>> model = LinearRegression().fit(X, y)
+    >>> attack = fl.attacks.WhiteBox(model, X, y, "sex", rows=range(50))
+    >>> attack.values
+    (1.0, 2.0)
+
+    Examples of the methods go on from here.
     """
 
     name = "attacker"
@@ -129,6 +142,12 @@ class Attacker(ABC):
         -------
         integer array of shape (T, m)
             Places in ``values``.
+
+        Examples
+        --------
+        >>> theta = np.append(model.coef_, model.intercept_)
+        >>> attack.guess(theta, fl.Gaussian(0.1))[0, :5]  # places in attack.values
+        array([1, 0, 1, 0, 0])
         """
 
     def infer(self, released: Any = None, noise: Noise | None = None) -> Array:
@@ -146,6 +165,11 @@ class Attacker(ABC):
         Returns
         -------
         array of shape (m,), or (T, m) for several
+
+        Examples
+        --------
+        >>> attack.infer(model, fl.Gaussian(0.1))[:5]
+        array([2., 1., 2., 1., 1.])
         """
         theta, several = self._parameters(released)
         guesses = self.target.chosen(self.guess(theta, known_noise(released, noise)))
@@ -159,6 +183,11 @@ class Attacker(ABC):
         noise : Noise
         draws, random_state
             Of the simulation, where there is no closed form.
+
+        Examples
+        --------
+        >>> attack.accuracy(fl.Gaussian(1.0))[:3].round(3)
+        array([0.699, 0.623, 0.642])
         """
         by_row, _ = self._tallied(self._drawn(noise, draws, random_state), noise)
         return by_row
@@ -176,6 +205,12 @@ class Attacker(ABC):
             As for ``accuracy``.
         noise : Noise, optional
             As for ``infer``.
+
+        Examples
+        --------
+        >>> outcome = attack.against(fl.Gaussian(1.0))
+        >>> print(f"{outcome.accuracy:.1%} right, {outcome.baseline:.1%} without the model")
+        75.8% right, 54.0% without the model
         """
         if hasattr(released, "unit_information_root"):
             return self._against_noise(released, draws, random_state)

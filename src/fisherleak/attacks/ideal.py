@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ from fisherleak.attacks.candidates import Candidates
 from fisherleak.engine.noise import Noise
 from fisherleak.models import Table
 
-__all__ = ["Ideal", "beliefs_of"]
+__all__ = ["Ideal", "Learned", "beliefs_of", "learned_from"]
 
 FOLDS = 5
 MOST_FOLDED = 5_000
@@ -64,43 +65,81 @@ class Ideal(Attacker):
     sees_model = False
     by_answers = True
 
+    @classmethod
+    def like(cls, other: Attacker, learned: Learned) -> Ideal:
+        """The same column as another attacker's, with what was learned about it already."""
+        made = cls.__new__(cls)
+        made.target = replace(other.target, beliefs=None)
+        vars(made)["learned"] = learned
+        return made
+
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         return np.broadcast_to(self._guesses, (theta.shape[0], self._guesses.shape[0]))
 
     @cached_property
+    def learned(self) -> Learned:
+        """What the learners say."""
+        return learned_from(self.target)
+
+    @cached_property
     def _guesses(self) -> Codes:
-        return np.asarray(np.argmax(_learned(self.target, _part_right), axis=1))
+        return np.asarray(np.argmax(self.learned.best(_part_right), axis=1))
 
 
-def beliefs_of(target: Candidates) -> Vector:
+@dataclass(frozen=True)
+class Learned:
+    """What each learner says of rows that it did not see.
+
+    Attributes
+    ----------
+    said : tuple of arrays of shape (m, k)
+        Of each learner, the probability of each candidate of each attacked row.
+    judged : tuple of arrays of shape (t, k)
+        Of each learner, the same of the rows that it is judged by.
+    truth : integer array of shape (t,)
+        The candidates that those rows have.
+    """
+
+    said: tuple[Vector, ...] = field(repr=False)
+    judged: tuple[Vector, ...] = field(repr=False)
+    truth: Codes = field(repr=False)
+
+    def best(self, score: Score) -> Vector:
+        """What the learner with the best score says of the attacked rows, (m, k); the first of several."""
+        return self.said[int(np.argmax([score(judged, self.truth) for judged in self.judged]))]
+
+
+def beliefs_of(target: Candidates, learned: Learned) -> Vector:
     """Probability of each candidate of each attacked row, (m, k), by a model of other rows; the better by its log-score.
 
     A hundredth of the frequencies of the population is mixed in: a learner who never saw a value together with others says
     that it cannot be.
     """
-    learned = _learned(target, _log_score)
-    return np.asarray((1.0 - MIXED) * learned + MIXED * target.prior)
+    return np.asarray((1.0 - MIXED) * learned.best(_log_score) + MIXED * target.prior)
 
 
-def _learned(target: Candidates, score: Score) -> Vector:
-    """What the other columns and the label say of each attacked row's candidates, (m, k)."""
+def learned_from(target: Candidates) -> Learned:
+    """What the other columns and the label say of each attacked row's candidates, by models that never saw the row."""
     truth = host(target.codes)
     known = np.flatnonzero(truth >= 0)
     counts = np.bincount(truth[known], minlength=target.k)
     if counts.max() == known.size or known.size < 2 * FOLDS:
-        return np.tile(target.prior, (target.m, 1))
+        prior = np.tile(target.prior, (target.m, 1))
+        return Learned((prior,), (prior,), host(target.truth))
     features, numeric = _others(target)
-    attacked = np.unique(host(target.rows))
+    rows = host(target.rows)
     # many short parallel regions: on a busy machine threads that wait for each other cost far more than they save
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a learner that stops early is a weaker attacker, no error
+        if truth.shape[0] > MOST_FOLDED and FOLDS * np.unique(rows).size <= truth.shape[0]:
+            return _learned_once(features, truth, np.setdiff1d(known, rows), rows, numeric, target.k)
+        judged = _learned_in_folds(features[known], truth[known], numeric, target.k)
+    said = []
+    for each in judged:
         everyone = np.tile(target.prior, (truth.shape[0], 1))
-        if truth.shape[0] > MOST_FOLDED and FOLDS * attacked.size <= truth.shape[0]:
-            learned = np.setdiff1d(known, attacked)
-            everyone[attacked] = _learned_once(features, truth, learned, attacked, numeric, target.k, score)
-        else:
-            everyone[known] = _learned_in_folds(features[known], truth[known], numeric, target.k, score)
-    return np.asarray(everyone[host(target.rows)])
+        everyone[known] = each
+        said.append(everyone[rows])
+    return Learned(tuple(said), judged, truth[known])
 
 
 def _part_right(said: Vector, truth: Codes) -> float:
@@ -111,35 +150,29 @@ def _log_score(said: Vector, truth: Codes) -> float:
     return float(np.mean(np.log(np.maximum(said[np.arange(truth.size), truth], MIXED))))
 
 
-def _learned_in_folds(features: Vector, truth: Codes, numeric: list[bool], k: int, score: Score) -> Vector:
-    """Every row by a model that did not see its fold, of the learner that scores better."""
+def _learned_in_folds(features: Vector, truth: Codes, numeric: list[bool], k: int) -> tuple[Vector, ...]:
+    """Every row by a model that did not see its fold, (n, k) of each learner."""
     counts = np.bincount(truth)
     stratified = counts[counts > 0].min() >= FOLDS
     folds = (StratifiedKFold if stratified else KFold)(FOLDS, shuffle=True, random_state=0)
-    best, found = -np.inf, np.zeros((truth.size, k))
+    found = []
     for learner in _learners(numeric, truth):
         said = np.empty((truth.size, k))
         for train, test in folds.split(features, truth):
             said[test] = _said(learner, features[train], truth[train], features[test], k)
-        if score(said, truth) > best:
-            best, found = score(said, truth), said
-    return found
+        found.append(said)
+    return tuple(found)
 
 
 def _learned_once(
-    features: Vector, truth: Codes, learned: Codes, attacked: Codes, numeric: list[bool], k: int, score: Score
-) -> Vector:
-    """The attacked rows from others, by the learner that scores better on a fifth of those."""
+    features: Vector, truth: Codes, learned: Codes, attacked: Codes, numeric: list[bool], k: int
+) -> Learned:
+    """The attacked rows from others; learners are judged by a fifth of those."""
     rows = np.random.default_rng(0).permutation(learned)[:MOST_LEARNED]
     aside, rows = np.split(rows, [rows.size // FOLDS])
-    both = np.concatenate([aside, attacked])
-    best, found = -np.inf, np.zeros((attacked.size, k))
-    for learner in _learners(numeric, truth[rows]):
-        said = _said(learner, features[rows], truth[rows], features[both], k)
-        reached = score(said[: aside.size], truth[aside])
-        if reached > best:
-            best, found = reached, said[aside.size :]
-    return found
+    both = features[np.concatenate([aside, attacked])]
+    said = [_said(learner, features[rows], truth[rows], both, k) for learner in _learners(numeric, truth[rows])]
+    return Learned(tuple(s[aside.size :] for s in said), tuple(s[: aside.size] for s in said), truth[aside])
 
 
 def _said(learner: Any, features: Vector, truth: Codes, others: Vector, k: int) -> Vector:

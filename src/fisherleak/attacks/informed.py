@@ -12,7 +12,7 @@ from typing import Any
 
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.candidates import candidates_of
-from fisherleak.attacks.ideal import beliefs_of
+from fisherleak.attacks.ideal import beliefs_of, learned_from
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.errors import InvalidInputError
 
@@ -60,7 +60,8 @@ class Informed(WhiteBox):
     def _inform(self, target: Any) -> None:
         from dataclasses import replace
 
-        self.target = replace(target, beliefs=beliefs_of(target))
+        self.learned = learned_from(target)
+        self.target = replace(target, beliefs=beliefs_of(target, self.learned))
         self._use(True)
 
     def _use(self, prior: bool) -> None:

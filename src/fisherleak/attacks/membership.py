@@ -155,7 +155,13 @@ class Membership:
     # closed forms
 
     def mu(self, noise: Noise) -> Array:
-        r"""How far apart releases with and without each row are, in standard deviations of the noise, (m,)."""
+        r"""How far apart releases with and without each row are, in standard deviations of the noise, (m,).
+
+        Examples
+        --------
+        >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
+        array([0.142, 0.03 , 0.081])
+        """
         check_noise(noise)
         check_normal(noise)
         unit = noise.rescaled(1.0)
@@ -177,11 +183,23 @@ class Membership:
         return xp.where(lost, xp.inf, xp.linalg.vector_norm(seen, axis=1))
 
     def auc(self, noise: Noise) -> Array:
-        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing."""
+        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing.
+
+        Examples
+        --------
+        >>> presence.auc(fl.Gaussian(10.0))[:3].round(3)
+        array([0.54 , 0.508, 0.523])
+        """
         return normal_cdf(self.mu(noise) / math.sqrt(2.0))
 
     def accuracy(self, noise: Noise) -> Array:
-        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`."""
+        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`.
+
+        Examples
+        --------
+        >>> presence.accuracy(fl.Gaussian(10.0))[:3].round(3)
+        array([0.528, 0.506, 0.516])
+        """
         return normal_cdf(0.5 * self.mu(noise))
 
     def certain_accuracy(self, noise: Noise) -> Array:
@@ -201,6 +219,11 @@ class Membership:
         Returns
         -------
         array of shape (m,), or (m, k) for several rates
+
+        Examples
+        --------
+        >>> presence.true_positive_rate(fl.Gaussian(10.0), at=[0.001, 0.01])[0].round(4)
+        array([0.0016, 0.0145])
         """
         mu = self.mu(noise)
         if np.ndim(at) == 0:
@@ -223,6 +246,11 @@ class Membership:
         Returns
         -------
         boolean array of shape (m,), or (T, m) for several
+
+        Examples
+        --------
+        >>> presence.infer(model, fl.Gaussian(0.001))[:3]  # little noise: everyone is found
+        array([ True,  True,  True])
         """
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
@@ -241,6 +269,12 @@ class Membership:
         random_state : int or Generator
         at : float
             False positive rate of ``true_positive_rate``.
+
+        Examples
+        --------
+        >>> found = presence.simulate(fl.Gaussian(10.0), releases=50)
+        >>> bool(abs(found.accuracy.mean() - presence.accuracy(fl.Gaussian(10.0)).mean()) < 0.05)
+        True
         """
         check_noise(noise)
         _quantile(at)

@@ -19,7 +19,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.attacks.ideal import beliefs_of
+from fisherleak.attacks.ideal import beliefs_of, learned_from
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise
@@ -92,7 +92,7 @@ class Served(WhiteBox):
         self.answer = answer or ("label" if classes else "score")
         self.step = check_positive(step, "step", zero=True)
         if informed:
-            self.target = replace(self.target, beliefs=beliefs_of(self.target))
+            self.target = replace(self.target, beliefs=beliefs_of(self.target, learned_from(self.target)))
         self._use(True)
 
     def _use(self, prior: bool) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from fisherleak.tables import Design, Feature
 
 __all__ = ["ATTACKERS", "Apart", "Attacked", "attack_all"]
 
+Attribute = str | tuple[str, int]
 MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
 DRAWS = 100
@@ -39,22 +40,26 @@ QUICK_ROWS, QUICK_DRAWS = 100, 20
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 ATTACKERS = {
-    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the other columns "
-    "and the label suggest about the value, and sees the released coefficients",
+    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the rest of the "
+    "row suggests about the value, and sees the released coefficients",
     "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
-    "what the other columns suggest), and sees the released coefficients",
+    "what the rest of the row suggests), and sees the released coefficients",
     "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
     "common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
     "gives for the record itself (its class, or its exact score)",
-    "black-box": "knows the row's other values and its label, and queries the released model",
-    "no model, other columns": "learns the value from the other columns and the label of other rows: what the population gives "
+    "black-box": "knows the rest of the row, and queries the released model",
+    "no model, other columns": "learns from other rows what the rest of a row says about the value: what the population gives "
     "away without any model",
     "prior": "guesses the most common value and sees no model",
 }
 """Every attacker by name, with what it knows."""
 WITH_PRIOR, WITHOUT_PRIOR = "white-box with prior", "white-box"
 INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
+KNOWN = "known"
+"""The attacker whose moves others share."""
+NOT_ON_LABELS = (SERVED,)
+"""Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +98,13 @@ def attack_all(
     seed: int = 0,
     quick: bool = False,
 ) -> Attacked:
-    """Run every attacker on every column.
+    """Run every attacker on every column, and on the label.
 
     Parameters
     ----------
     trained : Trained
     attributes : names
+        Columns; the target's name is its label.
     noise : float or Noise
         On the model's own coefficients; a number is the scale of Gaussian noise.
     grid : scales
@@ -155,24 +161,23 @@ class _Attacks:
         return QUICK_DRAWS if self.quick else DRAWS
 
     def on(self, name: str) -> _Found:
-        """Every attacker on a column."""
-        design = self.trained.design
-        feature = next(feature for feature in design.features if feature.name == name)
-        values, note = _candidates(design, feature)
-        rows = _attacked_rows(design, feature, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
-        options = {"values": values, "sample_weight": self.trained.weights, "rows": rows}
+        """Every attacker on a column, or on the label."""
+        aim = _aim(self.trained.design, name, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
+        options = {"values": aim.values, "sample_weight": self.trained.weights, "rows": aim.rows}
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
-        known: WhiteBox | None = None
+        made: dict[str, Attacker] = {}
         for attacker, knows in ATTACKERS.items():
-            if self.quick and attacker in LEARNERS:
+            if (self.quick and attacker in LEARNERS) or (aim.label and attacker in NOT_ON_LABELS):
                 continue
             try:
-                if known is None:
-                    known = WhiteBox(self.model, self.frame, self.labels, name, use_prior=True, **options)
-                attack = self._made(attacker, name, options, known)
-                outcomes.append((self._outcome(attack), knows + note))
+                if KNOWN not in made:
+                    made[KNOWN] = WhiteBox(
+                        self.model, self.frame, self.labels, aim.attribute, use_prior=True, **options
+                    )
+                attack = made[attacker] = self._made(attacker, aim.attribute, options, made)
+                outcomes.append((replace(self._outcome(attack), attribute=name), knows))
                 if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
                     assert isinstance(attack, WhiteBox)
                     curve = [self._at(attack, name, scale) for scale in self.grid]
@@ -181,21 +186,28 @@ class _Attacks:
             except (ArithmeticError, IndexError, ValueError, np.linalg.LinAlgError) as error:
                 # of a learner, or of a table that nobody thought of: figures of the model stand without it
                 notes.append(f"The {attacker} attack on '{name}' failed ({type(error).__name__}), and is left out.")
-        apart = None if known is None or not outcomes or note else _apart(known, self.noise)
+        if aim.note and outcomes:
+            notes.append(aim.note)
+        known = made.get(KNOWN)
+        apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
         return _Found(outcomes, curve, notes, apart)
 
-    def _made(self, attacker: str, name: str, options: Json, known: WhiteBox) -> Attacker:
-        """An attacker by name; those who look at parameters share what their moves cost."""
+    def _made(self, attacker: str, attribute: Attribute, options: Json, made: dict[str, Attacker]) -> Attacker:
+        """An attacker by name; moves of parameters and what learners learned are paid once."""
+        known, informed = made[KNOWN], made.get(INFORMED)
+        assert isinstance(known, WhiteBox)
         shared: dict[str, Callable[[], Attacker]] = {
             INFORMED: lambda: Informed.like(known),
             WITH_PRIOR: lambda: known,
             WITHOUT_PRIOR: lambda: known.with_prior(False),
             SERVED: lambda: Served.like(known),
         }
+        if isinstance(informed, Informed):
+            shared[Ideal.name] = lambda: Ideal.like(known, informed.learned)
         if attacker in shared:
             return shared[attacker]()
         kinds: dict[str, type[Attacker]] = {BlackBox.name: BlackBox, Ideal.name: Ideal, Prior.name: Prior}
-        return kinds[attacker](self.model, self.frame, self.labels, name, **options)
+        return kinds[attacker](self.model, self.frame, self.labels, attribute, **options)
 
     def _outcome(self, attack: Any) -> Outcome:
         options: dict[str, Any] = {"draws": self.draws, "random_state": self.seed}
@@ -209,6 +221,49 @@ class _Attacks:
         return {"attribute": name, "accuracy": float(accuracy.mean())}
 
 
+@dataclass(frozen=True)
+class _Aim:
+    """What is guessed: a column or the label, among which values, in which rows; a sentence where values are typical ones."""
+
+    attribute: Attribute
+    values: list[float] | None
+    rows: Any
+    note: str
+    label: bool = False
+
+
+def _aim(design: Design, name: str, most: int, seed: int) -> _Aim:
+    if name == design.target.name:
+        values = None if design.target.classes else np.asarray(design.labels(), dtype=np.float64)
+        typical = _typical(values, "nearest")  # not every loss takes every number as a label
+        return _Aim(("label", 0), typical, some_rows(design.n, most, seed), _nearest_of(name, typical), True)
+    feature = next(feature for feature in design.features if feature.name == name)
+    rows = _attacked_rows(design, feature, most, seed)
+    if feature.kind == "category":
+        return _Aim(name, None, rows, "")
+    values = design.raw(feature)[~design.lacking(feature)]
+    typical = _typical(values, "linear")
+    if typical is None and feature.filled:
+        return _Aim(name, np.unique(values).tolist(), rows, "")
+    return _Aim(name, typical, rows, _nearest_of(name, typical))
+
+
+def _typical(values: Any, between: Literal["linear", "nearest"]) -> list[float] | None:
+    """A few typical numbers of many, to guess among; none where all are few, or there are no numbers."""
+    if values is None or np.unique(values).size <= MOST_NUMBERS:
+        return None
+    found: list[float] = np.unique(np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9], method=between)).tolist()
+    return found
+
+
+def _nearest_of(name: str, typical: list[float] | None) -> str:
+    return (
+        ""
+        if typical is None
+        else f"A guess of '{name}' is right if it names the nearest of {len(typical)} typical values."
+    )
+
+
 def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> Any:
     """Some rows that have a value to guess."""
     if not feature.filled:
@@ -217,7 +272,7 @@ def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> An
     return there[some_rows(there.size, most, seed)]
 
 
-def _apart(attack: WhiteBox, noise: Noise) -> Apart | None:
+def _apart(attack: WhiteBox, noise: Noise, name: str) -> Apart | None:
     """From the moves of an attack on all values of a column; none where the noise is not normal."""
     if not noise.normal:
         return None
@@ -229,16 +284,4 @@ def _apart(attack: WhiteBox, noise: Noise) -> Apart | None:
     least = float(hammersley_chapman_robbins(float(mu.max())))
     q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
     error = math.sqrt(least) if math.isfinite(least) else None
-    return Apart(attack.target.name, attack.target.m, float(right.max()), q95, median, error)
-
-
-def _candidates(design: Design, feature: Feature) -> tuple[list[float] | None, str]:
-    """Values to guess among, and a note: a number with many is guessed as one of a few typical values."""
-    if feature.kind == "category":
-        return None, ""
-    values = design.raw(feature)[~design.lacking(feature)]
-    different = np.unique(values)
-    if different.size <= MOST_NUMBERS:
-        return different.tolist() if feature.filled else None, ""
-    middles = np.unique(np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9]))
-    return middles.tolist(), f"; a guess is right if it names the nearest of {middles.size} typical values"
+    return Apart(name, attack.target.m, float(right.max()), q95, median, error)

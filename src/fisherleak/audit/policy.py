@@ -2,7 +2,7 @@
 
     [rows]            max_eta
     [columns.NAME]    max_revealed, min_error, max_eta, max_attack      ("*": every column, max_revealed and max_attack)
-    [label]           max_revealed, min_error, max_eta
+    [label]           max_revealed, min_error, max_eta, max_attack
     [groups]          max_eta_joint, max_eta_mean, max_ratio
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
@@ -56,7 +56,7 @@ EVERY_COLUMN: Mapping[str, Check] = {"max_revealed": SHARE, "max_attack": SHARE}
 SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "rows": {"max_eta": POSITIVE},
     "columns": {},
-    "label": ONE_VALUE,
+    "label": COLUMN,
     "groups": {"max_eta_joint": POSITIVE, "max_eta_mean": POSITIVE, "max_ratio": RATIO},
     "membership": {"max_right": CHANCE},
     "attacks": {"max_accuracy": SHARE, "max_gain": SHARE},

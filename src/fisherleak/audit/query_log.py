@@ -38,8 +38,9 @@ __all__ = ["ANSWERED", "Answered", "answers_document", "answers_of_release", "an
 Vector = NDArray[np.float64]
 ANSWERED = ("score", "probability", "label")
 SCHEMA = "fisherleak.answers/1"
-FLAT = 1e-10
-"""Directions that the queries look along by less than this part of the most are not told."""
+ROUNDING = 2.0**-52
+"""Times the larger side of a matrix: directions that queries look along by less than this part of the most are not told. A
+direction that is looked along by little is told whole, since answers are exact."""
 MOST_LISTED = 20
 
 
@@ -180,7 +181,7 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
     inverse = np.eye(p) if root is None else np.asarray(root)  # S^-1 = inverse^T inverse at scale 1
     looked = X @ np.linalg.inv(inverse)
     _, sizes, V = np.linalg.svd(looked, full_matrices=False)
-    rank = int(np.sum(sizes > FLAT * sizes[0]))
+    rank = int(np.sum(sizes > ROUNDING * max(X.shape) * sizes[0]))
     if rank < p and not noise.normal:
         raise InvalidInputError(
             f"The queries look along {rank} of {p} directions, and what that tells has no closed form for noise that is not "

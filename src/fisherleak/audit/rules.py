@@ -154,7 +154,8 @@ def _told_better(audit: Audit, limit: float) -> int:
 def _attacks(policy: Policy, audit: Audit) -> Iterator[Rule]:
     for key, limit in policy.section("attacks").items():
         name = f"attacks.{key}"
-        columns = dict.fromkeys(outcome.attribute for outcome, _ in audit.attacked.outcomes)
+        label = audit.design.target.name  # predicted by design, and limited in a section of its own
+        columns = dict.fromkeys(o.attribute for o, _ in audit.attacked.outcomes if o.attribute != label)
         if not columns:
             yield Rule(name, limit, None, False, "No attack was run.")
         elif key == "max_accuracy":

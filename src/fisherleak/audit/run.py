@@ -241,7 +241,9 @@ def _attacked(
     if large and not asked:
         note = "The table is large, so no attack was run; name a column with `attributes` to have one."
         return replace(nothing, notes=(note,))
-    return attack_all(trained, columns, choice.noise, grid, seed=seed, quick=plan.quick)
+    label = trained.design.target.name
+    aims = columns if large or label in columns else (*columns, label)
+    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick)
 
 
 def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
@@ -292,13 +294,16 @@ def _whose(trained: Trained) -> str:
 
 
 def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple[str, ...], bool]:
-    """The columns to attack and whether they were asked for; at most two with few values by default."""
+    """The columns to attack and whether they were asked for; at most two with few values by default.
+
+    The target may be asked for as well; audits attack it in any case, where they attack at all.
+    """
     names = [feature.name for feature in design.features]
     if asked:
         bare = {name.strip(): name for name in names}
         asked = [name if name in names else bare.get(name.strip(), name) for name in asked]
         for name in asked:
-            if name not in names:
+            if name not in (*names, design.target.name):
                 raise InvalidInputError(
                     f"`attributes` names '{name}', which the model does not use. {nearest(name, names)}"
                 )

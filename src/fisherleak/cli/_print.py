@@ -305,9 +305,10 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
     _sentences("\nUnder these assumptions:", card["assumptions"])
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:
+        shaped = "" if card["shape"]["name"] != "isotropic" else "try --shape hessian, "
         emit(
-            "\nBeware: with this noise the model is no better than a constant. Allow a larger --eta, declare --bounds, try "
-            "--shape hessian, or collect more rows."
+            "\nBeware: with this noise the model is no better than a constant. Make single rows matter less with a larger --l2 "
+            f"({10 * card['settings']['l2']:g}, say), allow a larger --eta, declare --bounds, {shaped}or collect more rows."
         )
 
 

@@ -54,6 +54,11 @@ def load_adult(as_published: bool = False, data_home: str | os.PathLike[str] | N
     -------
     Dataset
         Pandas tables without the rows that have a missing value ("?"), and labels 0 (at most 50,000 dollars) and 1.
+
+    Examples
+    --------
+    >>> data = fl.datasets.load_adult()  # doctest: +SKIP
+    >>> leak = fl.measure(fl.minimise(data.X, data.y, l2=1e-3), data.X, data.y, noise=fl.Gaussian(1.0))  # doctest: +SKIP
     """
     paths = locate(SOURCE, list(CONTENTS), data_home)
     parts: list[Any] = []

@@ -45,6 +45,11 @@ def load_cifar10(classes: Sequence[int] = (0, 1), data_home: str | os.PathLike[s
     -------
     Dataset
         Images of shape (n, 32, 32, 3), dtype uint8, and labels from 0.
+
+    Examples
+    --------
+    >>> data = fl.datasets.load_cifar10()  # doctest: +SKIP
+    >>> leak = fl.measure(fl.minimise(data.X, data.y, l2=1e-3), data.X, data.y, noise=fl.Gaussian(1.0))  # doctest: +SKIP
     """
     chosen = chosen_classes(classes, "classes")
     paths = locate(SOURCE, TRAIN + TEST, data_home)

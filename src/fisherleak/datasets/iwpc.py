@@ -41,6 +41,11 @@ def load_iwpc(random_state: int = 0, data_home: str | os.PathLike[str] | None = 
     -------
     Dataset
         Pandas tables of eight columns, and doses. Numbers are standardised in the published file.
+
+    Examples
+    --------
+    >>> data = fl.datasets.load_iwpc()  # doctest: +SKIP
+    >>> leak = fl.measure(fl.minimise(data.X, data.y, l2=1e-3), data.X, data.y, noise=fl.Gaussian(1.0))  # doctest: +SKIP
     """
     path = locate(SOURCE, [FILE], data_home)[FILE]
     contents = read_bytes(path)

@@ -50,6 +50,11 @@ def load_mnist(digits: Sequence[int] = (0, 1), data_home: str | os.PathLike[str]
     -------
     Dataset
         Images of shape (n, 28, 28), dtype uint8, and labels from 0.
+
+    Examples
+    --------
+    >>> data = fl.datasets.load_mnist()  # doctest: +SKIP
+    >>> leak = fl.measure(fl.minimise(data.X, data.y, l2=1e-3), data.X, data.y, noise=fl.Gaussian(1.0))  # doctest: +SKIP
     """
     chosen = chosen_classes(digits, "digits")
     paths = locate(SOURCE, list(CONTENTS), data_home)

@@ -15,6 +15,7 @@ from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.shaped_releases import ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
@@ -110,7 +111,7 @@ def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
 
 
 def _shaped(leakage: Any) -> bool:
-    return isinstance(leakage._information, DataShaped)
+    return isinstance(leakage._information, DataShaped | ShapedReleases)
 
 
 def _is_gradient(leakage: Any) -> bool:

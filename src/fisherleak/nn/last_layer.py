@@ -65,6 +65,11 @@ def on(module: Module, X: Any) -> OnInputs:
     module : torch module, function, or Features
     X : array of shape (n, ...)
         Inputs, of NumPy or torch. The head is then one that was fitted on arrays of the same kind.
+
+    Examples
+    --------
+    >>> on = fl.nn.on(network, pictures)  # doctest: +SKIP
+    >>> leak = fl.measure(fl.minimise(on.features, y, "logistic", 1e-2), on, y, noise=fl.Gaussian(0.1))  # doctest: +SKIP
     """
     return (module if isinstance(module, Features) else Features(module)).on(X)
 

@@ -59,6 +59,11 @@ def head(
     -------
     Fit
         Refused, as any other model is, where the parameters are farther than 1e-2 from the minimum.
+
+    Examples
+    --------
+    >>> features = fl.nn.on(network, pictures).features  # doctest: +SKIP
+    >>> fit = fl.nn.head(linear, features, y, loss="softmax", l2=1e-2)  # doctest: +SKIP
     """
     if not isinstance(linear, torch.nn.Linear):
         raise InvalidInputError(f"linear must be a torch.nn.Linear; got {type(linear).__name__}.")

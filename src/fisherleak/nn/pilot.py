@@ -52,6 +52,10 @@ def noise_for(
     -----
     The answer holds for the path of its pilot; another seed walks another path. It depends on the data, and publishing it
     reveals something too.
+
+    Examples
+    --------
+    >>> multiplier = fl.nn.noise_for(lambda noise: trained_with(noise).accountant, eta=0.1)  # doctest: +SKIP
     """
     limit, near = check_positive(eta, "eta"), check_positive(tolerance, "tolerance")
     if over not in OVER:

@@ -71,6 +71,18 @@ class Frontier:
         Held-out rows; 0 where there are so few that training rows stand for them.
     refused : tuple of str
         Candidates that keep no limit, and why.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> frontier = fl.protect(Ridge(1.0), X, y / y.std(), eta=1.0, over="max", penalties=[1.0], weightings=["none"])
+    >>> sorted({point.shape for point in frontier.points})
+    ['hessian', 'isotropic', 'least-loss']
+
+    Examples of the methods go on from here.
     """
 
     points: tuple[FrontierPoint, ...] = field(repr=False)
@@ -91,7 +103,13 @@ class Frontier:
         return panel(f"Frontier, least loss on {measured}", pairs, "Derived from the data: it stays in the house.")
 
     def best(self, eta: float | None = None) -> FrontierPoint:
-        """The candidate of the least held-out loss at the largest eta looked at that is not above the one asked for."""
+        """The candidate of the least held-out loss at the largest eta looked at that is not above the one asked for.
+
+        Examples
+        --------
+        >>> frontier.best(0.5).eta
+        0.5
+        """
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
         known = sorted({point.eta for point in self.points if point.eta <= limit * (1.0 + 1e-12)})
         if not known:
@@ -102,7 +120,13 @@ class Frontier:
         return min((point for point in self.points if point.eta == known[-1]), key=lambda point: point.loss)
 
     def frame(self) -> pandas.DataFrame:
-        """One row for each candidate and eta."""
+        """One row for each candidate and eta.
+
+        Examples
+        --------
+        >>> frontier.frame().groupby("shape").size().to_dict()
+        {'hessian': 5, 'isotropic': 5, 'least-loss': 5}
+        """
         try:
             import pandas
         except ImportError:
@@ -110,7 +134,12 @@ class Frontier:
         return pandas.DataFrame([asdict(point) for point in self.points])
 
     def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Held-out loss against eta, one line for each weighting and shape at its best penalty; dashed without noise."""
+        """Held-out loss against eta, one line for each weighting and shape at its best penalty; dashed without noise.
+
+        Examples
+        --------
+        >>> frontier.plot().figure.savefig("frontier.png")  # doctest: +SKIP
+        """
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -160,6 +189,11 @@ class Frontier:
         scikit-learn model
             As from :func:`fisherleak.release`. What eta does not count is said by warnings: ``UncountedChoiceWarning`` for a
             choice among several candidates and for weights, ``UncountedScaleWarning`` for noise that the rows present decide.
+
+        Examples
+        --------
+        >>> chosen = next(point for point in frontier.points if point.shape == "isotropic" and point.eta == 1.0)
+        >>> frontier.release(choice=chosen)  # doctest: +SKIP
         """
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
         chosen = self.best(limit) if choice is None else choice

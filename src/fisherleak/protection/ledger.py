@@ -109,6 +109,11 @@ class Ledger:
         limit : float, optional
             Refuse the release (:class:`InvalidInputError` names the rows) if it would take any row's eta past this, all earlier
             releases counted.
+
+        Examples
+        --------
+        >>> ledger.add(leak, limit=0.1)  # a third release
+        3
         """
         return self._record(leakage, ids, None, limit, None)
 
@@ -128,6 +133,11 @@ class Ledger:
         Leakage
             Of the rows in X. Etas of numbers are per unit of their column; of labels per unit of y, or from one class to the
             other.
+
+        Examples
+        --------
+        >>> round(float(ledger.leakage(X, y).per_example().max()), 3)
+        0.072
         """
         content = self._content()
         rows = self._rows(X, y, ids, content)
@@ -139,6 +149,11 @@ class Ledger:
         The root of what is left of the square, on the safe side: releases that look along different directions leave more.
         With a table it counts its rows, composed exactly; without, all rows ever recorded, by the root of the sum of squares of
         their etas, in the units that they were added in.
+
+        Examples
+        --------
+        >>> round(ledger.remaining(0.1), 3)
+        0.069
         """
         limit = check_positive(eta, "eta")
         if X is not None:
@@ -148,7 +163,13 @@ class Ledger:
         return math.sqrt(max(limit**2 - spent**2, 0.0))
 
     def recorded(self, name: Any) -> list[float | None]:
-        """The eta that one id had in each release, also if its row has left the table; None where it was not part of it."""
+        """The eta that one id had in each release, also if its row has left the table; None where it was not part of it.
+
+        Examples
+        --------
+        >>> [round(eta, 4) for eta in ledger.recorded(0)]
+        [0.0324, 0.0324]
+        """
         content = self._content()
         (digest,) = digests_of(bytes.fromhex(content["key"]), [name])
         places = [(entry, {row: k for k, row in enumerate(entry["rows"])}.get(digest)) for entry in content["entries"]]

@@ -73,7 +73,13 @@ class Trimmed:
         return int(np.sum(self.after > self.limit))
 
     def summary(self) -> str:
-        """In words, what happened to those who stayed."""
+        """In words, what happened to those who stayed.
+
+        Examples
+        --------
+        >>> print(trimmed.summary().partition(":")[0])
+        Dropped 297 of 442 rows above 2. Of the 145 that stay, 61 are more exposed than before
+        """
         stayed = self.before[self.kept]
         worse = int(np.sum(self.after > stayed))
         return (
@@ -120,6 +126,16 @@ def trim(
     -----
     Dropping rows raises the leakage about many that stay, since fewer rows determine the model, and some may now be above the
     limit: ``Trimmed.above`` counts them. Trimming protects those it drops only if that they were dropped may be known.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> trimmed = fl.trim(Ridge(), X, y, max_eta=2.0, noise=fl.Gaussian(20.0))
+    >>> trimmed
+    Trimmed(145 of 442 rows kept, limit 2, 37 above it now)
     """
     limit = check_positive(max_eta, "max_eta")
     table, labels = as_table(X), np.asarray(y)

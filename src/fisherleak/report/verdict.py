@@ -113,11 +113,22 @@ def _how_many(summary: Mapping[str, Any]) -> int:
 def _target(summary: Mapping[str, Any]) -> list[str]:
     label = summary["label"]
     if not label["revealed"]:
-        return []
+        return _class_told(summary, label["name"])
     found = label["revealed"]
     return [
         f"Of the target, {label['name']}, at most {share(found['max'])} of anyone's is revealed, and more than half of "
         f"{_whose(found['count'])}."
+    ]
+
+
+def _class_told(summary: Mapping[str, Any], name: str) -> list[str]:
+    """How well anyone's class can be told, from exact moves; nothing where it was not attacked."""
+    found = [apart for apart in summary.get("told_apart") or () if apart["attribute"] == name]
+    return [
+        f"The target, {name}: the best test tells someone's class from the one most unlike it rightly "
+        f"{in_hundred(apart['worst'])} of 100 times at most, {in_hundred(apart['median'])} for the one in the middle; 50 is "
+        "guessing."
+        for apart in found
     ]
 
 

@@ -41,6 +41,10 @@ def read_parquet_folder(pattern: str | Sequence[str], columns: Sequence[str] | N
         Where there is no file, or a file is damaged.
     InvalidInputError
         Where the files' columns differ.
+
+    Examples
+    --------
+    >>> table = fl.read_parquet_folder("visits/*.parquet", columns=["age", "dose", "sick"])  # doctest: +SKIP
     """
     try:
         import pyarrow.parquet  # noqa: F401

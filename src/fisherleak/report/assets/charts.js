@@ -106,7 +106,14 @@ function level(colours, text, at, position) {
   return { ...at, lineStyle: { color: colours.muted, type: [2, 4], width: 1.5 }, label: { formatter: () => text, position, color: colours.muted, fontSize: 12 } };
 }
 
-function tradeoff(colours, data, description, sigma, paper) {
+// Where there is little room beside the title of the lower panel, its legend stands below it, one line for each attack.
+function legendRoom(data, narrow) {
+  const attacks = data.points[0].attacks.length;
+  return narrow && attacks > 1 ? 19 * attacks : 0;
+}
+
+function tradeoff(colours, data, description, sigma, paper, narrow) {
+  const room = legendRoom(data, narrow);
   const tall = paper ? 105 : 160, low = paper ? 60 : 84;
   const write = data.metric === "accuracy" ? percent : number;
   const attacked = data.points[0].attacks.map((a) => a.attribute);
@@ -121,7 +128,7 @@ function tradeoff(colours, data, description, sigma, paper) {
     axisLabel: { show: named, showMinLabel: false, showMaxLabel: false },
   });
   const y = (k, name, format, limits) => axis(colours, {
-    type: "value", gridIndex: k, name, nameLocation: "end", nameGap: 30, nameTextStyle: { color: colours.muted, fontSize: 13, align: "left", padding: [0, 0, 0, -40] }, ...limits,
+    type: "value", gridIndex: k, name, nameLocation: "end", nameGap: k ? 30 + room : 30, nameTextStyle: { color: colours.muted, fontSize: 13, align: "left", padding: [0, 0, 0, -40] }, ...limits,
     splitLine: { show: true, lineStyle: { color: colours.rule } }, axisLabel: { formatter: format, showMinLabel: false, showMaxLabel: false },
   });
   const marks = (k, more) => ({ silent: true, symbol: "none", data: [...lines.map((l) => (k ? { ...l, label: { show: false } } : l)), ...more] });
@@ -140,10 +147,10 @@ function tradeoff(colours, data, description, sigma, paper) {
     ...shared,
     tooltip: { ...shared.tooltip, trigger: "axis" },
     axisPointer: { link: [{ xAxisIndex: "all" }], lineStyle: { color: colours.muted, type: "dotted" } },
-    legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), right: 24, top: 84 + tall, textStyle: { color: colours.muted, fontSize: 12 } },
-    grid: [{ left: 56, right: 24, top: 62, height: tall }, ...(two ? [{ left: 56, right: 24, top: 118 + tall, height: low }] : [])],
+    legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), ...(room ? { left: 10, orient: "vertical", itemGap: 4, top: 104 + tall } : { right: 24, top: 84 + tall }), textStyle: { color: colours.muted, fontSize: 12 } },
+    grid: [{ left: 56, right: 24, top: 62, height: tall }, ...(two ? [{ left: 56, right: 24, top: 118 + tall + room, height: low }] : [])],
     xAxis: two ? [x(0, false), x(1, true)] : [x(0, true)],
-    yAxis: [y(0, plain(data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
+    yAxis: [y(0, plain(narrow ? data.short : data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
       ...(two ? [y(1, "expected attack accuracy", (v) => `${Math.round(100 * v)} %`, { min: 0, max: 1.05 })] : [])],
     series,
   };

@@ -21,25 +21,25 @@ function option(kind, box) {
     case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
     case "groups": return ranges(colours, DATA.groups, description, { narrow, name: `η of a ${DATA.who.one}` });
     case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
-    default: return tradeoff(colours, DATA.tradeoff, description, sigma, printing);
+    default: return tradeoff(colours, DATA.tradeoff, description, sigma, printing, narrow);
   }
 }
 
-function heightOf(kind) {
+function heightOf(kind, box) {
   switch (kind) {
     case "eta": return histogramHeight(DATA.eta);
     case "balance": return histogramHeight(DATA.balance);
     case "heat": return 176 + 17 * DATA.heat.rows.length;
     case "attacks": return 76 + 40 * DATA.attacks.length;
-    case "tradeoff": return DATA.tradeoff.points[0].attacks.length ? 420 : 300;
+    case "tradeoff": return (DATA.tradeoff.points[0].attacks.length ? 420 : 300) + legendRoom(DATA.tradeoff, isNarrow(box));
     default: return 76 + 28 * DATA[kind].length;
   }
 }
 
 // Charts of one axis for each entry are lower on paper; others have their own heights.
-function paperHeight(kind) {
-  if (kind === "tradeoff") return heightOf(kind) - (DATA.tradeoff.points[0].attacks.length ? 79 : 55);
-  return ["attributes", "attacks", "groups"].includes(kind) ? 76 + PRINT_HEIGHT * (heightOf(kind) - 76) : heightOf(kind);
+function paperHeight(kind, box) {
+  if (kind === "tradeoff") return heightOf(kind, box) - (DATA.tradeoff.points[0].attacks.length ? 79 : 55);
+  return ["attributes", "attacks", "groups"].includes(kind) ? 76 + PRINT_HEIGHT * (heightOf(kind, box) - 76) : heightOf(kind, box);
 }
 
 function redraw(kind) {
@@ -57,13 +57,16 @@ function draw(box) {
 // A chart is drawn when its part is first opened, and again when it changes between wide and narrow.
 function drawAll() {
   for (const box of document.querySelectorAll("[data-chart]")) {
-    box.style.height = `${heightOf(box.dataset.chart)}px`;
+    box.style.height = `${heightOf(box.dataset.chart, box)}px`;
     new ResizeObserver(() => {
       if (printing || box.clientWidth === 0) return;
       const entry = drawn.get(box.dataset.chart);
       if (!entry) { draw(box); return; }
+      if (entry.narrow !== isNarrow(box)) {
+        box.style.height = `${heightOf(box.dataset.chart, box)}px`;
+        redraw(box.dataset.chart);
+      }
       entry.chart.resize();
-      if (entry.narrow !== isNarrow(box)) redraw(box.dataset.chart);
       entry.narrow = isNarrow(box);
     }).observe(box);
     if (box.clientWidth > 0) draw(box);
@@ -139,8 +142,8 @@ function beforePrint() {
   for (const part of kept.opened) part.open = false;
   for (const box of document.querySelectorAll("[data-chart]")) if (box.clientWidth > 0 && !drawn.has(box.dataset.chart)) draw(box);
   for (const [kind, { box, chart }] of drawn) {
-    box.style.height = `${paperHeight(kind)}px`;
-    chart.resize({ width: PRINT_WIDTH, height: paperHeight(kind) });
+    box.style.height = `${paperHeight(kind, box)}px`;
+    chart.resize({ width: PRINT_WIDTH, height: paperHeight(kind, box) });
   }
   redrawAll();
 }
@@ -153,7 +156,7 @@ function afterPrint() {
   for (const part of kept.opened) part.open = true;
   printing = false;
   for (const [kind, { box, chart }] of drawn) {
-    box.style.height = `${heightOf(kind)}px`;
+    box.style.height = `${heightOf(kind, box)}px`;
     chart.resize({ width: "auto", height: "auto" });
   }
   redrawAll();
