@@ -92,7 +92,8 @@ def test_the_label_is_attacked_like_a_column(trained: Trained) -> None:
     root = noise.unit_information_root(own.target.given.size)
     assert root is not None
     mu = np.max([np.linalg.norm(each.values @ root.T, axis=1) for each in own.moves], axis=0) / noise.scale
-    assert (apart.attribute, apart.worst) == ("ill", pytest.approx(norm.cdf(mu.max() / 2)))
+    assert apart.attribute == "ill"
+    assert apart.worst == pytest.approx(norm.cdf(mu.max() / 2))
     assert found.curves[0][0]["attribute"] == "ill"
 
 

@@ -57,7 +57,7 @@ def test_many_values_blocks_and_compositions_of_compositions() -> None:
     flat = fl.compose(drawn, plain, tilted, drawn)
     np.testing.assert_allclose(nested.per_example(), flat.per_example(), rtol=1e-12)
     assert flat.per_example()[7] == pytest.approx(top(flat.fim(rows=[7])), rel=1e-9)
-    squares = sum(np.asarray(part.per_cell()) ** 2 for part in (drawn, plain, tilted, drawn))
+    squares = np.sum([np.asarray(part.per_cell()) ** 2 for part in (drawn, plain, tilted, drawn)], axis=0)
     single = [k for k, size in enumerate(flat.sizes) if size == 1]
     np.testing.assert_allclose(np.asarray(flat.per_cell())[:, single] ** 2, squares[:, single], rtol=1e-9)
     assert np.all(flat.per_cell() ** 2 <= squares * (1.0 + 1e-9))

@@ -35,7 +35,15 @@ from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["MECHANISMS", "ObjectivePerturbation", "Posterior", "SelfShaped", "Spectrum", "check_squared"]
+__all__ = [
+    "MECHANISMS",
+    "ObjectivePerturbation",
+    "Posterior",
+    "SelfShaped",
+    "Spectrum",
+    "check_squared",
+    "released_inverse",
+]
 
 Vector = NDArray[np.float64]
 DRAWS = 2048
@@ -133,7 +141,7 @@ class Posterior:
 
     def least_deviation(self, fit: Fit) -> float:
         """The least standard deviation of a draw along any direction."""
-        return self.scale * math.sqrt(float(np.min(np.linalg.eigvalsh(_inverse(fit)))))
+        return self.scale * math.sqrt(float(np.min(np.linalg.eigvalsh(released_inverse(fit)))))
 
     def record(self) -> Json:
         told = calibration_told(self.calibrated)
@@ -189,7 +197,7 @@ class ObjectivePerturbation:
     def spectrum(self, fit: Fit) -> Spectrum:
         # b is isotropic for the parameters that are released, so that rows are taken as they are
         check_squared(fit, "ObjectivePerturbation")
-        beta, basis = np.linalg.eigh(_inverse(fit))
+        beta, basis = np.linalg.eigh(released_inverse(fit))
         middle = np.full(beta.size, 1.0 / self.scale**2)
         return Spectrum(basis, middle, (beta[:, None] + beta[None, :]) ** 2, None, np.asarray(host(fit.theta)))
 
@@ -202,7 +210,7 @@ class ObjectivePerturbation:
         """
         b = self.scale * rng.standard_normal((count, np.asarray(host(fit.theta)).size))
         if fit.loss.name == "squared":
-            return np.asarray(host(fit.theta) - b @ _inverse(fit))
+            return np.asarray(host(fit.theta) - b @ released_inverse(fit))
         if rows is None:
             raise InvalidInputError(
                 f"ObjectivePerturbation of the {fit.loss.name} loss solves a perturbed problem on the rows: pass rows=(X, y), "
@@ -213,7 +221,7 @@ class ObjectivePerturbation:
 
     def least_deviation(self, fit: Fit) -> float:
         """The least standard deviation of a draw along any direction."""
-        return self.scale * float(np.min(np.linalg.eigvalsh(_inverse(fit))))
+        return self.scale * float(np.min(np.linalg.eigvalsh(released_inverse(fit))))
 
     def record(self) -> Json:
         return {"kind": "ObjectivePerturbation", "scale": float(self.scale)} | calibration_told(self.calibrated)
@@ -231,7 +239,7 @@ MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
 """Every mechanism whose noise the data shape, by name."""
 
 
-def _inverse(fit: Fit) -> Vector:
+def released_inverse(fit: Fit) -> Vector:
     """H^-1 for the parameters that are released, (p, p)."""
     half = np.asarray(fit.uncentred(np.asarray(host(fit.factor.inverse()))))
     return np.asarray(fit.uncentred(half.T))

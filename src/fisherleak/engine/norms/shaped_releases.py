@@ -90,7 +90,8 @@ class ShapedReleases:
 
             def product(flat: State, V: Vector) -> Vector:
                 pieces = [flat[a:b] for a, b in pairwise(edges)]
-                return np.sum([part.product(own, V, label) for part, own in zip(parts, pieces, strict=True)], axis=0)
+                terms = [part.product(own, V, label) for part, own in zip(parts, pieces, strict=True)]
+                return np.asarray(sum(terms[1:], start=terms[0]))
 
             values, errors = top_by_products(product, tuple(x for state in states for x in state), width)
             for row in np.flatnonzero(errors > WANTED).tolist():
