@@ -32,6 +32,7 @@ TOPICS = {
     "cli/test_start.py": "what a command loads before it runs; completion; tracebacks",
     "cli/test_scale.py": "tables that are not in memory, here and on clusters",
     "report/test_browser.py": "the page in a real browser",
+    "report/test_pages.py": "whole pages in a browser: the demo, exported notebooks, the documentation",
     "report/test_schema.py": "the JSON Schema of summaries that is published",
     "reproduce/test_numbers.py": "all numbers beside the published ones",
     "test_corpus.py": "real tables of other packages",
