@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -101,6 +101,7 @@ def attack_all(
     released: Any = None,
     seed: int = 0,
     quick: bool = False,
+    told: Mapping[str, int] | None = None,
 ) -> Attacked:
     """Run every attacker on every column, and on the label.
 
@@ -119,14 +120,17 @@ def attack_all(
         Of the rows that are drawn and of simulations.
     quick : bool
         Fewer rows and simulated releases, and no attacker who learns from the other columns.
+    told : mapping of column to row
+        Other columns whose values are told apart by exact moves, without an attack: in some rows, and in that one.
     """
-    if not attributes:
+    if not attributes and not told:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
     against = None if released is None else known_pipeline(trained, model, released)
     added = standard_noise(trained, as_noise(noise))
     attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick)
     found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
+    found += [attacks.apart(name, row) for name, row in track((told or {}).items(), len(told or {}), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
@@ -192,6 +196,16 @@ class _Attacks:
         known = made.get(KNOWN)
         apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
         return _Found(outcomes, curve, notes, apart)
+
+    def apart(self, name: str, row: int) -> _Found:
+        """How well values of a column are told apart, in some rows and in one that is named."""
+        aim = _aim(self.trained.design, name, QUICK_ROWS, self.seed)
+        nothing: list[Json | None] = [None] * len(self.grid)
+        try:
+            known = self._known(replace(aim, rows=np.union1d(aim.rows, [row])))
+            return _Found([], nothing, [], _apart(known, self.noise, name))
+        except FisherleakError as error:
+            return _Found([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
 
     @cached_property
     def _read(self) -> Jacobian | OutputsJacobian:
