@@ -15,14 +15,15 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
-from fisherleak.audit.model import Trained, spreads_in
+from fisherleak.audit.model import Trained, spreads_in, train
 from fisherleak.audit.presence import presence_of, told_at
+from fisherleak.engine import left_out
 from fisherleak.engine.erm import minimise_scaled
 from fisherleak.engine.outputs.several_fit import minimise_classes
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
-from fisherleak.tables import Room
+from fisherleak.tables import Room, from_frame
 
 
 def moved(trained: Trained, row: int) -> float:
@@ -62,6 +63,27 @@ def test_figures_are_those_of_fits_without_a_row(
     write_outputs(result, summary, tmp_path / "out")
     np.testing.assert_allclose(pandas.read_parquet(tmp_path / "out" / "leakage.parquet")["membership"], mu, rtol=1e-3)
     assert "Who is in the table" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales of few rows move much without one: still by products alone, and exact."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, size=(30, 90))
+    table = pandas.DataFrame(X, columns=[f"g{j}" for j in range(90)]).assign(y=X[:, 0] + rng.normal(size=30))
+    trained = train(from_frame(table), Settings("y", held_out=0.0, l2=0.1))
+    expected = np.array([moved(trained, row) for row in range(30)])
+    np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
+    by_rounds = left_out._conjugate
+    counts = []
+
+    def counted(*given: Any) -> Any:
+        moves, settled = by_rounds(*given)
+        counts.append((int(settled.sum()), settled.size))
+        return moves, settled & False
+
+    monkeypatch.setattr(left_out, "_conjugate", counted)
+    np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
+    assert sum(some for some, _ in counts) == sum(every for _, every in counts) == 30
 
 
 def test_rows_that_are_read_part_by_part(people: Any) -> None:

@@ -62,3 +62,41 @@ def test_wide_tables_by_their_rows_and_by_products() -> None:
     check = spotcheck.spot_check(trained, np.asarray(trained.leak.per_example()))
     assert check is not None
     assert check.largest_relative_error < 1e-6
+
+
+@pytest.mark.parametrize(("target", "model", "l2"), CASES)
+def test_steps_by_the_hessian_of_the_fit_end_where_newton_does(
+    frame: Any, target: str, model: str, l2: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = train(from_frame(frame), Settings(target, model, l2=l2))
+    change = np.random.default_rng(1).normal(size=trained.design.X.shape[1]) * 1e-2
+    newton = []
+
+    def counted(*given: Any, **options: Any) -> Any:
+        newton.append(fitted(*given, **options))
+        return newton[-1]
+
+    fitted = vars(spotcheck)["fit_here"]
+    monkeypatch.setattr(spotcheck, "fit_here", counted)
+    found = spotcheck._moved(trained, 5, change)
+    assert not newton
+    monkeypatch.setattr(spotcheck, "AT_MINIMUM", -1.0)
+    monkeypatch.setattr(spotcheck, "ENOUGH", -1.0)
+    expected = spotcheck._moved(trained, 5, change)
+    assert len(newton) == 1
+    moved = np.linalg.norm(expected - np.asarray(trained.fit.theta))
+    assert np.linalg.norm(found - expected) < 1e-8 * moved
+
+
+def test_rows_that_move_the_model_by_their_label_alone_are_passed_over() -> None:
+    """Far out on the right side no value of a row matters, and its label does: rounding there is no disagreement."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3_000, 10)) * np.exp(rng.normal(size=(3_000, 1)))
+    table = pandas.DataFrame(X, columns=list("abcdefghij")).assign(y=(X.sum(axis=1) + rng.normal(size=3_000) > 0) * 1)
+    trained = train(from_frame(table), Settings("y", public="preprocessing"))
+    eta = np.asarray(trained.leak.per_example())
+    assert spotcheck._error(trained, int(eta.argmax())) is None
+    check = spotcheck.spot_check(trained, eta)
+    assert check is not None
+    assert check.rows == 3
+    assert check.largest_relative_error < 1e-5

@@ -497,6 +497,7 @@ def test_a_release_says_what_it_costs(fisherleak: Command, people: Path, tmp_pat
         done = fisherleak("release", people, "--target", "income", "--eta", eta, "--out", out)
         assert "for a constant" in done.out
         assert ("no better than a constant" in done.out) == useless
+        assert ("a larger --l2 (0.1, say)" in done.out) == useless
 
 
 def test_a_changed_file_is_refused(fisherleak: Command, people: Path, released: Path) -> None:

@@ -27,6 +27,10 @@ SHORTER = (1.0, 0.1, 0.01)
 """Steps that are tried, in units of the first, until refits agree to ``AGREED``."""
 WRITTEN_OUT, MOST_PRODUCTS = 200, 200
 """Rows or columns of a Jacobian up to which it is decomposed, and products with larger ones."""
+SEEN, TRIED = 1e-11, 10
+"""Move of the model, relative to its size, that refits can tell from rounding, and rows that are tried for one."""
+MOST_STEPS, ENOUGH, AT_MINIMUM = 20, 1e-9, 1e-13
+"""Steps by the Hessian of the fit at most, what they may leave of the first one, and the least distance from the minimum."""
 AGREED, WARNED = 1e-3, 1e-2
 """Relative differences: small enough, and too large to pass without a warning."""
 
@@ -47,8 +51,11 @@ def spot_check(trained: Trained, eta: NDArray[np.float64], count: int = 3) -> Sp
     if count == 0:
         return None
     order = np.argsort(-eta, kind="stable")
-    rows = [int(order[k]) for k in np.linspace(0, (design.n - 1) / 2, count).astype(int)]
-    errors = [_error(trained, row) for row in track(rows, len(rows), "Refitting")]
+    places = np.linspace(0, (design.n - 1) / 2, count).astype(int).tolist()
+    found = [_first_error(trained, order[k:].tolist()) for k in track(places, len(places), "Refitting")]
+    errors = [error for error in found if error is not None]
+    if not errors:
+        return None
     what = "scales of columns and model were" if trained.public == "nothing" else "the model was"
     note = f"All attributes of a row were moved together by a little, without its label, and {what} fitted again."
     largest = float(max(errors))
@@ -59,15 +66,21 @@ def spot_check(trained: Trained, eta: NDArray[np.float64], count: int = 3) -> Sp
             UserWarning,
             stacklevel=2,
         )
-    return SpotCheck(len(rows), largest, note)
+    return SpotCheck(len(errors), largest, note)
 
 
-def _error(trained: Trained, row: int) -> float:
+def _first_error(trained: Trained, rows: list[int]) -> float | None:
+    """Of the first of some rows whose attributes move the model by more than rounding; the label may be all that does."""
+    return next((error for row in rows[:TRIED] if (error := _error(trained, row)) is not None), None)
+
+
+def _error(trained: Trained, row: int) -> float | None:
+    """The relative difference of refits from the norm of the Jacobian; none where rounding hides it."""
     size, direction = _moves_most(_jacobian(trained, row))
-    if size == 0:
-        return 0.0
     # one row among many moves the model little: a longer step keeps the difference above rounding
     step = float(np.clip(1e-5 * np.sqrt(trained.design.n), 1e-4, 1e-2))
+    if size * step <= SEEN * float(np.linalg.norm(_whitened(trained, np.asarray(trained.fit.theta)))):
+        return None
     errors: list[float] = []
     # where the model bends within a step, a shorter one is nearer to the derivative
     for shorter in SHORTER:
@@ -108,16 +121,43 @@ def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
 
 def _moved(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:
     """The parameters with one row moved, whitened by the noise."""
-    design = trained.design
-    X = _OneRowMoved.of(design.X, row, change)
-    scales = _scales(trained, row, change)
-    own = (X, design.y, trained.weights, trained.fit.loss, trained.l2, True)
-    risk = (
-        Risk(*own, scales=scales) if trained.outputs == 1 else OutputsRisk(*own, scales=scales, outputs=trained.outputs)
-    )
-    theta = np.asarray(fit_here(risk, trained.fit.theta, polish=True).theta)
+    return _whitened(trained, _refitted(trained, _risk(trained, row, change)))
+
+
+def _whitened(trained: Trained, theta: NDArray[np.float64]) -> NDArray[np.float64]:
     root = trained.leak.noise.unit_information_root(theta.size)
     return theta if root is None else np.asarray(root @ theta)
+
+
+def _risk(trained: Trained, row: int, change: NDArray[np.float64]) -> Risk:
+    """The risk with one row moved, its parameters those for rows less the centre of the fit."""
+    design, fit = trained.design, trained.fit
+    own = (_OneRowMoved.of(design.X, row, change), design.y, trained.weights, fit.loss, trained.l2, True)
+    options: dict[str, Any] = {"known_centre": fit.centre, "scales": _scales(trained, row, change)}
+    return Risk(*own, **options) if trained.outputs == 1 else OutputsRisk(*own, outputs=trained.outputs, **options)
+
+
+def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:
+    """The minimiser of a risk close to the fit's, as parameters are released.
+
+    Steps by the Hessian of the fit end where the gradient of the moved rows vanishes, which is their own minimum: each is a
+    pass over the rows and no factorisation. Where they do not settle, Newton's method does it.
+    """
+    fit, theta, lengths = trained.fit, trained.fit.centred_theta, [np.inf]
+    for _ in range(MOST_STEPS):
+        at = risk.at(theta, curvature=False)
+        distance = at.distance(fit.factor)
+        if not distance < 0.25 * lengths[-1]:
+            break
+        theta = theta - fit.factor.solve(at.gradient)
+        # every step is shorter than the one before it by the same factor, or more
+        to_go = distance * (distance / lengths[-1]) if len(lengths) > 1 else distance
+        lengths.append(distance)
+        if to_go <= ENOUGH * lengths[1]:
+            return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
+    if distance > AT_MINIMUM:
+        return np.asarray(fit_here(risk, fit.theta, polish=True).theta)
+    return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
 
 
 def _scales(trained: Trained, row: int, change: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.perturbation import Attribute
 
@@ -146,16 +146,37 @@ class BlockMap:
         """sum_i weights_i E_i F_i^T over the block, (p, q), with F the map of another release of the same attributes."""
         xp = namespace(weights)
         total = xp.zeros((self.size, other.size), dtype=weights.dtype, device=device(weights))
+        plain: list[tuple[int, int]] = []
+        single: list[tuple[int, int]] = []
+        values: list[Array] = []
         sides = zip(self._directions(self.places), other._directions(other.places), strict=True)
         for (mine, D), (theirs, F) in sides:
+            if D is None and F is None:
+                plain += zip(mine.columns, theirs.columns, strict=True)
+                continue
             left, right = self._flat(mine, D, weights), other._flat(theirs, F, None)
             if left.shape[1] != right.shape[1]:
                 rows = weights.shape[0]
                 left, right = (_repeated(x, rows * mine.size, mine.size, xp) for x in (left, right))
-            to = like(np.eye(self.size)[:, list(mine.columns)], weights, xp)
-            back = like(np.eye(other.size)[list(theirs.columns)], weights, xp)
-            total = total + to @ (left @ right.T) @ back
-        return total
+            block = left @ right.T
+            if block.shape == (1, 1):
+                single.append((mine.columns[0], theirs.columns[0]))
+                values.append(block[0, :])
+            else:
+                ends = _chosen(self.size, mine.columns, weights), _chosen(other.size, theirs.columns, weights)
+                total = total + ends[0] @ block @ ends[1].T
+        if plain:
+            values.append(self._along(other, plain, weights))
+        return total if not values else total + _spread(xp.concat(values), [*single, *plain], total)
+
+    def _along(self, other: BlockMap, pairs: Sequence[tuple[int, int]], weights: Array) -> Array:
+        """sum_i weights_i E_i F_i^T at some pairs of columns that are moved as they are: (pairs,)."""
+        xp = namespace(weights)
+        found = weights[:, None]
+        for scale, columns in zip((self.scale, other.scale), zip(*pairs, strict=True), strict=True):
+            if scale is not None:
+                found = found * xp.take(scale, like(np.asarray(columns, dtype=np.int64), weights, xp), axis=1)
+        return xp.broadcast_to(xp.sum(found, axis=0), (len(pairs),))
 
     def singles(self) -> Iterator[tuple[Array, Array]]:
         """Columns (k,) and directions (b or 1, k) of every place, all of them of one direction."""
@@ -206,3 +227,21 @@ def _joined(parts: list[Array]) -> Array:
 
 def _repeated(flat: Array, width: int, size: int, xp: Namespace) -> Array:
     return flat if flat.shape[1] == width else xp.tile(flat, (1, width // size))
+
+
+def _chosen(size: int, columns: Sequence[int], reference: Array) -> Array:
+    """Columns of the identity, (size, columns)."""
+    found = np.zeros((size, len(columns)))
+    found[list(columns), np.arange(len(columns))] = 1.0
+    return like(found, reference, namespace(reference))
+
+
+def _spread(values: Array, places: Sequence[tuple[int, int]], reference: Array) -> Array:
+    """A matrix of the shape of another with values at some places, added up where a place recurs."""
+    xp = namespace(reference)
+    rows, columns = (list(side) for side in zip(*places, strict=True))
+    if rows != columns or reference.shape[0] != reference.shape[1]:
+        ends = (_chosen(size, side, values) for size, side in zip(reference.shape, (rows, columns), strict=True))
+        return (next(ends) * values[None, :]) @ next(ends).T
+    sums = like(np.bincount(rows, weights=host(values), minlength=reference.shape[0]), values, xp)
+    return xp.eye(sums.shape[0], dtype=values.dtype, device=device(values)) * sums[None, :]

@@ -6,8 +6,9 @@ With :math:`u = H^{-1} x` and :math:`h = a\, x \cdot u` the Hessian of the other
 
 Where scaling is folded into the model, the scales are those of the other rows too: the penalty's Hessian changes by a diagonal
 P, :math:`P_{kk} = n \lambda (s^2_{k(-i)} - s_k^2)`, so that the gradient there is :math:`P w - r x` and the Hessian
-:math:`H_- + P`. P is of the size of one row in n, so that :math:`D \leftarrow H_-^{-1} (r x - P w - P D)` settles in a few
-rounds; where it does not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
+:math:`H_- + P`. P is of the size of one row in n, so that conjugate gradients for :math:`(H_- + P) D = r x - P w`, with
+:math:`H_-` as what they are measured in, settle in a few rounds: they need products with :math:`H_-^{-1}` and P alone. Where
+they do not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fisherleak.engine.neighbours import EPSILON, ROUNDING, UNSURE
 
 __all__ = ["LeftOut", "MovingScales", "closed_form", "leave_out", "moves_of_squared", "ratio", "to_come"]
 
-MOST_ROUNDS = 12
+MOST_ROUNDS = 24
 """Rounds with P at most before an example's own system is solved."""
 SLOW = 0.7
 """A step that is longer than this part of the one before it leads nowhere soon."""
@@ -47,6 +48,8 @@ class LeftOut:
     """1 - h, what is left of the curvature along u; no less than ``UNSURE``."""
     push: Array
     """Diagonal of P, (b, p); (b, 0) where nothing is folded in."""
+    kept: Array
+    """The least part of a squared scale that is left without the example, at most 1: :math:`H_- + P` is no less of H_-."""
 
     @property
     def folded(self) -> bool:
@@ -95,6 +98,13 @@ class MovingScales:
         xp = namespace(moves)
         return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
 
+    def kept(self, push: Array) -> Array:
+        """The least part of a squared scale that P leaves, at most 1: (b,)."""
+        xp = namespace(push)
+        penalty = self.weight * self.squares
+        parts = push[:, : self.squares.shape[0]] / xp.where(penalty > 0, penalty, 1.0)[None, :]
+        return xp.clip(1.0 + xp.min(parts, axis=1), 0.0, 1.0)
+
 
 def leave_out(
     model: Model, B: Array, X: Array, y: Array, omega: Array, rows: Array, fold: MovingScales | None
@@ -105,30 +115,58 @@ def leave_out(
     u = part.x @ B
     left = 1.0 - part.a * row_dots(part.x, u, xp)
     push = xp.zeros((left.shape[0], 0), dtype=B.dtype, device=device(B)) if fold is None else fold.push(X, omega)
+    kept = xp.ones_like(left) if fold is None else fold.kept(push)
     sure = xp.where(left > UNSURE, left, UNSURE)
-    return LeftOut(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push)
+    return LeftOut(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push, kept)
 
 
 def moves_of_squared(part: LeftOut, B: Array, theta: Array, precision: float = ROUNDING) -> Array:
     """Moves for the squared loss: by rounds, and where these are slow by a solution for each example."""
     xp = namespace(part.x)
-    newton = part.solve(B, part.r[:, None] * part.x - part.pushed(theta[None, :]))
+    pull = part.r[:, None] * part.x - part.pushed(theta[None, :])
+    newton = part.solve(B, pull)
     if not part.folded:
         return newton
-    moves, last = newton, None
-    for _ in range(MOST_ROUNDS):
-        later = newton - part.solve(B, part.pushed(moves))
-        step = later - moves
-        length, size = (xp.sqrt(row_dots(each, each, xp)) for each in (step, later))
-        moves, rate, last = later, xp.ones_like(length) if last is None else ratio(length, last), length
-        slow = ~(to_come(length, rate) <= precision * size)
-        if not bool(xp.any(slow)):
-            return moves
-    for k in np.flatnonzero(host(slow)).tolist():
+    moves, settled = _conjugate(part, B, newton, pull, precision)
+    for k in np.flatnonzero(host(~settled)).tolist():
         inverse = B + (part.a[k] / part.left[k]) * part.u[k, :, None] * part.u[k, None, :]
         system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + inverse * part.push[k, None, :]
         moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
     return moves
+
+
+def _conjugate(part: LeftOut, B: Array, newton: Array, pull: Array, precision: float) -> tuple[Array, Array]:
+    r"""Moves by conjugate gradients from H_-^-1 pull, and which are near enough.
+
+    Every direction d comes with :math:`H_- d`, for what is left over, g, and :math:`z = H_-^{-1} g` are both known. The error
+    is :math:`(H_- + P)^{-1} g`, which in the norm of H_- is no longer than z over the part of the scales that is kept.
+    """
+    xp = namespace(newton)
+    moves, image = newton, pull
+    left_over = -part.pushed(moves)
+    z = part.solve(B, left_over)
+    d, image_d, rho = z, left_over, row_dots(z, left_over, xp)
+    settled = _near(part, z, rho, moves, image, precision)
+    for _ in range(MOST_ROUNDS):
+        if bool(xp.all(settled)):
+            break
+        pulled = image_d + part.pushed(d)
+        bend = row_dots(d, pulled, xp)
+        step = xp.where(~settled & (bend > 0), rho / xp.where(bend > 0, bend, 1.0), 0.0)[:, None]
+        moves, image, left_over = moves + step * d, image + step * image_d, left_over - step * pulled
+        z = part.solve(B, left_over)
+        before, rho = rho, row_dots(z, left_over, xp)
+        settled = settled | _near(part, z, rho, moves, image, precision)
+        on = ratio(rho, before)[:, None]
+        d, image_d = z + on * d, left_over + on * image_d
+    return moves, settled
+
+
+def _near(part: LeftOut, z: Array, rho: Array, moves: Array, image: Array, precision: float) -> Array:
+    """Whether what is left over is short beside the moves, as H_- measures and as they are."""
+    xp = namespace(moves)
+    most = (precision * part.kept) ** 2
+    return (rho <= most * row_dots(moves, image, xp)) & (row_dots(z, z, xp) <= most * row_dots(moves, moves, xp))
 
 
 def ratio(length: Array, previous: Array) -> Array:

@@ -113,9 +113,12 @@ class Risk:
     def parameter_names(self) -> tuple[str, ...]:
         return self.names
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
         """Diagonal of the penalty's Hessian, (p,)."""
+        return self._on_columns()
+
+    def _on_columns(self) -> Array:
         n, d = self.X.shape
         squares = [1.0] * d if self.scales is None else host(self.scales**2).tolist()
         values = [n * self.l2 * square for square in squares] + [n * self.intercept_l2] * int(self.intercept)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
+from fisherleak.engine.information import Information
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Composing
@@ -38,7 +46,9 @@ def compose(*leakages: Leakage) -> Leakage:
 
     Notes
     -----
-    Holds where the noise of the releases is independent, and each release's own assumptions hold.
+    Holds where the noise of the releases is independent, and each release's own assumptions hold. Releases by
+    :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) are composed with others about
+    NumPy rows behind affine, public preprocessing: what the shapes of their noise tell is added too.
 
     **Units.** Releases may encode a category differently (other reference levels, another order, none dropped, rare levels
     together, codes): its etas are then per unit of the full one-hot vector of its levels, moved in the space of changes that
@@ -68,13 +78,20 @@ def compose(*leakages: Leakage) -> Leakage:
     composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
     if composing is not None:
         return composing.composed(leakages)
+    for leakage in leakages:
+        if isinstance(leakage._information, ShapedOutputs):
+            raise InvalidInputError(
+                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                "models of one output, or use noise on the parameters, fisherleak.Gaussian."
+            )
     if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]
-    jacobians, known = [], []
+    releases, jacobians, known = [], [], []
     for leakage, factor in zip(leakages, factors, strict=True):
-        for jacobian in leakage._information.scaled(1.0 / leakage._scale).jacobians:
-            jacobians.append(in_label_unit(jacobian, factor))
+        for release in _releases(leakage):
+            releases.append(release)
+            jacobians.append(in_label_unit(_jacobian_of(release), factor))
             known.append(leakage._table.names == first._table.names)
     common, changed = in_common_coordinates(jacobians, known)
     notes = [note for leakage in leakages for note in leakage._notes]
@@ -83,7 +100,34 @@ def compose(*leakages: Leakage) -> Leakage:
     # a cell that is missing for one release and a level for another is data
     masks = [leakage._absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    return Leakage(information_of(*common), None, first._table, tuple(dict.fromkeys(notes)), absent)
+    return Leakage(_together(releases, common), None, first._table, tuple(dict.fromkeys(notes)), absent)
+
+
+def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:
+    """The releases of a leakage, each at its own scale."""
+    information = leakage._information
+    if isinstance(information, ShapedReleases):
+        return information.releases
+    if isinstance(information, Averaged):
+        raise InvalidInputError(
+            "ObjectivePerturbation of this loss is known by upper limits of single etas, which do not add up as matrices do: "
+            "compose releases with noise on parameters, or bound the eta of all by the root of the sum of squares."
+        )
+    if isinstance(information, DataShaped):
+        return (information,)
+    return information.scaled(1.0 / leakage._scale).jacobians
+
+
+def _jacobian_of(release: Jacobian | DataShaped) -> Jacobian:
+    return release.jacobian if isinstance(release, DataShaped) else release
+
+
+def _together(releases: Sequence[Jacobian | DataShaped], common: Sequence[Jacobian]) -> Information:
+    """The information of releases, by common coordinates."""
+    if not any(isinstance(release, DataShaped) for release in releases):
+        return information_of(*common)
+    pairs = zip(releases, common, strict=True)
+    return ShapedReleases(tuple(replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs))
 
 
 def _checked(first: Leakage, other: Leakage) -> float:

@@ -13,13 +13,12 @@ meet in :math:`D = \sum_i \omega_i (\xi_i \epsilon_i^T + \epsilon_i \xi_i^T)`: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy
@@ -30,28 +29,22 @@ from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spec
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shaped_directly import Directly, directly
+from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, largest_eta
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
 
 __all__ = ["DataShaped", "check_measurable"]
 
 Vector = NDArray[np.float64]
-SETTLED = 1e-9
-"""Relative error of the eta of a set."""
-LARGEST = 2**27
-"""Values that are written out at most."""
 COMPILED_FROM = 2**17
 """Values of the rows from which a compiled kernel pays."""
-SMALL = 256
-"""Values of a set up to which its matrix is written out."""
 
 
-def check_measurable(jacobian: Jacobian, mechanism: SelfShaped) -> None:
-    """Refuse, by name, what a mechanism whose noise the data shape is not measured for."""
+def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = False) -> None:
+    """Refuse, by name, what a mechanism whose noise the data shape is not measured for, or not beside another release."""
     name = type(mechanism).__name__
-    if isinstance(mechanism, Posterior):
+    if isinstance(mechanism, Posterior) and not beside:
         check_squared(jacobian.fit, name)
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError(f"{name} is measured for NumPy rows in memory: compute the rows first.")
@@ -113,7 +106,9 @@ class DataShaped:
         return rounding_of(self.jacobian.fit) + SETTLED
 
     def scaled(self, factor: float) -> DataShaped:
-        self._refuse("a composition")
+        if factor != 1.0:
+            self._refuse("another scale of a composition")
+        return self
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = self._parts(attributes)
@@ -177,14 +172,7 @@ class DataShaped:
         size = state[0].shape[0] * width
         if size == 0:
             return 0.0
-        together = parts.together(state, label)
-        if size <= SMALL:
-            return _root(np.stack([together(v) for v in np.eye(size)]))
-        operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=together, dtype=np.float64)
-        start = np.random.default_rng(0).standard_normal(size)
-        top, vector = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=SETTLED, maxiter=10_000)
-        left = np.linalg.norm(together(vector[:, 0]) - top[0] * vector[:, 0])
-        return float(np.sqrt(max(top[0] + left, 0.0)))
+        return largest_eta(parts.together(state, label), size)
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
         parts = self._parts(attributes)
@@ -196,106 +184,19 @@ class DataShaped:
         parts = self._parts(attributes)
         return parts.root(self._state(parts, rows), label)
 
-    def _state(self, parts: _Parts, rows: Array | None) -> tuple[Vector, ...]:
+    def _state(self, parts: ShapedParts, rows: Array | None) -> tuple[Vector, ...]:
         chosen = slice(None) if rows is None else np.asarray(host(rows))
         return parts.state(*(None if x is None else x[chosen] for x in self.jacobian.arrays))
 
-    def _parts(self, attributes: Sequence[Attribute]) -> _Parts:
+    def _parts(self, attributes: Sequence[Attribute]) -> ShapedParts:
         E = self.jacobian.map(self.jacobian.named(attributes))
-        return _Parts(self.jacobian.fit, self.spectrum, E.after(self.spectrum.basis.T), E.pull(self.spectrum.theta))
+        return ShapedParts(
+            self.jacobian.fit, self.spectrum, E.after(self.spectrum.basis.T), E.pull(self.spectrum.theta)
+        )
 
 
 def _root(matrix: Vector) -> float:
     return float(np.sqrt(max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)))
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What blocks of rows need: E in the eigenbasis, (p, m), and E^T w, (m,)."""
-
-    fit: Fit
-    spectrum: Spectrum
-    turned: Vector
-    w: Vector
-
-    def state(self, X: Any, y: Any, weights: Any) -> tuple[Vector, ...]:
-        """r, a, c, omega, xi and kappa^2 xi^2 of rows."""
-        x = with_constant(np.asarray(X), self.fit.intercept is not None, self.spectrum.centre)
-        z, loss = x @ self.spectrum.theta, self.fit.loss
-        omega = np.ones(x.shape[0]) if weights is None else np.asarray(weights)
-        xi = x @ self.spectrum.basis
-        return omega * loss.r(z, y), omega * loss.a(z, y), omega * loss.c(z, y), omega, xi, xi**2 @ self.spectrum.shape
-
-    def product(self, state: tuple[Vector, ...], V: Vector, label: bool) -> Vector:
-        """F_i v_i of every row, (b, m + label)."""
-        r, a, c, omega, xi, q = state
-        v = V[:, :-1] if label else V
-        e = v @ self.turned.T
-        along = a * (v @ self.w) + (c * V[:, -1] if label else 0.0)
-        moved = self.spectrum.middle * (along[:, None] * xi + r[:, None] * e)
-        t = np.einsum("ij,ij->i", xi, moved)
-        shape = (omega**2)[:, None] * (q * e + xi * ((xi * e) @ self.spectrum.shape))
-        top = (r[:, None] * moved + shape) @ self.turned + (a * t)[:, None] * self.w[None, :]
-        return np.concatenate([top, (c * t)[:, None]], axis=1) if label else top
-
-    def of_rows(self, state: tuple[Vector, ...]) -> tuple[Vector, ...]:
-        return state
-
-    def matrix(self, state: tuple[Vector, ...], label: bool) -> Vector:
-        """F_i of one row."""
-        width = self.turned.shape[1] + int(label)
-        repeated = tuple(np.repeat(x, width, axis=0) for x in state)
-        found = self.product(repeated, np.eye(width), label)
-        return 0.5 * (found + found.T)
-
-    def diagonals(self, X: Any, y: Any, weights: Any) -> Vector:
-        """Roots of the diagonal of F_i over attributes of one direction, (b, m)."""
-        r, a, _, omega, xi, q = self.state(X, y, weights)
-        E, middle, shape = self.turned, self.spectrum.middle, self.spectrum.shape
-        first = (a**2 * (xi**2 @ middle))[:, None] * self.w**2 + r[:, None] ** 2 * (middle @ E**2)
-        first = first + 2.0 * (a * r)[:, None] * self.w * ((xi * middle) @ E)
-        values, vectors = np.linalg.eigh(shape)
-        second = q @ E**2
-        for k in np.flatnonzero(np.abs(values) > np.finfo(float).eps * np.abs(values).max()).tolist():
-            second = second + values[k] * ((xi * vectors[:, k]) @ E) ** 2
-        return np.asarray(np.sqrt(np.clip(first + (omega**2)[:, None] * second, 0.0, None)))
-
-    def together(self, state: tuple[Vector, ...], label: bool) -> Callable[[Vector], Vector]:
-        """V -> F v for changes of all rows at once, (n (m + label),)."""
-        r, a, c, omega, xi, _ = state
-
-        def product(v: Vector) -> Vector:
-            V = v.reshape(r.size, -1)
-            changes = V[:, :-1] if label else V
-            e = changes @ self.turned.T
-            along = a * (changes @ self.w) + (c * V[:, -1] if label else 0.0)
-            z = self.spectrum.middle * (along @ xi + r @ e)
-            N = (omega[:, None] * xi).T @ e
-            G = self.spectrum.shape * (N + N.T)
-            t = xi @ z
-            top = (r[:, None] * z[None, :] + omega[:, None] * (xi @ G)) @ self.turned + (a * t)[:, None] * self.w[
-                None, :
-            ]
-            return np.asarray(np.concatenate([top, (c * t)[:, None]], axis=1) if label else top).ravel()
-
-        return product
-
-    def root(self, state: tuple[Vector, ...], label: bool) -> Vector:
-        r, a, c, omega, xi, _ = state
-        E, p = self.turned, xi.shape[1]
-        if r.size * p * p * E.shape[1] > LARGEST:
-            raise InvalidInputError(
-                f"The information of {r.size} rows about {E.shape[1]} values each, with a shape of {p} x {p}, is too large to "
-                "be written out: ask for fewer rows (eta of any set is cheap: use of())."
-            )
-        first = (a[:, None] * xi)[:, :, None] * self.w + r[:, None, None] * E
-        cross = xi[:, :, None, None] * E[None, None, :, :] + E[None, :, None, :] * xi[:, None, :, None]
-        second = omega[:, None, None, None] * np.sqrt(0.5 * self.spectrum.shape)[:, :, None] * cross
-        second = second.reshape(r.size, p * p, -1)
-        if label:
-            first = np.concatenate([first, (c[:, None] * xi)[:, :, None]], axis=2)
-            second = np.concatenate([second, np.zeros((r.size, p * p, 1))], axis=2)
-        return np.concatenate([-np.sqrt(self.spectrum.middle)[:, None] * first, second], axis=1)
 
 
 @dataclass(frozen=True)
@@ -317,7 +218,7 @@ class _InItsBasis:
     """Of the diagonal of the shape: the eigenvalues of H^-1."""
 
     @classmethod
-    def of(cls, parts: _Parts) -> _InItsBasis:
+    def of(cls, parts: ShapedParts) -> _InItsBasis:
         beta = np.sqrt(np.diag(parts.spectrum.shape))
         scaled = np.sqrt(beta)[:, None] * parts.turned
         values, basis = np.linalg.eigh(scaled.T @ scaled)

@@ -89,7 +89,8 @@ class MatrixFree:
         single = [a for a in attributes if a.size == 1 and a.name not in local]
         plain = [attribute for attribute in single if attribute.name not in few]
         uneven = [attribute for attribute in single if attribute.name in few]
-        others = [attribute for attribute in attributes if attribute not in single]
+        alone = {attribute.name for attribute in single}
+        others = [attribute for attribute in attributes if attribute.name not in alone]
         squares = [cell_squares(J, J.named(plain)) for J in self.jacobians] if plain else []
         blocks = []
         if uneven:

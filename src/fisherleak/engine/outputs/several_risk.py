@@ -97,10 +97,9 @@ class OutputsRisk(Risk):
         names = self.names or (*default_names(int(self.X.shape[1])), "intercept")
         return names[: self.width] * (self.size // self.width)
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
-        xp = namespace(self.X)
-        return xp.tile(super().penalty, (self.size // self.width,))
+        return namespace(self.X).tile(self._on_columns(), (self.size // self.width,))
 
     def centred(self, theta: Array) -> Array:
         """vec(V), for rows less the centre, of parameters as they are released: all coefficients, then all intercepts."""
