@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,11 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak.audit.admitted import PENALTIES, least_admitted
+from fisherleak.audit.model import Settings, train
 from fisherleak.cli import main
+from fisherleak.protection.admissible import NoUsefulBoundError
+from fisherleak.tables import from_frame
 from report.test_summarise import check_summary
 
 
@@ -105,8 +111,19 @@ def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.Captur
     call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--public", "preprocessing", "--eta", "0.5"]
     call += ["--bounds", "age=0:80", "--bounds", "dose=-4:4", "--out", "a.skops"]
     assert main([*call, "--l2", "0.0001"]) == 2
-    assert "use a larger l2 or more rows, or --over max" in capsys.readouterr().err
-    assert main([*call, "--l2", "2"]) == 0
+    refusal = capsys.readouterr().err
+    assert "use a larger l2 or more rows, or --over max" in refusal
+    named = re.search(
+        r"With these bounds --l2 (\S+) is the least of 0.01, 0.02, 0.05, 0.1, … 10 that is enough", refusal
+    )
+    assert named is not None
+    settings = Settings("outcome", held_out=0.0, rare=5, drop=("who",), public="preprocessing")
+    weaker = replace(settings, l2=PENALTIES[PENALTIES.index(float(named[1])) - 1])
+    with pytest.raises(NoUsefulBoundError):
+        least_admitted(
+            train(from_frame(pandas.read_csv("t.csv")), weaker), 0.5, bounds={"age": (0, 80), "dose": (-4, 4)}
+        )
+    assert main([*call, "--l2", named[1]]) == 0
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
     assert card["noise"]["calibrated"]["bounds"]["outcome"] == {"classes": 3, "from": "declared"}
     assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4"]) == 0

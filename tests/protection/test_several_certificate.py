@@ -12,6 +12,7 @@ from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.protection.admissible import certified, worst_admissible
 from fisherleak.protection.ascent import eta_in_place
+from fisherleak.protection.several_moves import followed, largest_sum
 
 
 def rows(n: int, K: int, seed: int, d: int = 2) -> tuple[Any, Any]:
@@ -108,3 +109,56 @@ def test_what_has_no_bound_is_refused() -> None:
         fl.calibrate(numbers, eta=1.0, over="admissible", bounds=box(2))
     with pytest.raises(InvalidInputError, match="shape='hessian'"):
         fl.calibrate(few, eta=1.0, over="admissible", bounds=box(2), shape="hessian")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_rows_and_a_weak_penalty_are_followed(weighted: bool) -> None:
+    """Rows that move the model a long way: no refit is above the bound, and it is no more than some times the worst."""
+    X, y = rows(150, 3, seed=11, d=4)
+    weights = np.random.default_rng(2).uniform(0.7, 1.3, 150) if weighted else None
+    fit = fl.minimise(X, y, loss="softmax", l2=0.05, sample_weight=weights, intercept=True)
+    leak = fl.measure(fit, X, y, sample_weight=weights)
+    above, found = certified(leak, box(4)).upper, tried(leak, 3, seed=9, count=60)
+    assert found <= above <= 20 * found
+
+
+def test_curvature_and_moves_are_within_what_was_followed() -> None:
+    X, y = rows(120, 3, seed=12)
+    fit: Any = fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True)
+    leak = fl.measure(fit, X, y)
+    jacobian: Any = one_release(leak._information)
+    found = followed(jacobian, certified(leak, box(2)).points)
+    assert found is not None
+    rng = np.random.default_rng(3)
+    for _ in range(25):
+        changed, labels, row = X.copy(), y.copy(), int(rng.integers(120))
+        changed[row], labels[row] = 2.0 * np.sign(rng.normal(size=2)), rng.integers(3)
+        other: Any = fl.minimise(changed, labels, loss="softmax", l2=0.1, intercept=True)
+        # the same parameters for rows less the old centre
+        V, moved = (np.reshape(np.asarray(each.reduced), (2, 3)) for each in (fit, other))
+        moved = np.column_stack([moved[:, :2], moved[:, 2] + moved[:, :2] @ (_centre(fit) - _centre(other))])
+        way = np.linalg.solve(found.root.T, (moved - V).reshape(-1))
+        assert np.linalg.norm(way) <= found.move
+        x = np.column_stack([changed - _centre(fit), np.ones(120)])
+        z = x @ moved.T @ np.asarray(fit.frame).T
+        p = np.exp(z - z.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        A = np.einsum("nk,kl->nkl", p, np.eye(3)) - p[:, :, None] * p[:, None, :]
+        inner = np.einsum("kl,nkm,mo->nlo", fit.frame, A, fit.frame)
+        H = np.einsum("nlo,np,nq->lpoq", inner, x, x).reshape(6, 6) + np.diag(np.tile([12.0, 12.0, 0.0], 2))
+        between = np.linalg.eigvalsh(np.linalg.inv(found.root @ H @ found.root.T))
+        assert found.low <= between[0]
+        assert between[-1] <= 1.0
+
+
+def _centre(fit: Any) -> Any:
+    return np.zeros(2) if fit.centre is None else np.asarray(fit.centre)
+
+
+def test_sums_of_columns_are_below_their_bound() -> None:
+    rng = np.random.default_rng(4)
+    few, many = rng.normal(size=(5, 6)), rng.normal(size=(30, 14)) * 10.0 ** rng.uniform(-2, 1, 14)
+    signs = np.sign(rng.normal(size=(4000, 14)))
+    assert np.linalg.norm(few @ signs[:, :6].T, axis=0).max() == pytest.approx(largest_sum(few), rel=1e-12)
+    best = np.linalg.norm(many @ signs.T, axis=0).max()
+    assert best <= largest_sum(many) <= 1.5 * best

@@ -7,14 +7,14 @@ An attacker is one method, ``guess``: from released parameters (T, p) to the can
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
-from fisherleak.attacks.candidates import candidates_of
+from fisherleak.attacks.candidates import Candidates, candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
 from fisherleak.engine.erm import Fit
@@ -99,7 +99,17 @@ class Attacker(ABC):
         prior: Any = None,
         rows: Any = None,
     ) -> None:
-        self.target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
+        self._aim(candidates_of(model, X, y, attribute, values, sample_weight, prior, rows))
+
+    @classmethod
+    def _of(cls, target: Candidates) -> Self:
+        """An attacker of candidates that have been read already, for several attackers of one column."""
+        made = cls.__new__(cls)
+        made._aim(target)
+        return made
+
+    def _aim(self, target: Candidates) -> None:
+        self.target = target
 
     def __repr__(self) -> str:
         target = self.target

@@ -7,6 +7,7 @@ units and of levels, and its record is brought back: a column from low to high, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json, Seed
-from fisherleak.audit.model import Settings, Trained
+from fisherleak.audit.model import Settings, Trained, trained_on
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -25,15 +26,18 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
+from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
-__all__ = ["admitted_noise", "declared_on", "least_admitted"]
+__all__ = ["PENALTIES", "admitted_noise", "declared_on", "least_admitted"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
+PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""The public grid of penalties that are tried where a release has none that is enough."""
 
 
 def admitted_noise(
@@ -50,7 +54,11 @@ def admitted_noise(
     The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit. ``shape`` is
     a public matrix, or "hessian" for the rows' own, which is counted.
     """
-    found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
+    try:
+        found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
+    except NoUsefulBoundError as error:
+        remedy = _enough(trained, limit, columns, bounds, shape)
+        raise NoUsefulBoundError(f"{error} {remedy}") from None
     largest = max(found, key=lambda noise: noise.scale)
     records = [getattr(noise, "calibrated", None) for noise in found]
     chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
@@ -61,6 +69,27 @@ def admitted_noise(
     chance = min(1.0, sum(chances)) if _settled(trained, settings) else 1.0
     own = _in_own_units(trained.design, settings, told.bounds or {})
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
+
+
+def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, shape: Shape) -> str:
+    """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
+    if trained.weights is not None:
+        return "Weights of rows decide too which `l2` is enough."
+    larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
+
+    def refused(l2: float) -> bool:
+        other = trained_on(trained.kind, trained.design, l2, None, trained.public)
+        try:
+            _calibrated_all(other, limit, columns, bounds, 0, shape)
+        except NoUsefulBoundError:
+            return True
+        return False
+
+    place = bisect_left(larger, True, key=lambda l2: not refused(l2))
+    if place == len(larger):
+        return f"No `l2` up to {PENALTIES[-1]:g} is enough with these bounds."
+    grid = ", ".join(f"{l2:g}" for l2 in PENALTIES[:4])
+    return f"With these bounds `l2={larger[place]:g}` is the least of {grid}, … {PENALTIES[-1]:g} that is enough."
 
 
 def least_admitted(

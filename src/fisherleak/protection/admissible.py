@@ -34,13 +34,25 @@ from fisherleak.protection.pivot import spread_of
 from fisherleak.protection.quantities import Points, Quantities, points_of, quantities_of, strong_of
 from fisherleak.protection.several_certificate import SeveralBound, bound_of_several
 
-__all__ = ["Certified", "WorstAdmissible", "admissible_scale", "certified", "check_useful", "worst_admissible"]
+__all__ = [
+    "Certified",
+    "NoUsefulBoundError",
+    "WorstAdmissible",
+    "admissible_scale",
+    "certified",
+    "check_useful",
+    "worst_admissible",
+]
 
 EPSILON = float(np.finfo(np.float64).eps)
 AT_MINIMUM = 1e-8
 """Relative gradient up to which a model counts as at its minimum."""
 LOOSEST = 20.0
 """A bound this many times above what a search finds says nothing: the row moves the model farther than can be followed."""
+
+
+class NoUsefulBoundError(InvalidInputError):
+    """One admissible row would move the model farther than can be followed."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +134,26 @@ def worst_admissible(
 ) -> WorstAdmissible:
     """The worst admissible row over the values that count, as in :meth:`Leakage.per_example`."""
     above = certified(leakage, bounds, attributes, label)
+    several = isinstance(leakage._information, SeveralOutputs)
+    closer = not leakage.fits[0].loss.quadratic and not several
+    if not math.isfinite(above.upper):
+        above = certified(leakage, bounds, attributes, label, by_rows=True) if closer else above
+        closer = False
+        check_useful(above.upper, math.inf)  # no search where nothing holds
     chosen, counted = leakage._chosen(attributes, label)
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
     lower = max(best.eta, largest)
-    several = isinstance(leakage._information, SeveralOutputs)
-    if not above.upper <= LOOSEST * lower and not leakage.fits[0].loss.quadratic and not several:
+    if closer and not above.upper <= LOOSEST * lower:
         above = certified(leakage, bounds, attributes, label, by_rows=True)
     check_useful(above.upper, lower)
     return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above)
 
 
 def check_useful(upper: float, lower: float) -> None:
-    """Refuse a bound that is far above what was found."""
-    if not upper <= LOOSEST * lower:
-        raise InvalidInputError(
+    """Refuse a bound that is far above what was found, or infinite."""
+    if not math.isfinite(upper) or not upper <= LOOSEST * lower:
+        raise NoUsefulBoundError(
             "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
             "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or `over='max'`."
         )
