@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fisherleak.cli import _layout
-from fisherleak.cli._layout import say, wrapped
+from fisherleak.cli._layout import paragraph, wrapped
 
 Command = Callable[..., Any]
 COPIED = ("    fisherleak ", "open ")
@@ -62,7 +62,7 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
 def test_paragraphs_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert not sys.stdout.isatty()
     text = "word " * 40
-    say(f"\n{text}")
+    paragraph(f"\n{text}")
     assert capsys.readouterr().out == f"\n{text}\n"
 
 

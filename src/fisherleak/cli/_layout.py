@@ -10,20 +10,20 @@ from collections.abc import Sequence
 
 from fisherleak.cli._common import emit, printable
 
-__all__ = ["histogram", "inverse", "number", "pairs", "percent", "say", "sentences", "table", "wrapped"]
+__all__ = ["digits", "histogram", "hundredths", "inverse", "pairs", "paragraph", "sentences", "table", "wrapped"]
 
 
-def say(text: str, start: str = "") -> None:
+def paragraph(text: str, start: str = "") -> None:
     """A paragraph in the terminal's width, blank lines before and after it as they are."""
     before, after = (len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n")))
     emit("\n" * before + wrapped(start, text.strip("\n")) + "\n" * after)
 
 
-def number(value: float | None) -> str:
+def digits(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
 
 
-def percent(share: float) -> str:
+def hundredths(share: float) -> str:
     """Never 100 % where something stays unknown."""
     return f"{100 * share:.1f} %" if share < 0.9995 else "> 99.9 %"
 
@@ -86,4 +86,4 @@ def histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None:
         counts[min(int(bins * value / top), bins - 1)] += 1
     for k, count in enumerate(counts):
         bar = "#" * (max(1, round(width * count / max(counts))) if count else 0)
-        emit(f"  {number(top * k / bins):>9} to {number(top * (k + 1) / bins):<9} {bar} {count}")
+        emit(f"  {digits(top * k / bins):>9} to {digits(top * (k + 1) / bins):<9} {bar} {count}")

@@ -46,14 +46,14 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             (
                 "noise",
-                f"{layout.number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})",
+                f"{layout.digits(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})",
             ),
             ("counted", COUNTED[summary["model"]["public"]]),
             (
                 f"eta of a {'row' if people is None else 'person'}",
-                f"{layout.number(examples['mean'])} on average, {layout.number(examples['max'])} at most",
+                f"{layout.digits(examples['mean'])} on average, {layout.digits(examples['max'])} at most",
             ),
-            ("eta of all data", layout.number(eta["dataset"])),
+            ("eta of all data", layout.digits(eta["dataset"])),
             *_presence(summary["membership"]),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
             *([(cost["also"]["label"], _utility(cost["also"], summary["noise"]["scale"]))] if "also" in cost else []),
@@ -66,11 +66,11 @@ def show_audit(summary: dict[str, Any]) -> None:
     balance = summary["balance"]
     if balance:
         before, after = (
-            f"{layout.number(balance[side]['mean'])} ± {layout.number(balance[side]['sd'])} {side}"
+            f"{layout.digits(balance[side]['mean'])} ± {layout.digits(balance[side]['sd'])} {side}"
             for side in ("before", "after")
         )
-        utility = f"{layout.number(balance['utility_before'])} and {layout.number(balance['utility_after'])}"
-        layout.say(f"\nReweighted by IRFIL: eta {before}, {after}; utility {utility}.")
+        utility = f"{layout.digits(balance['utility_before'])} and {layout.digits(balance['utility_after'])}"
+        layout.paragraph(f"\nReweighted by IRFIL: eta {before}, {after}; utility {utility}.")
     layout.sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
         layout.sentences("\nBeware:", summary["diagnostics"]["warnings"])
@@ -85,21 +85,21 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
             ("rows", str(document["rows"])),
             (
                 "eta of a row",
-                f"{layout.number(eta['mean'])} on average, {layout.number(eta['max'])} at most, all releases together",
+                f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all releases together",
             ),
         ]
     )
     emit("")
     layout.histogram(etas)
     rows = [
-        (item["id"], layout.number(item["eta"]), layout.inverse(item["eta"]))
+        (item["id"], layout.digits(item["eta"]), layout.inverse(item["eta"]))
         for item in document["most_exposed"][:MOST_SHOWN]
     ]
     layout.table("\nMost exposed", ("id", "eta", "least error"), rows)
     if document["limit"] is not None:
         past = document["past_limit"]
-        said = f"{len(past)} past the limit of {layout.number(document['limit'])}"
-        layout.say("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+        said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
+        layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
     emit("\nDerived from the data: as confidential as the table.")
 
 
@@ -110,14 +110,14 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     nobody = (
         "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
     )
-    layout.say((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
+    layout.paragraph((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
     layout.pairs(
         [
             ("answers", f"{document['queries']} of {document['distinct']} different queries: {document['how']}"),
             ("rows", str(document["rows"])),
             (
                 "eta of a row",
-                f"{layout.number(eta['mean'])} on average, {layout.number(eta['max'])} at most, all answers together",
+                f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all answers together",
             ),
             ("counted", COUNTED[document["public"]]),
         ]
@@ -125,21 +125,26 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     emit("")
     layout.histogram(etas)
     rows = [
-        (item["id"], layout.number(item["eta"]), layout.inverse(item["eta"]))
+        (item["id"], layout.digits(item["eta"]), layout.inverse(item["eta"]))
         for item in document["most_exposed"][:MOST_SHOWN]
     ]
     layout.table("\nMost exposed", ("id", "eta", "least error"), rows)
     columns = [
-        (c["name"], layout.inverse(c["eta"]), "" if c["share"] is None else layout.percent(c["share"]), str(c["row"]))
+        (
+            c["name"],
+            layout.inverse(c["eta"]),
+            "" if c["share"] is None else layout.hundredths(c["share"]),
+            str(c["row"]),
+        )
         for c in document["columns"][:MOST_SHOWN]
     ]
     layout.table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
     if document["limit"] is not None:
         past = document["past_limit"]
-        said = f"{len(past)} past the limit of {layout.number(document['limit'])}"
-        layout.say("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+        said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
+        layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
     if document["times"]:
-        layout.say(f"Such a log could be answered {document['times']} times before someone passes it.")
+        layout.paragraph(f"Such a log could be answered {document['times']} times before someone passes it.")
     emit("\nDerived from the data: as confidential as the table.")
 
 
@@ -197,7 +202,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
     layout.table(
         f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary['rows']))} of {count})",
         (one, "eta", "least error in standard units"),
-        [(_name(row), layout.number(row["eta"]), layout.inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
+        [(_name(row), layout.digits(row["eta"]), layout.inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
     )
     order = sorted(summary["attributes"], key=lambda item: -item["eta_max"] * (item["spread"] or 1.0))
     layout.table(
@@ -206,9 +211,9 @@ def _show_figures(summary: dict[str, Any]) -> None:
         [
             (
                 a["name"],
-                f"± {layout.number(a['error_least'])}",
-                f"± {layout.number(a['error_typical'])}",
-                layout.number(a["spread"]),
+                f"± {layout.digits(a['error_least'])}",
+                f"± {layout.digits(a['error_typical'])}",
+                layout.digits(a["spread"]),
             )
             for a in order
         ],
@@ -219,7 +224,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
             "\nGroups",
             ("group", many, "eta jointly", "mean eta", "largest eta"),
             [
-                (g["name"], str(g["count"]), *(layout.number(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")))
+                (g["name"], str(g["count"]), *(layout.digits(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")))
                 for g in summary["groups"]
             ],
         )
@@ -236,9 +241,9 @@ def _show_shares(summary: dict[str, Any]) -> None:
         [
             (
                 a["name"],
-                *(layout.percent(r[key]) for key in ("max", "q95", "median")),
+                *(layout.hundredths(r[key]) for key in ("max", "q95", "median")),
                 str(r["count"]),
-                layout.number(r["spread"]),
+                layout.digits(r["spread"]),
             )
             for a, r in ((a, a["revealed"]) for a in sorted(shown, key=lambda a: -a["revealed"]["max"]))
         ],
@@ -251,12 +256,12 @@ def show_gate(gate: dict[str, Any], people: bool = False) -> None:
     if not gate["exceeded"]:
         emit(f"\nNo {one}'s eta is above {gate['max_eta']:g}.")
         return
-    layout.say(
+    layout.paragraph(
         f"\n{gate['count']} {many if gate['count'] > 1 else one} above the limit of {gate['max_eta']:g}, the most "
         "exposed first:"
     )
     for row in gate["rows"][:MOST_LISTED]:
-        emit(f"  {_name(row)}: {layout.number(row['eta'])}")
+        emit(f"  {_name(row)}: {layout.digits(row['eta'])}")
     if gate["count"] > MOST_LISTED:
         emit(f"  and {gate['count'] - MOST_LISTED} more")
 
@@ -266,7 +271,7 @@ def show_policy(policy: dict[str, Any]) -> None:
     emit(f"\nPolicy {printable(policy['source'])}: {policy['kept']} of {policy['count']} rules kept")
     for rule in policy["rules"]:
         start = f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  "
-        layout.say(f"{printable(rule['rule'])}: {printable(rule['note'])}", start)
+        layout.paragraph(f"{printable(rule['rule'])}: {printable(rule['note'])}", start)
 
 
 def show_confirmation(found: dict[str, Any], model: str) -> None:
@@ -316,21 +321,21 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
         ]
     )
     if "signature" in card:
-        layout.say(
+        layout.paragraph(
             f"\nSigned: 'fisherleak verify {printable(model)} --key PUB' tells others, with your public key as PUB."
         )
     layout.sentences("\nUnder these assumptions:", card["assumptions"])
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:
         shaped = "" if card["shape"]["name"] != "isotropic" else "try --shape hessian, "
-        layout.say(
+        layout.paragraph(
             "\nBeware: with this noise the model is no better than a constant. Make single rows matter less with a larger --l2 "
             f"({10 * card['settings']['l2']:g}, say), allow a larger --eta, declare --bounds, {shaped}or collect more rows."
         )
 
 
 def _noise_of(card: dict[str, Any]) -> str:
-    size, shape = layout.number(card["noise"]["scale"]), card["shape"]
+    size, shape = layout.digits(card["noise"]["scale"]), card["shape"]
     if shape["name"] == "isotropic":
         return f"{size} on every coefficient"
     return f"of scale {size}, shaped: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
@@ -346,7 +351,7 @@ def _paid(cost: Tradeoff) -> str:
 
 def _even(utility: float) -> str:
     """A utility without what rounding leaves of zero."""
-    return layout.number(round(utility, 12) + 0.0)
+    return layout.digits(round(utility, 12) + 0.0)
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:
