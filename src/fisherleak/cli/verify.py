@@ -46,4 +46,4 @@ def verify(
     elif not quiet:
         for sentence in found.confirmed:
             paragraph(common.printable(sentence))
-    return 0 if found.failed is None else common.paragraph(found.failed, status=1)
+    return 0 if found.failed is None else common.say(found.failed, status=1)
