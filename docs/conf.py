@@ -36,3 +36,31 @@ nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_excludepatterns = []
+
+# what the theme leaves out for screen readers and keyboards: levels of headings, names of landmarks, focus on what scrolls
+MENDED = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    '<div class="content-icon-container">': '<div class="content-icon-container" role="navigation" aria-label="This page">',
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+}
+
+
+def mend(app, failed):
+    """Write the pages anew with what the theme leaves out."""
+    if failed is not None or app.builder.format != "html":
+        return
+    for page in Path(app.outdir).rglob("*.html"):
+        if "reports" in page.relative_to(app.outdir).parts:
+            continue
+        text = page.read_text("utf-8")
+        for before, after in MENDED.items():
+            text = text.replace(before, after)
+        page.write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    """Sphinx calls this."""
+    app.connect("build-finished", mend)

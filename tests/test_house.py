@@ -12,6 +12,7 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 # what a file tests that is wider than one module
 TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
+    "attacks_on_us/test_bounds_of_mechanisms.py": "values that the best attacker learns, for every mechanism",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
@@ -31,6 +32,7 @@ TOPICS = {
     "cli/test_start.py": "what a command loads before it runs; completion; tracebacks",
     "cli/test_scale.py": "tables that are not in memory, here and on clusters",
     "report/test_browser.py": "the page in a real browser",
+    "report/test_pages.py": "whole pages in a browser: the demo, exported notebooks, the documentation",
     "report/test_schema.py": "the JSON Schema of summaries that is published",
     "reproduce/test_numbers.py": "all numbers beside the published ones",
     "test_corpus.py": "real tables of other packages",

@@ -10,6 +10,8 @@ import pytest
 from scipy.stats import norm
 
 import fisherleak as fl
+from fisherleak.attacks import candidates
+from fisherleak.audit import attackers
 from fisherleak.audit.attackers import ATTACKERS, SERVED, Attacked, attack_all
 from fisherleak.audit.model import Settings, Trained, train
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
@@ -90,7 +92,8 @@ def test_the_label_is_attacked_like_a_column(trained: Trained) -> None:
     root = noise.unit_information_root(own.target.given.size)
     assert root is not None
     mu = np.max([np.linalg.norm(each.values @ root.T, axis=1) for each in own.moves], axis=0) / noise.scale
-    assert (apart.attribute, apart.worst) == ("ill", pytest.approx(norm.cdf(mu.max() / 2)))
+    assert apart.attribute == "ill"
+    assert apart.worst == pytest.approx(norm.cdf(mu.max() / 2))
     assert found.curves[0][0]["attribute"] == "ill"
 
 
@@ -128,3 +131,24 @@ def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) 
 
 def test_other_noise_has_no_closed_form_for_it(trained: Trained) -> None:
     assert attack_all(trained, ["habit"], fl.Laplace(0.05), quick=True).told_apart == ()
+
+
+def test_the_model_is_read_once_for_all_columns_and_attackers(
+    trained: Trained, attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what attackers share is what each of them reads for itself."""
+    read: list[Any] = []
+
+    def counted(*given: Any) -> Any:
+        read.append(given)
+        return by_measuring(*given)
+
+    by_measuring = vars(attackers)["jacobian_at_minimum"]
+    monkeypatch.setattr(attackers, "jacobian_at_minimum", counted)
+    monkeypatch.setattr(candidates, "jacobian_at_minimum", counted)
+    assert [*attack_all(trained, ["habit", "age"], 0.05).outcomes[:7]] == [*attacked.outcomes]
+    assert len(read) == 1
+    model, frame, labels = pipeline_of(trained)
+    noise = standard_noise(trained, fl.Gaussian(0.05))
+    alone = fl.attacks.BlackBox(model, frame, labels, "habit").against(noise)
+    assert of(attacked, "black-box").accuracy == pytest.approx(alone.accuracy)

@@ -27,6 +27,30 @@ def test_thirty_rows_or_people_are_enough() -> None:
         check_enough(design(58, drop=(), person="who"))
 
 
+def with_gaps(n: int, values: int, **choices: Any) -> Design:
+    """A table in which only the first rows have an income."""
+    rng = np.random.default_rng(0)
+    income = np.where(np.arange(n) < values, rng.normal(size=n), np.nan)
+    columns = {"age": rng.normal(size=n), "income": income, "who": np.arange(n) // 2, "y": rng.normal(size=n)}
+    choices = {"drop": ("who",)} | choices
+    return design_of(from_frame(pd.DataFrame(columns)), Choices("y", **choices), held_out=0.0)
+
+
+def test_what_is_filled_makes_nobody_more() -> None:
+    """A hundred rows of which 29 have an income: its centre and scale are those of 29."""
+    check_enough(with_gaps(100, 30))
+    check_enough(with_gaps(100, 59, drop=(), person="who"))
+    check_enough(with_gaps(100, 29, drop=("who", "income")))
+    with pytest.raises(
+        fl.InvalidInputError, match=r"30 training rows with a value in .* fewer have one in 'income' \(29\)"
+    ):
+        check_enough(with_gaps(100, 29))
+    with pytest.raises(fl.InvalidInputError, match=r"30 people with a value in .* fewer have one in 'income' \(29\)"):
+        check_enough(with_gaps(100, 58, drop=(), person="who"))
+    with pytest.raises(fl.InvalidInputError, match="at least 30 training rows, and a table has 29"):
+        check_enough(with_gaps(100, 29, missing="drop"))
+
+
 def test_five_rows_or_people_are_enough_for_a_class() -> None:
     check_enough(design(60, 5))
     check_enough(design(60, 9, drop=(), person="who"))

@@ -111,7 +111,7 @@ def test_the_command_line_knows_gamma(
     summary = json.loads(capsys.readouterr().out)
     assert summary["model"]["description"].startswith("Gamma regression on standardised numbers")
     assert "mean Gamma deviance" in summary["tradeoff"]["label"]
-    assert {attack["attribute"] for attack in summary["attacks"]} == {"city"}
+    assert {attack["attribute"] for attack in summary["attacks"]} == {"city", "cost"}
     assert main(["release", "t.csv", *model, "--eta", "0.5", "--over", "max", "--out", "m.skops"]) == 0
     assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks", "--quiet"]) == 0
     assert main(["attack", "t.csv", "--released", "m.skops", "--attribute", "city", "--quiet"]) == 0

@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-pytest.importorskip("pyarrow")
-
+import fisherleak as fl
 from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
+from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.revealed import exposure_at, share_of
 from fisherleak.bounds import van_trees
 from fisherleak.report.summarise import summarise
+from fisherleak.report.verdict import verdict_of
+
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
 
 
 def test_a_share_is_what_van_trees_takes_from_the_variance() -> None:
@@ -50,6 +55,69 @@ def test_figures_are_those_of_all_rows(kind: str, table_for: Any, target_for: An
         above |= shares > 0.5
     assert summary["people"] == {"count": int(above.sum()), "share": 0.5, "measured": True}
     assert above.any()
+
+
+def rare(rows: int = 200) -> Any:
+    """Ages, and a yes of four people."""
+    rng = np.random.default_rng(3)
+    vip = np.zeros(rows, dtype=int)
+    vip[[5, 50, 100, 150]] = 1
+    age = rng.normal(50, 12, rows)
+    return pandas.DataFrame({"age": age, "vip": vip, "dose": 0.1 * age + vip + rng.normal(size=rows)})
+
+
+def test_yes_and_no_are_told_and_not_shared() -> None:
+    table = rare()
+    options: dict[str, Any] = {"draws": 4, "quick": True, "noise": 0.05}
+    found = audit(table, Settings("dose", held_out=0.0), **options)
+    plain = audit(table, Settings("dose", held_out=0.0, numbers=("vip",)), **options)
+    np.testing.assert_array_equal(found.trained.fit.theta, plain.trained.fit.theta)  # the model is the same
+    np.testing.assert_allclose(found.eta, plain.eta)
+    shown, before = ({a["name"]: a for a in summarise(each)["attributes"]} for each in (found, plain))
+    assert (shown["vip"]["kind"], shown["vip"]["revealed"], shown["vip"]["spread"]) == ("category", None, None)
+    assert shown["vip"]["yes_no"]
+    assert (before["vip"]["kind"], "yes_no" in before["vip"]) == ("number", False)
+    assert before["vip"]["revealed"]["max"] > 0
+    assert shown["age"] == before["age"]
+    told = {apart.attribute: apart for apart in found.attacked.told_apart}
+    assert set(told) == {"vip"}
+    # the four whose yes is rare are told better than anyone's age is revealed
+    eta = shown["vip"]["eta_max"]
+    assert told["vip"].worst == pytest.approx(norm.cdf(eta / 2), rel=0.1)
+    verdict = verdict_of(summarise(found))
+    assert verdict is not None
+    assert any("vip is told best" in line for line in verdict.lines)
+    assert not any("vip of row" in line for line in verdict.lines)
+
+
+def test_a_yes_that_is_not_attacked_is_told_in_the_row_that_is_most_exposed() -> None:
+    table = rare(300).assign(a=np.arange(300) % 2, b=np.arange(300) % 3 // 2)
+    result = audit(table, Settings("dose", held_out=0.0), draws=4, noise=0.05, quick=True)
+    told = {apart.attribute: apart for apart in result.attacked.told_apart}
+    assert set(told) == {"vip", "a", "b"}
+    figures = {each.feature.name: each for each in result.columns}
+    model, frame, labels = pipeline_of(result.trained)
+    noise = standard_noise(result.trained, fl.Gaussian(0.05))
+    attack = fl.attacks.WhiteBox(model, frame, labels, "b", rows=[figures["b"].worst])
+    root = noise.unit_information_root(attack.target.given.size)
+    assert root is not None
+    mu = max(np.linalg.norm(each.values @ root.T) for each in attack.moves) / noise.scale
+    assert "b" not in result.attributes
+    assert told["b"].worst >= norm.cdf(mu / 2) * (1 - 1e-12)
+
+
+def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
+    known = {"age": 1e-3, "dose": 1e-3}  # so well that only the rare yes is left to decide
+    result = audit(rare(), Settings("dose", held_out=0.0), draws=4, attacks=False, spread=known)
+    (rows,) = result.leakage_rows()
+    assert rows.cells is not None
+    vip = [figure.feature.name for figure in result.columns].index("vip")
+    assert 0.98 < rows.cells[:, vip].max() * 0.5 / exposure_at(0.1) <= 1
+    assert "spread 1/2" in result.noise.note
+    verdict = verdict_of(summarise(result))
+    assert verdict is not None
+    assert "a yes or no counted as a number of spread 1/2" in verdict.lines[0]
+    assert summarise(result)["choices"][3]["noise"] == result.noise.scale
 
 
 def test_a_spread_that_is_given_counts(people: Any) -> None:

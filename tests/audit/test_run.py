@@ -252,7 +252,8 @@ def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_po
     noise = standard_noise(trained, fl.Gaussian(trained.unit))
     eta = fl.measure(model, frame, labels, noise).per_example(["flag"])
     np.testing.assert_allclose(eta, trained.leak.per_example(["flag"]), rtol=1e-5)
-    assert audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes == ()
+    notes = audit(table, Settings("y"), attributes=["flag"], draws=4).attacked.notes
+    assert not [note for note in notes if "'flag'" in note]
 
 
 def test_a_quick_look_is_said_and_learns_nothing() -> None:

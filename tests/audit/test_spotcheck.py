@@ -76,7 +76,7 @@ def test_steps_by_the_hessian_of_the_fit_end_where_newton_does(
         newton.append(fitted(*given, **options))
         return newton[-1]
 
-    fitted = spotcheck.fit_here
+    fitted = vars(spotcheck)["fit_here"]
     monkeypatch.setattr(spotcheck, "fit_here", counted)
     found = spotcheck._moved(trained, 5, change)
     assert not newton

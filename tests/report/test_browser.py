@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -24,15 +23,7 @@ from report import sample
 
 pytest.importorskip("pandas")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(CHROMIUM is None, reason="browser tests need chromium: apt-get install chromium"),
-]
-FLAGS = [
-    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
+pytestmark = pytest.mark.long
 PARTS = ("summary", "hostile", "bare")
 CONTRAST = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -68,15 +59,6 @@ class Opened:
 
     def text(self, selector: str) -> str:
         return str(self.page.locator(selector).first.text_content())
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    root = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS + root)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

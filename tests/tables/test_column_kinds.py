@@ -13,6 +13,9 @@ pytest.importorskip("pandas")
 
 import pyarrow as pa
 
+from fisherleak.tables import Choices, from_frame
+from fisherleak.tables.column_kinds import decide
+from fisherleak.tables.profile import profiles_of
 from tables.small import kinds, many
 
 
@@ -36,6 +39,21 @@ from tables.small import kinds, many
 )
 def test_kinds(values: Any, kind: str) -> None:
     assert kinds(many(x=values))["x"] == kind
+
+
+def test_zeros_and_ones_are_numbers_that_are_measured_as_yes_or_no() -> None:
+    turns = np.arange(60) % 2
+    raw = from_frame(many(vip=turns, half=turns / 2, two=turns + 1, three=np.arange(60) % 3, gap=[0, 1, None] * 20))
+
+    def measured(**said: Any) -> dict[str, tuple[str, bool]]:
+        choices = Choices("y", **said)
+        return {c.name: (c.kind, c.yes_no) for c in decide(raw, profiles_of(raw, choices, False), choices)}
+
+    found = measured()
+    assert {name for name, (_, yes_no) in found.items() if yes_no} == {"vip", "gap"}
+    assert found["vip"] == found["gap"] == ("number", True)
+    assert measured(numbers=("vip",))["vip"] == ("number", False)
+    assert measured(categories=("vip",))["vip"] == ("category", False)
 
 
 def test_numbers_called_id_are_identifiers_only_if_they_differ() -> None:

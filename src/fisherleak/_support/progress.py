@@ -1,8 +1,13 @@
-"""Progress on a terminal, silence in a pipe. What draws the bars is loaded with the first of them."""
+"""Progress on a terminal and in notebooks, silence in a pipe. What draws the bars is loaded with the first of them.
+
+A terminal has a bar. A notebook has one line of text that is written over, on standard error and only where it takes longer
+than two seconds: no widgets are needed, and the line is blank in the end.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +17,8 @@ __all__ = ["doing", "hidden", "track", "watched"]
 
 T = TypeVar("T")
 Update = Callable[[int, int], None]
+FIRST, AGAIN = 2.0, 0.2
+"""Seconds before a notebook's line is first written, and between two writings."""
 _shown: ContextVar[bool] = ContextVar("_shown", default=True)
 _doing: ContextVar[str | None] = ContextVar("_doing", default=None)
 
@@ -37,34 +44,75 @@ def doing(description: str) -> Iterator[None]:
 
 
 def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:
-    """The items, with a bar on standard error where that is a terminal; bars inside bars are left out."""
-    if not _wanted():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track as drawn
-
-    _shown.set(False)
-    try:
-        yield from drawn(items, description, total=total, console=Console(stderr=True), transient=True)
-    finally:
-        _shown.set(True)
+    """The items, with a bar where there can be one; bars inside bars are left out."""
+    with _bar(description) as update:
+        if update is None:
+            yield from items
+            return
+        _shown.set(False)
+        try:
+            for done, item in enumerate(items):
+                update(done, total)
+                yield item
+        finally:
+            _shown.set(True)
 
 
 @contextmanager
 def watched() -> Iterator[Update | None]:
     """A function ``update(done, total)`` that moves a bar, or None where there is none."""
     description = _doing.get()
-    if description is None or not _wanted():
+    if description is None:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(description, total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
+    with _bar(description) as update:
+        yield update
 
 
-def _wanted() -> bool:
-    return _shown.get() and sys.stderr.isatty()
+@contextmanager
+def _bar(description: str) -> Iterator[Update | None]:
+    if not _shown.get():
+        yield None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            bar = progress.add_task(description, total=None)
+            yield lambda done, total: progress.update(bar, completed=done, total=total)
+    elif _in_notebook():
+        line = _Line(description)
+        try:
+            yield line.write
+        finally:
+            line.clear()
+    else:
+        yield None
+
+
+class _Line:
+    """One line of text that is written over."""
+
+    def __init__(self, description: str) -> None:
+        self._description, self._next, self._width = description, time.monotonic() + FIRST, 0
+
+    def write(self, done: int, total: int) -> None:
+        if time.monotonic() < self._next:
+            return
+        text = f"{self._description}: {done} of {total}"
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._next, self._width = time.monotonic() + AGAIN, len(text)
+
+    def clear(self) -> None:
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+
+
+def _in_notebook() -> bool:
+    """Whether a kernel of Jupyter runs this, whose front end shows standard error."""
+    if "ipykernel" not in sys.modules:
+        return False
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")

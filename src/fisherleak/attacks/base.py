@@ -7,17 +7,19 @@ An attacker is one method, ``guess``: from released parameters (T, p) to the can
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
-from fisherleak.attacks.candidates import candidates_of
+from fisherleak.attacks.candidates import Candidates, candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
+from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.noise.releasing import generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported
@@ -97,7 +99,17 @@ class Attacker(ABC):
         prior: Any = None,
         rows: Any = None,
     ) -> None:
-        self.target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
+        self._aim(candidates_of(model, X, y, attribute, values, sample_weight, prior, rows))
+
+    @classmethod
+    def _of(cls, target: Candidates) -> Self:
+        """An attacker of candidates that have been read already, for several attackers of one column."""
+        made = cls.__new__(cls)
+        made._aim(target)
+        return made
+
+    def _aim(self, target: Candidates) -> None:
+        self.target = target
 
     def __repr__(self) -> str:
         target = self.target
@@ -212,7 +224,7 @@ class Attacker(ABC):
         >>> print(f"{outcome.accuracy:.1%} right, {outcome.baseline:.1%} without the model")
         75.8% right, 54.0% without the model
         """
-        if hasattr(released, "unit_information_root"):
+        if hasattr(released, "unit_information_root") or is_shaped(released):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
         return self._scored(theta, several, known_noise(released, noise))
@@ -255,6 +267,10 @@ class Attacker(ABC):
 
     def _drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
         """Parameters of that many releases, (draws, p)."""
+        if is_shaped(noise):
+            mechanism: Any = noise
+            ShapedLikelihood.of(mechanism, self.target.fit, self.target.features, self.target.rows[:1])
+            return np.asarray(mechanism.released_draws(self.target.fit, check_draws(draws), generator(random_state)))
         return self.target.given[None, :] + self._noise_drawn(noise, draws, random_state)
 
     def _noise_drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
@@ -308,7 +324,7 @@ def known_noise(released: Any, noise: Noise | None) -> Noise | None:
         several = isinstance(released, (list, tuple)) and released and not np.isscalar(released[0])
         brought = [_own_noise(each) for each in (released if several else [released])]
         noise = brought[0] if all(each == brought[0] for each in brought) else None
-    if noise is not None:
+    if noise is not None and not is_shaped(noise):
         check_noise(noise)
     return noise
 

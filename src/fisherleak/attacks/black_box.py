@@ -11,15 +11,13 @@ Where the label is under attack, it is y that has candidates, and the row is kno
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.attacks.candidate_values import classifies
+from fisherleak.attacks.candidates import Candidates
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
@@ -55,11 +53,8 @@ class BlackBox(Attacker):
     name = "black-box"
     by_answers = True
 
-    def __init__(
-        self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int | tuple[str, int], **options: Any
-    ) -> None:
-        super().__init__(model, X, y, attribute, **options)
-        target = self.target
+    def _aim(self, target: Candidates) -> None:
+        super()._aim(target)
         # rows are the same for every candidate where the label is attacked
         count = target.k if target.encoded is None else 1
         self._candidates = np.stack([_with_constant(host(target.changed(k)), target.fit) for k in range(count)])

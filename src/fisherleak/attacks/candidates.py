@@ -146,10 +146,14 @@ class Candidates:
         if own is None:
             return as_real(self._transformed(candidate, self.rows), xp)
         features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
-        shown = host(self._transformed(candidate, self.rows[:1]))[0]
         for j in own:
-            features[:, j] = float(shown[j])
+            features[:, j] = float(self._shown[candidate][j])
         return features
+
+    @cached_property
+    def _shown(self) -> list[NDArray[np.float64]]:
+        """A row's features with each candidate, of which those that the column feeds are the same in every row: k of (d,)."""
+        return [host(self._transformed(k, self.rows[:1]))[0] for k in range(self.k)]
 
     def labels(self, candidate: int) -> Array:
         """Labels of the attacked rows as the loss takes them, each with that candidate where the label is attacked, (m, …)."""
@@ -197,15 +201,16 @@ def candidates_of(
     sample_weight: VectorLike,
     prior: Any,
     rows: Any,
+    known: Jacobian | OutputsJacobian | None = None,
 ) -> Candidates:
-    """Check what an attacker was given, and read the model."""
+    """Check what an attacker was given, and read the model, unless what ``jacobian_at_minimum`` reads is ``known``."""
     table = as_table(X)
     if table.lazy:
         raise InvalidInputError(
             "Attacks need rows in memory; X is a Dask array. Attack a sample that fits: X.compute()."
         )
     # neighbours are exact minimisers, so the model they are compared with must be one too
-    part = jacobian_at_minimum(model, X, y, sample_weight)
+    part = jacobian_at_minimum(model, X, y, sample_weight) if known is None else known
     xp = namespace(part.X)
     attacked = xp.arange(table.n, device=device(part.X)) if rows is None else check_rows(rows, table.n, part.X)
     encoded, output = None, _output(attribute, table, part.y)

@@ -68,8 +68,7 @@ class Ideal(Attacker):
     @classmethod
     def like(cls, other: Attacker, learned: Learned) -> Ideal:
         """The same column as another attacker's, with what was learned about it already."""
-        made = cls.__new__(cls)
-        made.target = replace(other.target, beliefs=None)
+        made = cls._of(replace(other.target, beliefs=None))
         vars(made)["learned"] = learned
         return made
 

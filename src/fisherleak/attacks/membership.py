@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,9 +29,11 @@ from fisherleak._support.arrays import Array, device, host, like, namespace, nor
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum
+from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
 from fisherleak.attacks.scores import log_density
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.noise.releasing import generator
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves
 from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
@@ -254,7 +256,11 @@ class Membership:
         """
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
-        score = self._scores(known_noise(released, noise), b, slice(0, self.rows.shape[0]))
+        known: Any = known_noise(released, noise)
+        if is_shaped(known):
+            score = self._scores_by_shape(self._likelihood(known), b, range(self.rows.shape[0]))
+        else:
+            score = self._scores(known, b, slice(0, self.rows.shape[0]))
         return score > 0 if several else score[0] > 0
 
     def simulate(self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01) -> Presence:
@@ -263,7 +269,8 @@ class Membership:
         Parameters
         ----------
         noise : Noise
-            Any; each release is scored by the noise's own density.
+            Any; each release is scored by the noise's own density. :class:`fisherleak.Posterior` and
+            :class:`fisherleak.ObjectivePerturbation` of the squared loss too, mean and shape without the row.
         releases : int
             With each row, and without it.
         random_state : int or Generator
@@ -276,8 +283,10 @@ class Membership:
         >>> bool(abs(found.accuracy.mean() - presence.accuracy(fl.Gaussian(10.0)).mean()) < 0.05)
         True
         """
-        check_noise(noise)
         _quantile(at)
+        if is_shaped(noise):
+            return self._simulated_by_shape(noise, check_draws(releases, "releases"), random_state, at)
+        check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
         m = self.rows.shape[0]
         most = max(1, AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
@@ -289,6 +298,34 @@ class Membership:
             parts.append(np.stack(_told(present, absent, at)))
         right, auc, found = np.concatenate(parts, axis=1)
         return Presence(right, auc, found, float(at), int(releases))
+
+    def _likelihood(self, mechanism: Any) -> ShapedLikelihood:
+        return ShapedLikelihood.of(mechanism, self._jacobian.fit, self._jacobian.X, self.rows)
+
+    def _scores_by_shape(self, likelihood: ShapedLikelihood, b: Vector, rows: Sequence[int]) -> Vector:
+        """The same under noise that the data shape, (T, rows)."""
+        some = list(rows)
+        D = host(self.moves)[some]
+        certain = ~np.isfinite(D).all(axis=1)
+        part = replace(likelihood, rows=likelihood.rows[some], omega=likelihood.omega[some])
+        return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
+
+    def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> Presence:
+        """Releases without a row have a shape of their own, so that each row has its own draws."""
+        likelihood, rng = self._likelihood(mechanism), generator(random_state)
+        fit = self._jacobian.fit
+        present = np.asarray(mechanism.released_draws(fit, releases, rng)) - host(fit.theta)
+        found = []
+        for row in range(self.rows.shape[0]):
+            move = host(self.moves)[row]
+            if not np.isfinite(move).all():
+                found.append(np.ones((3, 1)))
+                continue
+            absent = likelihood.without(row, move, releases, rng)
+            with_row, without = (self._scores_by_shape(likelihood, b, [row]) for b in (present, absent))
+            found.append(np.stack(_told(with_row, without, at)))
+        right, auc, told = np.concatenate(found, axis=1)
+        return Presence(right, auc, told, float(at), releases)
 
     def _scores(self, noise: Noise | None, b: Vector, rows: slice, without: bool = False) -> Vector:
         """Log-likelihood ratios for presence of some rows, (T, m): what is released is w + b, or w + D + b."""

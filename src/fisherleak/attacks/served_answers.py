@@ -102,9 +102,8 @@ class Served(WhiteBox):
     @classmethod
     def like(cls, other: WhiteBox) -> Served:
         """The same attack as another's, with its prior, who sees answers too; what the parameters' moves cost is paid once."""
-        made = cls.__new__(cls)
+        made = cls._of(other.target)
         vars(made)["moves"] = other.moves
-        made.target = other.target
         made._serve(None, 0.0, False)
         return made
 

@@ -27,10 +27,12 @@ from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLik
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
+from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
 from fisherleak.attacks.scores import by_density, by_distance
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
 from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["WhiteBox"]
@@ -69,6 +71,8 @@ class WhiteBox(Attacker):
     like noise.
 
     ``accuracy`` is exact for two and three candidates and normal noise, and simulated for more and for noise that is not.
+    :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) are drawn and attacked by their
+    own likelihood: a candidate moves the mean and the shape.
 
     Examples
     --------
@@ -142,6 +146,10 @@ class WhiteBox(Attacker):
             raise InvalidInputError(f"over must be 'rows' or 'prior'; got {over!r}.")
         if self._has_closed_form(noise):
             return self._exact(noise, over)
+        if over == "prior" and is_shaped(noise):
+            raise InvalidInputError(
+                f"over must be 'rows' for {type(noise).__name__}, whose noise has another shape with every value; got 'prior'."
+            )
         if over == "prior":
             return self._simulated_over_prior(noise, draws, random_state)
         return super().accuracy(noise, draws, random_state)
@@ -152,6 +160,11 @@ class WhiteBox(Attacker):
         The accuracy over the rows' own values, or what is left of it under any noise where that is more; over the prior for an
         attacker who has one. Rows that the model does not depend on count as a guess among all candidates. In closed form only.
         """
+        if is_shaped(noise):
+            raise InvalidInputError(
+                f"accuracy is limited in closed form, which {type(noise).__name__} has none of: limit eta, or use "
+                "fisherleak.Gaussian."
+            )
         if not self._has_closed_form(noise):
             raise InvalidInputError(
                 f"accuracy is limited in closed form, for normal noise and up to {MOST} candidates; {self.target.name} has "
@@ -167,6 +180,8 @@ class WhiteBox(Attacker):
         return xp.where(still, xp.full_like(found, 1.0 / self.target.k), found)
 
     def _has_closed_form(self, noise: Noise) -> bool:
+        if is_shaped(noise):
+            return False
         check_noise(noise)
         return self.target.k <= MOST and noise.normal
 
@@ -210,6 +225,8 @@ class WhiteBox(Attacker):
 
     def _best(self, delta: Array, b: Vector, noise: Noise | None, allowed: Any = None) -> Array:
         """Places, in the order of the prior, of the allowed candidates (k, T, m) that explain noise b (T, p) best: (T, m)."""
+        if noise is not None and is_shaped(noise):
+            return self._best_by_shape(delta, b, noise, allowed)
         if noise is not None and not noise.normal:
             return by_density(delta, b, noise, self._log_prior, allowed)
         xp = namespace(delta)
@@ -221,6 +238,18 @@ class WhiteBox(Attacker):
             whiten = like(root.T, delta, xp)
             delta, beside = delta @ whiten, beside @ whiten
         return by_distance(delta, beside, 2.0 * noise.scale**2 * np.maximum(self._log_prior, NEVER), allowed)
+
+    def _best_by_shape(self, delta: Array, b: Vector, noise: Any, allowed: Any) -> Array:
+        """The same by the likelihood of a mechanism whose noise the data shape."""
+        target, moves, log_prior = self.target, host(delta), self._log_prior
+        likelihood = ShapedLikelihood.of(noise, target.fit, target.features, target.rows)
+        constant = target.fit.intercept is not None
+        scores = []
+        for place, k in enumerate(target.by_prior.tolist()):
+            row = with_constant(np.asarray(host(target.changed(k))), constant, None)
+            scores.append(likelihood.ratio(b, moves[place], row) + log_prior[place])
+        score = np.stack(scores) if allowed is None else np.where(allowed, np.stack(scores), -np.inf)
+        return like(np.argmax(score, axis=0), delta, namespace(delta))
 
     def _simulated_over_prior(self, noise: Noise, draws: int, random_state: Seed) -> Array:
         """Mean over values from the prior, each row taking each value in turn, of simulated accuracies."""

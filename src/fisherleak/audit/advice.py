@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at
+from fisherleak.audit.revealed import exposure_at, guarded_spreads
 from fisherleak.audit.rules import noise_that_keeps
 
 __all__ = ["TENTH", "Advice", "Choice", "advice_on", "choices_on", "rounded_up"]
@@ -83,9 +83,10 @@ def advice_on(audit: Audit) -> Advice:
 
 
 def _exposure(audit: Audit) -> float | None:
-    """The largest eta of a number, in its spread."""
+    """The largest eta of a number, or of a yes or no, in its spread."""
     standard = [figure.largest * figure.feature.scale for figure in audit.columns]
-    exposures = np.array([*standard, audit.label.largest * audit.design.target.scale]) * audit.yardsticks.spreads
+    spreads = guarded_spreads(audit.design.features, audit.yardsticks.spreads)
+    exposures = np.array([*standard, audit.label.largest * audit.design.target.scale]) * spreads
     worst = float(np.nanmax(exposures)) if np.isfinite(exposures).any() else 0.0
     return worst / audit.unit_scale if worst > 0 else None
 

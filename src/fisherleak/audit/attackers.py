@@ -8,8 +8,9 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +20,14 @@ from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
 from fisherleak.attacks.candidate_values import MOST_NUMBERS
+from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
 from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
@@ -97,6 +101,7 @@ def attack_all(
     released: Any = None,
     seed: int = 0,
     quick: bool = False,
+    told: Mapping[str, int] | None = None,
 ) -> Attacked:
     """Run every attacker on every column, and on the label.
 
@@ -115,14 +120,17 @@ def attack_all(
         Of the rows that are drawn and of simulations.
     quick : bool
         Fewer rows and simulated releases, and no attacker who learns from the other columns.
+    told : mapping of column to row
+        Other columns whose values are told apart by exact moves, without an attack: in some rows, and in that one.
     """
-    if not attributes:
+    if not attributes and not told:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
     against = None if released is None else known_pipeline(trained, model, released)
     added = standard_noise(trained, as_noise(noise))
     attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick)
     found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
+    found += [attacks.apart(name, row) for name, row in track((told or {}).items(), len(told or {}), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
@@ -163,7 +171,6 @@ class _Attacks:
     def on(self, name: str) -> _Found:
         """Every attacker on a column, or on the label."""
         aim = _aim(self.trained.design, name, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
-        options = {"values": aim.values, "sample_weight": self.trained.weights, "rows": aim.rows}
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
@@ -173,10 +180,8 @@ class _Attacks:
                 continue
             try:
                 if KNOWN not in made:
-                    made[KNOWN] = WhiteBox(
-                        self.model, self.frame, self.labels, aim.attribute, use_prior=True, **options
-                    )
-                attack = made[attacker] = self._made(attacker, aim.attribute, options, made)
+                    made[KNOWN] = self._known(aim)
+                attack = made[attacker] = self._made(attacker, made)
                 outcomes.append((replace(self._outcome(attack), attribute=name), knows))
                 if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
                     assert isinstance(attack, WhiteBox)
@@ -192,8 +197,31 @@ class _Attacks:
         apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
         return _Found(outcomes, curve, notes, apart)
 
-    def _made(self, attacker: str, attribute: Attribute, options: Json, made: dict[str, Attacker]) -> Attacker:
-        """An attacker by name; moves of parameters and what learners learned are paid once."""
+    def apart(self, name: str, row: int) -> _Found:
+        """How well values of a column are told apart, in some rows and in one that is named."""
+        aim = _aim(self.trained.design, name, QUICK_ROWS, self.seed)
+        aim = replace(aim, rows=np.union1d(aim.rows, [row]))
+        nothing: list[Json | None] = [None] * len(self.grid)
+        try:
+            return _Found([], nothing, [], _apart(self._known(aim), self.noise, name))
+        except FisherleakError as error:
+            return _Found([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
+
+    @cached_property
+    def _read(self) -> Jacobian | OutputsJacobian:
+        """The model at its minimum, the same for every column and attacker."""
+        return jacobian_at_minimum(self.model, self.frame, self.labels, self.trained.weights)
+
+    def _known(self, aim: _Aim) -> WhiteBox:
+        """The white-box attacker with the prior, of whom others have candidates and moves."""
+        own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
+        known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
+        known._use(True)
+        return known
+
+    @staticmethod
+    def _made(attacker: str, made: dict[str, Attacker]) -> Attacker:
+        """An attacker by name; candidates, moves of parameters and what learners learned are paid once."""
         known, informed = made[KNOWN], made.get(INFORMED)
         assert isinstance(known, WhiteBox)
         shared: dict[str, Callable[[], Attacker]] = {
@@ -207,7 +235,7 @@ class _Attacks:
         if attacker in shared:
             return shared[attacker]()
         kinds: dict[str, type[Attacker]] = {BlackBox.name: BlackBox, Ideal.name: Ideal, Prior.name: Prior}
-        return kinds[attacker](self.model, self.frame, self.labels, attribute, **options)
+        return kinds[attacker]._of(known.target)
 
     def _outcome(self, attack: Any) -> Outcome:
         options: dict[str, Any] = {"draws": self.draws, "random_state": self.seed}

@@ -10,9 +10,11 @@ from fisherleak.tables import Design
 __all__ = ["FEWEST_IN_ALL", "FEWEST_ROWS", "check_enough"]
 
 FEWEST_IN_ALL = 30
-"""Training rows, or people, of a table that is released."""
+"""Training rows, or people, of a table that is released, and those with a value in each of its columns of numbers."""
 FEWEST_ROWS = 5
 """Levels that are not declared, and classes, that fewer training rows or people have are not named in a release."""
+MOST_NAMED = 6
+"""Columns that a refusal names."""
 
 
 def check_enough(design: Design) -> None:
@@ -23,11 +25,25 @@ def check_enough(design: Design) -> None:
             f"A release needs at least {FEWEST_IN_ALL} {whose}, and {design.source} has {count}: scales, centres and ranges of "
             "columns, which are released on a grid, tell about single ones of so few."
         )
+    _check_columns(design, whose)
     fewest = min(_sharing(design), default=FEWEST_ROWS)
     if fewest < FEWEST_ROWS:
         raise InvalidInputError(
             f"A release names the classes of the target '{design.target.name}', and one of them has {fewest} {whose}: at least "
             f"{FEWEST_ROWS} are needed, or its name tells of them."
+        )
+
+
+def _check_columns(design: Design, whose: str) -> None:
+    """Refuse columns of numbers that few have a value in: filling the others adds nobody to a scale, a centre or a range."""
+    lacking = [feature for feature in design.features if feature.kind == "number" and feature.gaps.rows]
+    few = {feature.name: feature.gaps.having for feature in lacking if feature.gaps.having < FEWEST_IN_ALL}
+    if few:
+        columns = ", ".join(f"'{name}' ({count})" for name, count in [*few.items()][:MOST_NAMED])
+        columns += f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
+        raise InvalidInputError(
+            f"A release needs at least {FEWEST_IN_ALL} {whose} with a value in every column of numbers, and fewer have one in "
+            f"{columns}: its scale, centre and range tell about single ones of so few. Leave it out with `drop`."
         )
 
 

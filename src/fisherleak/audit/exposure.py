@@ -94,10 +94,12 @@ class Sample:
 
     rows: NDArray[np.int64] = field(repr=False)
     block: MeasuredRows = field(repr=False)
+    known: Vector | None = field(default=None, repr=False)
+    """Their etas, where these have been computed."""
 
     @cached_property
     def eta(self) -> Vector:
-        return np.asarray(self.block.leak.per_example())
+        return np.asarray(self.block.leak.per_example()) if self.known is None else self.known
 
     @cached_property
     def cells(self) -> Vector:
@@ -259,8 +261,10 @@ def row_figures(trained: Trained, seed: int) -> RowFigures:
         raise NotConvergedError("The figures overflow: bring the columns to ordinary units, or use a larger `l2`.")
     n = trained.design.n
     rows = some_rows(n, min(MEDIAN_ROWS, max(1, MEDIAN_VALUES // int(trained.design.X.shape[1]))), seed)
-    sample = Sample(rows, trained.take(None if rows.size == n and not trained.design.lazy else rows))
-    some = sample.eta if trained.design.people is None else eta
+    lazy, people = trained.design.lazy, trained.design.people
+    known = None if lazy or people is not None else np.asarray(eta)[rows]
+    sample = Sample(rows, trained.take(None if rows.size == n and not lazy else rows), known)
+    some = sample.eta if people is None else eta
     low, middle, high = (float(x) for x in np.quantile(some, [0.05, 0.5, 0.95]))
     return RowFigures(eta, found, low, middle, high, sample)
 

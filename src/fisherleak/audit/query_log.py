@@ -236,7 +236,7 @@ def _columns(found: Answered) -> list[Json]:
     for j, feature in enumerate(design.features):
         own = found.cells[:, j]
         row = int(np.argmax(own))
-        share = share_of(float(exposure[row, j])) if feature.kind == "number" else None
+        share = share_of(float(exposure[row, j])) if feature.has_share else None
         worst = {"name": feature.name, "kind": feature.kind, "eta": float(own[row]) / feature.scale, "share": share}
         listed.append(worst | {"row": int(design.rows[row])})
     return sorted(listed, key=lambda item: 1.0 if item["share"] is None else -float(item["share"]))

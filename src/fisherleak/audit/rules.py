@@ -67,7 +67,7 @@ def _values(policy: Policy, audit: Audit) -> Iterator[Rule]:
                 yield Rule(f"columns.{column}.{key}", limit, None, True, f"'{column}' is not used by the model.")
             continue
         figure, spread = used[column]
-        given = policy.of_column(column, figure.feature.kind == "category")
+        given = policy.of_column(column, not figure.feature.has_share)
         yield from _value(audit, f"columns.{column}", column, given, figure, float(spread))
     yield from _value(
         audit, "label", audit.design.target.name, policy.section("label"), audit.label, float(spreads[-1])
@@ -84,6 +84,11 @@ def _value(
             yield _attack(audit, rule, limit, name)
         elif key == "max_revealed" and not np.isfinite(spread):
             words = f"'{name}' is a category, which has no share that is revealed: limit it by max_attack or max_eta."
+            if isinstance(figure, ColumnFigures) and figure.feature.yes_no:
+                words = (
+                    f"'{name}' is 0 or 1, which has no share that is revealed: limit it by max_attack or max_eta, or name it "
+                    "with `numbers`."
+                )
             yield Rule(rule, limit, None, False, words)
         else:
             count = figure.counts[audit.yardsticks.levels.index(key)]

@@ -23,6 +23,7 @@ from fisherleak.audit.advice import TENTH, rounded_up
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
+    ColumnFigures,
     RowFigures,
     edges_of,
     exposure_of,
@@ -38,7 +39,15 @@ from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
-from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, prior_spreads, spreads_in_units, yardsticks
+from fisherleak.audit.revealed import (
+    Limits,
+    Yardsticks,
+    exposure_at,
+    guarded_spreads,
+    prior_spreads,
+    spreads_in_units,
+    yardsticks,
+)
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
@@ -61,10 +70,13 @@ GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
 ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
+MOST_TOLD = 8
+"""Columns of yes and no whose values are told apart beside those that are attacked, the most exposed first."""
 NOT_ASKED = (
     "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
     "the choices say what others reveal and cost."
 )
+EVEN = "A yes or no (0 or 1) counts there as a number of spread 1/2."
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -171,7 +183,9 @@ def audit_trained(
         presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
-    attacked = clock("attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed))
+    attacked = clock(
+        "attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed, _told(found.columns))
+    )
     done = Audit(
         settings=settings,
         trained=trained,
@@ -208,7 +222,7 @@ def _sticks(trained: Trained, choice: NoiseChoice, plan: Plan) -> Yardsticks:
     limits = Limits()
     if plan.policy is not None:
         plan.policy.check_columns([column.name for column in trained.design.columns])
-        kinds = {feature.name: feature.kind == "category" for feature in trained.design.features}
+        kinds = {feature.name: not feature.has_share for feature in trained.design.features}
         limits = plan.policy.limits(kinds, priors.tolist())
     return yardsticks(trained, choice.scale / trained.unit, priors, limits)
 
@@ -226,6 +240,7 @@ def _attacked(
     choice: NoiseChoice,
     cost: Tradeoff,
     seed: int,
+    told: Mapping[str, int],
 ) -> Attacked:
     """What attackers get, or why they were not run."""
     grid = [point.scale for point in cost.points]
@@ -243,7 +258,14 @@ def _attacked(
         return replace(nothing, notes=(note,))
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
-    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick)
+    others = {} if large else {name: row for name, row in told.items() if name not in aims}
+    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick, told=others)
+
+
+def _told(columns: Sequence[ColumnFigures]) -> dict[str, int]:
+    """The columns of yes and no that are most exposed, each with the row that is."""
+    found = sorted((each for each in columns if each.feature.yes_no), key=lambda each: -each.largest)
+    return {each.feature.name: each.worst for each in found[:MOST_TOLD]}
 
 
 def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
@@ -272,10 +294,11 @@ def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
     target = 1.0 if limit is None else limit
     if limit is None:
         spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
-        worst = largest_exposure(trained, rows.sample, spreads)
+        worst = largest_exposure(trained, rows.sample, guarded_spreads(trained.design.features, spreads))
         if worst is not None:
             scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
-            return NoiseChoice(trained.leak.noise.rescaled(scale), "default", NOT_ASKED)
+            note = f"{NOT_ASKED} {EVEN}" if any(f.yes_no for f in trained.design.features) else NOT_ASKED
+            return NoiseChoice(trained.leak.noise.rescaled(scale), "default", note)
     noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
     if limit is not None:
         note = f"The least scale at which no {whose}'s eta is above {target:g}."

@@ -6,7 +6,7 @@ import io
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fisherleak.cli._common import emit, printable
@@ -45,7 +45,7 @@ def show_audit(summary: dict[str, Any]) -> None:
         [
             ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
             *([] if people is None else [("people", f"{people} in the training rows, by {data['person_column']}")]),
-            *_kinds(data["columns"]),
+            *_kinds(data["columns"], {a["name"] for a in summary["attributes"] if a.get("yes_no")}),
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             ("noise", f"{_number(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})"),
             ("counted", COUNTED[summary["model"]["public"]]),
@@ -181,11 +181,13 @@ def _in_hundred(part: float) -> str:
     return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
-def _kinds(columns: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """What the columns are taken for, in two lines; the options that decide otherwise."""
+def _kinds(columns: Sequence[dict[str, Any]], yes_no: Collection[str]) -> list[tuple[str, str]]:
+    """What the columns are taken for, in a line each; the options that decide otherwise."""
     lines = []
-    for kind, title, option in (("number", "numbers", "--category"), ("category", "categories", "--number")):
-        names = [column["name"] for column in columns if column["kind"] == kind]
+    titles = {"number": ("numbers", "--category"), "category": ("categories", "--number")}
+    for kind, (title, option) in {**titles, "yes_no": ("yes or no (0, 1)", "--number")}.items():
+        told = [(column["name"], "yes_no" if column["name"] in yes_no else column["kind"]) for column in columns]
+        names = [name for name, taken in told if taken == kind]
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
         if names:
             lines.append((title, f"{', '.join(names[:MOST_LISTED])}{more} ({option} COLUMN decides otherwise)"))

@@ -13,7 +13,7 @@ from fisherleak.engine.norms import information_of
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedReleases
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Composing
@@ -78,6 +78,12 @@ def compose(*leakages: Leakage) -> Leakage:
     composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
     if composing is not None:
         return composing.composed(leakages)
+    for leakage in leakages:
+        if isinstance(leakage._information, ShapedOutputs):
+            raise InvalidInputError(
+                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                "models of one output, or use noise on the parameters, fisherleak.Gaussian."
+            )
     if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]

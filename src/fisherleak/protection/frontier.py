@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -273,14 +273,23 @@ def protect(
     scorer = Scorer(task, test, leak.fits[0].loss)
     points: list[FrontierPoint] = []
     refused: list[str] = []
-    for penalty in track(task.penalties, len(task.penalties), "Protecting"):
-        for candidate in fitted_all(inner, penalty, refused):
-            for shape in task.shapes:
-                points += looked_at(candidate, shape, scorer, refused)
+    count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
+    for found in track(_looked_at(inner, scorer, refused), count, "Protecting"):
+        points += found
     if not points:
         raise InvalidInputError(f"No candidate keeps the limit. The first: {refused[0]}")
     loss, score = scorer.of(scorer.predictor(plain)[:, None])
     return Frontier(tuple(points), loss, score, 0 if len(test) == len(task.y) else len(test), tuple(refused), task)
+
+
+def _looked_at(task: Task, scorer: Scorer, refused: list[str]) -> Iterator[list[FrontierPoint]]:
+    """Points step by step: nothing yet where candidates of a penalty were fitted, then those of each shape of each."""
+    for penalty in task.penalties:
+        candidates = fitted_all(task, penalty, refused)
+        yield []
+        for candidate in candidates:
+            for shape in task.shapes:
+                yield looked_at(candidate, shape, scorer, refused)
 
 
 def _task(

@@ -280,15 +280,16 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
     feature, scale = figures.feature, audit.unit_scale
     return {
         "name": feature.name,
-        "kind": feature.kind,
+        "kind": "number" if feature.has_share else "category",
         "eta_column": figures.joint / scale,
         "eta_max": figures.largest / scale,
         "eta_mean": figures.mean / scale,
         "eta_median": figures.median / scale,
         "error_least": scale / figures.largest if figures.largest > 0 else None,
         "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.prior if feature.kind == "number" else None,
+        "spread": feature.prior if feature.has_share else None,
         "worst_row": audit.names[figures.worst][0],
+        **({"yes_no": True} if feature.yes_no else {}),
         **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }
 

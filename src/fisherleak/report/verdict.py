@@ -42,7 +42,14 @@ def verdict_of(summary: Mapping[str, Any]) -> Verdict | None:
         return None
     headline, kept = _headline(summary)
     advised = summary.get("next") or {"noise": None, "note": "", "command": None}
-    lines = (*_unasked(summary), *_people(summary), *_target(summary), *_presence(summary), *_broken(summary))
+    lines = (
+        *_unasked(summary),
+        *_people(summary),
+        *_guessed(summary),
+        *_target(summary),
+        *_presence(summary),
+        *_broken(summary),
+    )
     advice, around = advised["note"] + _then(summary, advised), advised.get("command_for")
     return Verdict(
         headline, kept, lines, _cost(summary), advice, advised["command"], (around[0], around[1]) if around else None
@@ -70,9 +77,11 @@ def _unasked(summary: Mapping[str, Any]) -> list[str]:
     if summary["noise"]["chosen"] != "default":
         return []
     share_only = any(attribute["revealed"] for attribute in (*summary["attributes"], summary["label"]))
+    even = any(attribute.get("yes_no") for attribute in summary["attributes"])
     why = (
         "the least at which no number of anyone in the table is revealed by more than 10 %"
-        if share_only
+        + ", a yes or no counted as a number of spread 1/2" * even
+        if share_only or even
         else "that at which the most exposed has an η of 1"
     )
     return [f"No noise was given, so all of this is said for σ = {number(summary['noise']['scale'])}, {why}."]
@@ -118,6 +127,20 @@ def _target(summary: Mapping[str, Any]) -> list[str]:
     return [
         f"Of the target, {label['name']}, at most {share(found['max'])} of anyone's is revealed, and more than half of "
         f"{_whose(found['count'])}."
+    ]
+
+
+def _guessed(summary: Mapping[str, Any]) -> list[str]:
+    """The category, or yes and no, that can be told best from exact moves; nothing where none was tried."""
+    name = summary["label"]["name"]
+    found = [apart for apart in summary.get("told_apart") or () if apart["attribute"] != name]
+    if not found:
+        return []
+    most = max(found, key=lambda apart: float(apart["worst"]))
+    return [
+        f"Of categories, {most['attribute']} is told best: someone's own value from the one most unlike it rightly "
+        f"{in_hundred(most['worst'])} of 100 times at most, {in_hundred(most['median'])} for the one in the middle; 50 is "
+        "guessing."
     ]
 
 

@@ -62,6 +62,7 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown.setdefault("people", None)
     for attribute in shown["attributes"]:
         attribute.setdefault("revealed", None)
+        attribute.setdefault("yes_no", False)
     for rows in (shown["rows"], *((shown[name] or {}).get("rows", []) for name in ("gate", "membership"))):
         for row in rows:
             row["label"] = str(row["row"]) if row["id"] is None else row["id"]

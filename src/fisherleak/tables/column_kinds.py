@@ -27,6 +27,10 @@ FEWEST_KEPT = 5
 MOST_REPEATED = 20
 """Different values up to which a column that is called an id, with several rows for each, stays a number."""
 
+YES_NO = frozenset({0.0, 1.0})
+"""Numbers that stand for no and yes."""
+YES_NO_NOTE = "holds 0 and 1 only: in the model a number, measured as a yes or no; `numbers` measures it as a number"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -39,6 +43,8 @@ class Column:
     levels: int | None = None
     kept: tuple[str, ...] | None = None
     """The levels of a category that are kept where others are pooled."""
+    yes_no: bool = False
+    """Whether it is a number in the model, 0 or 1, and measured as a category: how often attackers guess it."""
 
 
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
@@ -113,6 +119,8 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
         why = _looks_like_id(name, profile)
         if why:
             return Column(name, "ignored", True, f"{why}; `numbers` keeps it")
+        if profile.numbers is not None and profile.numbers.few == YES_NO:
+            return Column(name, "number", True, YES_NO_NOTE, yes_no=True)
         return Column(name, "number", True, "holds numbers")
     if sort == "date":
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")

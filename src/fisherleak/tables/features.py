@@ -59,6 +59,13 @@ class Feature:
     """The spread of the numbers that are there."""
     of: str | None = None
     """The column of numbers of which this feature tells who lacks it."""
+    yes_no: bool = False
+    """Whether it is a number that is 0 or 1, and measured like a category."""
+
+    @property
+    def has_share(self) -> bool:
+        """Whether a share of it can be revealed: categories, and yes or no, are guessed or not."""
+        return self.kind == "number" and not self.yes_no
 
     @property
     def open(self) -> bool:
@@ -141,7 +148,8 @@ def _feature(
     if not (fact.count if isinstance(fact, Moments) else fact):
         return "has no values at all in the training rows"
     if isinstance(fact, Moments):
-        return _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
+        made = _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
+        return made if isinstance(made, str) else replace(made, yes_no=column.yes_no)
     levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""

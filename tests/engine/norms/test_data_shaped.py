@@ -269,13 +269,9 @@ def test_what_is_not_exact_is_refused_by_name(mechanism: Any, tmp_path: Path) ->
         lambda: fl.measure(scaled, case.X, case.y, mechanism, public="nothing"),
         lambda: fl.release(scaled, mechanism),
         lambda: fl.release(make("logistic").fit(), mechanism),
-        lambda: fl.attacks.WhiteBox(case.fit(), case.X, case.y, 0, values=[-1.0, 1.0]).accuracy(mechanism),
         lambda: fl.PrivateRelease(Ridge(), eta=1.0, noise=mechanism).fit(case.X, case.y),
         lambda: fl.IRFIL(Ridge(), noise=mechanism).fit(case.X, case.y),
         lambda: fl.counted(leak, 1.0),
-        lambda: fl.attacks.WhiteBox(case.fit(), case.X, case.y, 0, values=[-1.0, 1.0]).infer(
-            fl.release(case.fit(), mechanism)
-        ),
         lambda: fl.Ledger(tmp_path / "a.json").add(leak),
     ]
     for k, attempt in enumerate(attempts):

@@ -35,7 +35,15 @@ from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["MECHANISMS", "ObjectivePerturbation", "Posterior", "SelfShaped", "Spectrum", "check_squared"]
+__all__ = [
+    "MECHANISMS",
+    "ObjectivePerturbation",
+    "Posterior",
+    "SelfShaped",
+    "Spectrum",
+    "check_squared",
+    "released_inverse",
+]
 
 Vector = NDArray[np.float64]
 DRAWS = 2048
@@ -91,7 +99,8 @@ class Posterior:
     -----
     **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted. Over the features of row i
     the information is :math:`J^T H J / T + \omega^2 (u u^T + h H^{-1})`, :math:`u = H^{-1} x`, :math:`h = x \cdot u`; the label
-    enters the first term only. Other losses, folded preprocessing and ledgers are refused by name.
+    enters the first term only. Of K numbers, :math:`N(w^*, T I_K \otimes H^{-1})`, the first terms of all outputs add up and
+    the second counts K times. Other losses, folded preprocessing and ledgers are refused by name.
 
     Examples
     --------
@@ -133,7 +142,7 @@ class Posterior:
 
     def least_deviation(self, fit: Fit) -> float:
         """The least standard deviation of a draw along any direction."""
-        return self.scale * math.sqrt(float(np.min(np.linalg.eigvalsh(_inverse(fit)))))
+        return self.scale * math.sqrt(float(np.min(np.linalg.eigvalsh(released_inverse(fit)))))
 
     def record(self) -> Json:
         told = calibration_told(self.calibrated)
@@ -162,7 +171,8 @@ class ObjectivePerturbation:
     -----
     **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted: beside
     :math:`J^T H^2 J / \sigma^2` it is :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]` over the
-    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`. For the logistic, Poisson and gamma
+    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`; K numbers add up as for
+    :class:`Posterior`. For the logistic, Poisson and gamma
     losses with l2 > 0 it is averaged over draws: ``fim`` is the average, and every eta an upper limit that is too low in one of
     200 cases, further above the average the fewer draws there are. Other losses, folded preprocessing, ledgers, and
     compositions of averages are refused by name.
@@ -189,7 +199,7 @@ class ObjectivePerturbation:
     def spectrum(self, fit: Fit) -> Spectrum:
         # b is isotropic for the parameters that are released, so that rows are taken as they are
         check_squared(fit, "ObjectivePerturbation")
-        beta, basis = np.linalg.eigh(_inverse(fit))
+        beta, basis = np.linalg.eigh(released_inverse(fit))
         middle = np.full(beta.size, 1.0 / self.scale**2)
         return Spectrum(basis, middle, (beta[:, None] + beta[None, :]) ** 2, None, np.asarray(host(fit.theta)))
 
@@ -202,7 +212,7 @@ class ObjectivePerturbation:
         """
         b = self.scale * rng.standard_normal((count, np.asarray(host(fit.theta)).size))
         if fit.loss.name == "squared":
-            return np.asarray(host(fit.theta) - b @ _inverse(fit))
+            return np.asarray(host(fit.theta) - b @ released_inverse(fit))
         if rows is None:
             raise InvalidInputError(
                 f"ObjectivePerturbation of the {fit.loss.name} loss solves a perturbed problem on the rows: pass rows=(X, y), "
@@ -213,7 +223,7 @@ class ObjectivePerturbation:
 
     def least_deviation(self, fit: Fit) -> float:
         """The least standard deviation of a draw along any direction."""
-        return self.scale * float(np.min(np.linalg.eigvalsh(_inverse(fit))))
+        return self.scale * float(np.min(np.linalg.eigvalsh(released_inverse(fit))))
 
     def record(self) -> Json:
         return {"kind": "ObjectivePerturbation", "scale": float(self.scale)} | calibration_told(self.calibrated)
@@ -231,7 +241,7 @@ MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
 """Every mechanism whose noise the data shape, by name."""
 
 
-def _inverse(fit: Fit) -> Vector:
+def released_inverse(fit: Fit) -> Vector:
     """H^-1 for the parameters that are released, (p, p)."""
     half = np.asarray(fit.uncentred(np.asarray(host(fit.factor.inverse()))))
     return np.asarray(fit.uncentred(half.T))

@@ -130,14 +130,14 @@ def _vectors_of_row(
     """
     m, one = S.shape[0], 1.0 if corner >= 0.0 else 0.0
     x, k, u, beside, p = U[0], U[1], U[2], U[3], U[4]
-    highest = xx = bx = bb = 0.0
+    highest, xx, bx, bb = 0.0, 0.0, 0.0, 0.0
     for j in range(m):
         highest = max(highest, S[j])
         xx += row[j] * row[j]
         bx += b[j] * row[j]
         bb += b[j] * b[j]
     u0, length = one * (bx + corner), math.sqrt(xx + one)
-    uu = ux = kk = kx = pp = 0.0
+    uu, ux, kk, kx, pp = 0.0, 0.0, 0.0, 0.0, 0.0
     if not xx > 0.0:
         return 0.0, 0.0, 0.0, 0.0
     by_w, by_x = omega * length / scale, r / (scale * length)
@@ -150,7 +150,8 @@ def _vectors_of_row(
         kk += k[j] * k[j]
         kx += k[j] * row[j]
         pp += p[j] * p[j]
-    pp += (by_w * w[m]) ** 2
+    last = float(by_w * w[m])
+    pp += last * last
     if not kk > 0.0:
         return 0.0, 0.0, 0.0, 0.0
     s, h, square = omega * omega, ux + one * u0, xx + one
@@ -162,7 +163,7 @@ def _vectors_of_row(
     # the longer of u and p comes last
     swapped = pp < 2.0 * s * uu
     of_label[:] = 0.0
-    of_label[2 if swapped else 4] = by_w * w[m] * shrink
+    of_label[2 if swapped else 4] = last * shrink
     for j in range(m):
         x[j] = by * balance * row[j]
         k[j] *= by / balance
@@ -232,7 +233,7 @@ def _pivots(N: Vector, L: Vector, y: Vector) -> int:
 
 def _slope(U: Vector, t: Vector, y: Vector, of_label: Vector, last: float) -> float:
     """Of the pivot by the distance."""
-    slope = (last * (of_label[2] * y[2] + of_label[4] * y[4])) ** 2
+    slope: float = (last * (of_label[2] * y[2] + of_label[4] * y[4])) ** 2
     y0, y1, y2, y3, y4 = y[0], y[1], y[2], y[3], y[4]
     for j in range(t.shape[0]):
         along = t[j] * (y0 * U[0, j] + y1 * U[1, j] + y2 * U[2, j] + y3 * U[3, j] + y4 * U[4, j])
