@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ class ShapedReleases:
     def error(self) -> float:
         return max(rounding_of(fit) for fit in self.fits) + SETTLED
 
-    def scaled(self, factor: float) -> ShapedReleases:
+    def scaled(self, factor: float) -> Self:
         if factor != 1.0:
             self._refuse("another scale of a composition")
         return self
