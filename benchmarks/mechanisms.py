@@ -5,6 +5,10 @@ Prints the table of docs/mechanisms.md: ``python benchmarks/mechanisms.py iwpc``
 Excess loss is that of draws of the mechanism on the training rows, per row. The attacker knows all other values. *Value*: the
 cell with the largest eta of the row with the largest eta, either as it is or one standard deviation of its column away, equal
 odds. *Presence*: that row in or out (n l2 kept). Both by the likelihood ratio of the mechanism's own density, over draws.
+
+Answers instead of a model: scores of 1,000 training rows with Gaussian noise on each (excess loss is that of an answer, and
+the best test has a closed form), and for classes labels that are drawn, as many as are left until an eta of 1, training rows
+in turn (the log-likelihood ratio is a sum over some thousand independent labels, and taken as normal).
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 
 Vector = NDArray[np.float64]
 DRAWS = 20_000
+QUERIES = 1000
 
 
 def hessian_inverse(fit: fl.Fit) -> Vector:
@@ -84,6 +89,50 @@ def without(fit: fl.Fit, X: Vector, y: Vector, row: int) -> fl.Fit:
     return fl.minimise(X, y, fit.loss, fit.l2, weights, fit.intercept is not None)
 
 
+def scores(fit: fl.Fit, X: Vector) -> Vector:
+    rows = X if fit.intercept is None else np.column_stack([X, np.ones(len(X))])
+    return np.asarray(rows @ np.asarray(fit.theta))
+
+
+def told_apart_by_labels(one: fl.Fit, other: fl.Fit, X: Vector, counts: Vector) -> float:
+    """How often drawn labels, so many of each row, are taken for those of the right one of two models."""
+    z = [scores(fit, X) for fit in (one, other)]
+    right = []
+    for own, their in (z, z[::-1]):
+        p = 1.0 / (1.0 + np.exp(-own))
+        mean = float(counts @ (p * (own - their) - np.logaddexp(0.0, own) + np.logaddexp(0.0, their)))
+        spread = math.sqrt(float(counts @ (p * (1.0 - p) * (own - their) ** 2)))
+        right.append(0.5 * math.erfc(-mean / spread / math.sqrt(2.0)))
+    return 0.5 * sum(right)
+
+
+def served(fit: fl.Fit, leak: fl.Leakage, X: Vector, y: Vector) -> None:
+    """The rows of answers to queries."""
+    queries = np.arange(0, len(X), max(1, len(X) // QUERIES))[:QUERIES]
+    way: Any = fl.calibrate(leak.with_noise(fl.Answers(X[queries], fl.Gaussian(1.0))), 1.0)
+    noise = way.noise.draws(400, len(queries), np.random.default_rng(2))
+    z = scores(fit, X[queries])
+    cost = float(np.mean(fit.loss.value(z + noise, y[queries])) - np.mean(fit.loss.value(z, y[queries])))
+    one, other = worst_pairs(leak.with_noise(way), fit, X, y)
+    apart = [float(np.linalg.norm(scores(each, X[queries]) - z)) for each in (one, other)]
+    value, presence = (0.5 * math.erfc(-gap / (2.0 * way.noise.scale) / math.sqrt(2.0)) for gap in apart)
+    print(f"| Answers, scores of {len(queries)} queries | {cost:.3g} | {100 * value:.1f} % | {100 * presence:.1f} % |")
+    if fit.loss.name != "logistic":
+        return
+    count = fl.queries_until(leak, X, None, 1.0, of="label")
+    counts = np.full(len(X), count // len(X)) + (np.arange(len(X)) < count % len(X))
+    one, other = worst_pairs(leak.with_noise(fl.SampledLabels(X)), fit, X, y)
+    value, presence = (told_apart_by_labels(fit, each, X, counts) for each in (one, other))
+    print(f"| SampledLabels, {count:,.0f} queries | - | {100 * value:.1f} % | {100 * presence:.1f} % |")
+
+
+def worst_pairs(own: fl.Leakage, fit: fl.Fit, X: Vector, y: Vector) -> tuple[fl.Fit, fl.Fit]:
+    """Models with the most exposed cell of the most exposed row moved, and without that row."""
+    row = int(np.argmax(np.asarray(own.per_example())))
+    column = int(np.argmax(np.asarray(own.per_cell())[row]))
+    return moved_fit(fit, X, y, row, column), without(fit, X, y, row)
+
+
 def data(name: str) -> tuple[Vector, Vector, str, float]:
     loaded: Any = fl.datasets.load_iwpc() if name == "iwpc" else fl.datasets.load_adult()
     X = np.asarray(loaded.preprocessing.fit_transform(loaded.X), dtype=float)
@@ -108,14 +157,11 @@ def main(name: str) -> None:
     ways["Gaussian, least-loss"] = fl.calibrate(leak, 1.0, shape="least-loss", gap=0.02)
     for label, way in ways.items():
         own = leak.with_noise(way)
-        eta = np.asarray(own.per_example())
-        row = int(np.argmax(eta))
-        column = int(np.argmax(np.asarray(own.per_cell())[row]))
-        value = success(way, fit, moved_fit(fit, X, y, row, column))
-        presence = success(way, fit, without(fit, X, y, row))
+        value, presence = (success(way, fit, other) for other in worst_pairs(own, fit, X, y))
         cost = excess(way, fit, X, y)
         print(f"| {label} | {cost:.3g} | {100 * value:.1f} % | {100 * presence:.1f} % |", flush=True)
         assert math.isfinite(cost)
+    served(fit, leak, X, y)
 
 
 if __name__ == "__main__":

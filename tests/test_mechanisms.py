@@ -180,8 +180,8 @@ OF_PARAMETERS = {
     *("PrivateRelease", "IRFIL", "gradients", "protect", "card"),
 }
 """What is asked of noise on parameters alone."""
-DATA_SHAPED = {"counted", "membership", "PrivateRelease", "IRFIL", "gradients", "protect", "card", "report", "Ledger"}
-AVERAGED = {"compose", "attack", "infer", "presence", "black box"}
+DATA_SHAPED = {"counted", "membership", "PrivateRelease", "IRFIL", "gradients", "protect", "card", "report"}
+AVERAGED = {"compose", "Ledger", "attack", "infer", "presence", "black box"}
 REFUSED: dict[str, set[str]] = {
     "Gaussian": set(),
     "Gaussian of a shape": {"protect"},

@@ -37,7 +37,7 @@ def test_a_line_in_a_notebook_where_it_takes_long(monkeypatch: pytest.MonkeyPatc
     """No widgets: one line that is written over, and blank in the end."""
     shown, clock = io.StringIO(), iter(np.arange(0.0, 1000.0, 0.9))
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(vars(progress)["time"], "monotonic", lambda: float(next(clock)))
     kernel = types.ModuleType("IPython")
     kernel.get_ipython = lambda: types.SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", kernel)

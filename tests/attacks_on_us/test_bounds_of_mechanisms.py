@@ -96,7 +96,10 @@ def error_of_the_best(way: Any, loss: str) -> float:
     values, weights, models = around(loss)
     rng = np.random.default_rng(3)
     truths = rng.choice(len(values), size=DRAWS, p=weights)
-    parts = [(k, released(way, *models[k], int(np.sum(truths == k)), rng)) for k in np.unique(truths).tolist()]
+    parts = [
+        (k, released(way, models[k][0], models[k][1], int(np.sum(truths == k)), rng))
+        for k in np.unique(truths).tolist()
+    ]
     t = np.concatenate([drawn for _, drawn in parts])
     truth = np.concatenate([np.full(len(drawn), values[k]) for k, drawn in parts])
     with np.errstate(divide="ignore"):

@@ -143,7 +143,7 @@ def test_the_model_is_read_once_for_all_columns_and_attackers(
         read.append(given)
         return by_measuring(*given)
 
-    by_measuring = attackers.jacobian_at_minimum
+    by_measuring = vars(attackers)["jacobian_at_minimum"]
     monkeypatch.setattr(attackers, "jacobian_at_minimum", counted)
     monkeypatch.setattr(candidates, "jacobian_at_minimum", counted)
     assert [*attack_all(trained, ["habit", "age"], 0.05).outcomes[:7]] == [*attacked.outcomes]

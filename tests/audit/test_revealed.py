@@ -67,7 +67,8 @@ def rare(rows: int = 200) -> Any:
 
 
 def test_yes_and_no_are_told_and_not_shared() -> None:
-    table, options = rare(), {"draws": 4, "quick": True, "noise": 0.05}
+    table = rare()
+    options: dict[str, Any] = {"draws": 4, "quick": True, "noise": 0.05}
     found = audit(table, Settings("dose", held_out=0.0), **options)
     plain = audit(table, Settings("dose", held_out=0.0, numbers=("vip",)), **options)
     np.testing.assert_array_equal(found.trained.fit.theta, plain.trained.fit.theta)  # the model is the same

@@ -81,6 +81,48 @@ def test_pipelines_on_frames_are_kept_with_their_encoding(ledger: fl.Ledger, pub
         ledger.leakage(frame, y).membership()
 
 
+SHAPED: list[Any] = [fl.Posterior(0.3), fl.ObjectivePerturbation(1.7)]
+
+
+@pytest.mark.parametrize("way", SHAPED)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_noise_that_the_data_shape_is_kept_with_its_shape(ledger: fl.Ledger, way: Any, intercept: bool) -> None:
+    case = make("squared", weighted=True, intercept=intercept)
+    leaks = [case.leak(way), case.leak(fl.Gaussian(0.4)), case.leak(SHAPED[0])]
+    ledger.add(leaks[0])
+    same(ledger.leakage(case.X, case.y), leaks[0])
+    for leak in leaks[1:]:
+        ledger.add(leak)
+    together = fl.compose(*leaks)
+    same(ledger.leakage(case.X, case.y), together)
+    spent = float(together.per_example().max())
+    assert ledger.remaining(2.0 * spent, case.X, case.y) == pytest.approx(np.sqrt(3.0) * spent, rel=1e-6)
+    with pytest.raises(fl.InvalidInputError, match="limit"):
+        ledger.add(leaks[0], limit=1.01 * spent)
+    assert len(ledger.entries) == 3
+    grown = np.vstack([case.X, [[0.3, -0.2, 1.0]]])
+    found = ledger.leakage(grown, np.append(case.y, 0.5)).per_example()
+    np.testing.assert_allclose(found[:-1], together.per_example(), rtol=1e-7)
+    assert found[-1] == 0.0
+
+
+@pytest.mark.parametrize("way", SHAPED)
+def test_noise_that_the_data_shape_is_not_recorded_beside_what_it_is_not_composed_with(
+    ledger: fl.Ledger, way: Any
+) -> None:
+    frame, y = clinic()
+    numbers = frame[["age", "dose"]]
+    labels = (y == "ill") * 1.0
+    scaled = make_pipeline(StandardScaler(), Ridge(1.0)).fit(numbers, labels)
+    plain = fl.measure(scaled, numbers, labels, way)
+    ledger.add(plain)
+    same(ledger.leakage(numbers, labels), plain)
+    folded = fl.measure(scaled, numbers, labels, NOISE, public="nothing")
+    with pytest.raises(fl.InvalidInputError, match=type(way).__name__):
+        ledger.add(folded)
+    assert len(ledger.entries) == 1
+
+
 def test_adding_one_twice_counts_twice(ledger: fl.Ledger) -> None:
     case = make("squared")
     leak = case.leak(NOISE)

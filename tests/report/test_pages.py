@@ -98,11 +98,10 @@ def exported(how: str) -> str:
     shown = panels()
     if how == "nbconvert":
         nbconvert = pytest.importorskip("nbconvert", reason="needs nbconvert")
-        import nbformat
-
-        outputs = [nbformat.v4.new_output("display_data", {"text/html": html, "text/plain": "x"}) for html in shown]
-        cells = [nbformat.v4.new_code_cell("leak", outputs=[output]) for output in outputs]
-        return str(nbconvert.HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=cells))[0])
+        made: Any = pytest.importorskip("nbformat.v4", reason="needs nbformat")
+        outputs = [made.new_output("display_data", {"text/html": html, "text/plain": "x"}) for html in shown]
+        notebook = made.new_notebook(cells=[made.new_code_cell("leak", outputs=[output]) for output in outputs])
+        return str(nbconvert.HTMLExporter().from_notebook_node(notebook)[0])
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'none'"
     cells = "".join(f'<div class="jp-RenderedHTML jp-OutputArea-output">{html}</div>' for html in shown)
     return (

@@ -200,10 +200,10 @@ class _Attacks:
     def apart(self, name: str, row: int) -> _Found:
         """How well values of a column are told apart, in some rows and in one that is named."""
         aim = _aim(self.trained.design, name, QUICK_ROWS, self.seed)
+        aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
-            known = self._known(replace(aim, rows=np.union1d(aim.rows, [row])))
-            return _Found([], nothing, [], _apart(known, self.noise, name))
+            return _Found([], nothing, [], _apart(self._known(aim), self.noise, name))
         except FisherleakError as error:
             return _Found([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
 

@@ -23,6 +23,7 @@ from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.revealed import HALF
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms.shaped_releases import ShapedReleases
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
@@ -99,7 +100,7 @@ def _check(leak: Leakage) -> None:
             "report needs rows in memory, and these are read part by part: `fisherleak audit` reports on such tables."
         )
     unscaled = isinstance(leak.noise, SampledLabels) or not hasattr(leak.noise, "scale")
-    if isinstance(leak._information, DataShaped) or unscaled:
+    if isinstance(leak._information, DataShaped | ShapedReleases) or unscaled:
         raise InvalidInputError(
             f"report is for noise whose etas go as 1 / scale, and {type(leak.noise).__name__} is not: print(leak.summary())."
         )

@@ -13,7 +13,7 @@ from fisherleak.engine.norms import information_of
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedReleases
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Composing
@@ -22,7 +22,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.outputs_together import composed_outputs, label_unit, refuse_mixture
 from fisherleak.models.frames import same_values
 
-__all__ = ["compose", "label_ratio"]
+__all__ = ["compose", "information_together", "label_ratio"]
 
 
 def compose(*leakages: Leakage) -> Leakage:
@@ -78,6 +78,12 @@ def compose(*leakages: Leakage) -> Leakage:
     composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
     if composing is not None:
         return composing.composed(leakages)
+    for leakage in leakages:
+        if isinstance(leakage._information, ShapedOutputs):
+            raise InvalidInputError(
+                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                "models of one output, or use noise on the parameters, fisherleak.Gaussian."
+            )
     if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]
@@ -94,7 +100,9 @@ def compose(*leakages: Leakage) -> Leakage:
     # a cell that is missing for one release and a level for another is data
     masks = [leakage._absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    return Leakage(_together(releases, common), None, first._table, tuple(dict.fromkeys(notes)), absent)
+    pairs = zip(releases, common, strict=True)
+    together = [replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs]
+    return Leakage(information_together(together), None, first._table, tuple(dict.fromkeys(notes)), absent)
 
 
 def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:
@@ -116,12 +124,10 @@ def _jacobian_of(release: Jacobian | DataShaped) -> Jacobian:
     return release.jacobian if isinstance(release, DataShaped) else release
 
 
-def _together(releases: Sequence[Jacobian | DataShaped], common: Sequence[Jacobian]) -> Information:
-    """The information of releases, by common coordinates."""
-    if not any(isinstance(release, DataShaped) for release in releases):
-        return information_of(*common)
-    pairs = zip(releases, common, strict=True)
-    return ShapedReleases(tuple(replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs))
+def information_together(releases: Sequence[Jacobian | DataShaped]) -> Information:
+    """The information of releases, each at its own scale, by common coordinates."""
+    plain = [release for release in releases if isinstance(release, Jacobian)]
+    return information_of(*plain) if len(plain) == len(releases) else ShapedReleases(tuple(releases))
 
 
 def _checked(first: Leakage, other: Leakage) -> float:

@@ -23,11 +23,11 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.norms import information_of, refuse_several, with_other_noise
+from fisherleak.engine.norms import information_of, with_other_noise
 from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedReleases, refuse_membership
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
 from fisherleak.engine.perturbation import Attribute
@@ -121,12 +121,19 @@ class Leakage:
         if isinstance(noise, Answers | SampledLabels):
             return self._served(noise)
         if isinstance(noise, Posterior | ObjectivePerturbation):
-            refuse_several(self._information, f"noise={type(noise).__name__}(…)")
-            return replace(self, _information=shaped_by(self._jacobian, noise), _noise=noise)
+            return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
-        if isinstance(self._information, DataShaped):
-            return replace(self, _information=information_of(self._jacobian.with_noise(noise)), _noise=noise)
+        if isinstance(self._information, DataShaped | ShapedOutputs):
+            return replace(
+                self, _information=information_of(self._information.jacobian.with_noise(noise)), _noise=noise
+            )
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
+
+    def _shaped(self, mechanism: SelfShaped) -> Information:
+        """The same model released by a mechanism whose noise the data shape."""
+        if isinstance(self._information, SeveralOutputs | ShapedOutputs):
+            return ShapedOutputs.of(self._information.jacobian, mechanism)
+        return shaped_by(self._jacobian, mechanism)
 
     @property
     def _jacobian(self) -> Jacobian:
@@ -146,8 +153,8 @@ class Leakage:
 
     def _told(self, by: Interface, found: Disclosed) -> Leakage:
         """The same model, known by what has been told of it."""
-        if isinstance(self._information, DataShaped):
-            return replace(self, _information=information_of(self._jacobian.with_noise(found)), _noise=by)
+        if isinstance(self._information, DataShaped | ShapedOutputs):
+            return replace(self, _information=information_of(self._information.jacobian.with_noise(found)), _noise=by)
         return replace(self, _information=with_other_noise(self._information, found), _noise=by)
 
     # one number per example, cell, attribute, group
@@ -486,7 +493,7 @@ class Leakage:
     @property
     def _scale(self) -> float:
         # a composition carries each release's scale in its Jacobian
-        if self._noise is None or isinstance(self._information, DataShaped):
+        if self._noise is None or isinstance(self._information, DataShaped | ShapedReleases):
             return 1.0
         return float(self._noise.scale)
 

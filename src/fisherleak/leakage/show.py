@@ -15,7 +15,7 @@ from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedReleases
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
@@ -141,7 +141,8 @@ def _fixed(leakage: Any) -> str:
             known = "end to end: scalers counted, levels of encoders public"
         return f"{known}; labels are vectors, one number for each output"
     if _shaped(leakage):
-        return "preprocessing public and fixed, the noise's dependence on the data counted"
+        several = "; labels are vectors, one number for each output" * isinstance(leakage._information, ShapedOutputs)
+        return f"preprocessing public and fixed, the noise's dependence on the data counted{several}"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
         return "end to end: scalers and imputers counted, levels of encoders public"

@@ -4,6 +4,7 @@ The information of a release about its rows is :math:`J_i^T J_i` with
 :math:`J_i = -B\,[\,a\, x w^T E + r E,\; c\, x\,]` (``engine.jacobian``). B, with the noise in it, w, the loss and how raw
 columns become features (E, levels, an offset) are small and kept; x and y are those of the table that is held against it later.
 A row that was not part of the release is one of weight zero. Rows are known by keyed digests of their id and of their values.
+Of a release whose noise the data shape, the mechanism and H^-1 are kept in place of B.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,18 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
+from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table
 
-__all__ = ["Rows", "attribute_of", "digests_of", "entry_of", "jacobian_from", "numbers_of", "recordable"]
+__all__ = ["Rows", "attribute_of", "digests_of", "entry_of", "numbers_of", "recordable", "release_from"]
 
 Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
@@ -91,7 +95,7 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
 
     ``label`` is the (centre, unit) of labels that the release was measured with, where these are not the table's own.
     """
-    jacobian = recordable(leakage)
+    jacobian, mechanism = recordable(leakage), _mechanism_of(leakage)
     fit, columns = jacobian.fit, _columns(leakage, jacobian)
     offset = _offset(jacobian, columns, rows.table)
     entry: Json = {
@@ -101,7 +105,8 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "theta": _listed(jacobian.theta),
         "intercept": fit.intercept is not None,
         "centre": None if fit.centre is None else _listed(fit.centre),
-        "B": _listed(jacobian.B / leakage._scale),
+        "B": _listed(fit.factor.inverse() if mechanism else jacobian.B / leakage._scale),
+        "mechanism": mechanism,
         "l2": fit.l2,
         "condition": fit.condition,
         "distance": fit.distance if fit.left is None else fit.left,
@@ -125,14 +130,19 @@ def recordable(leakage: Leakage) -> Jacobian:
     if not isinstance(leakage, Leakage):
         raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
     refuse_several(leakage._information, "a ledger")
-    if leakage._noise is None or len(leakage._information.jacobians) != 1:
+    if leakage._noise is None or len(leakage._information.fits) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
+    if isinstance(leakage._information, Averaged):
+        raise InvalidInputError(
+            "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits of single etas: use "
+            "noise on parameters, fisherleak.Gaussian."
+        )
     if has_own_shape(leakage._noise):
         raise InvalidInputError(
             "A ledger adds up noise whose shape is public, and this one was shaped by the rows themselves: release with "
             "shape='isotropic', or with a shape from public rows."
         )
-    jacobian = leakage._information.jacobians[0]
+    jacobian = leakage._jacobian
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError("A ledger takes leakages of NumPy rows in memory: measure X.compute(), or host arrays.")
     if leakage._absent is not None:
@@ -151,6 +161,12 @@ def recordable(leakage: Leakage) -> Jacobian:
             "A ledger keeps scalers that are standard deviations only: use StandardScaler, or public='preprocessing'."
         )
     return jacobian
+
+
+def _mechanism_of(leakage: Leakage) -> Json | None:
+    """Of noise that the data shape; None for other noise, which is in B."""
+    information = leakage._information
+    return dict(information.mechanism.record()) if isinstance(information, DataShaped) else None
 
 
 def _columns(leakage: Leakage, jacobian: Jacobian) -> list[Json]:
@@ -264,7 +280,16 @@ def _folding_record(folding: Folding | None) -> Json | None:
 # From an entry and a table to the release's Jacobian
 
 
-def jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
+def release_from(
+    entry: Mapping[str, Any], rows: Rows, key: bytes, number: int, attributes: tuple[Attribute, ...]
+) -> Jacobian | DataShaped:
+    """A recorded release over the rows of a table, by some coordinates of its attributes."""
+    jacobian = replace(_jacobian_from(entry, rows, key, number), attributes=attributes)
+    record = entry.get("mechanism")
+    return jacobian if record is None else DataShaped(jacobian, MECHANISMS[record["kind"]].from_record(record))
+
+
+def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
     """The Jacobian of a recorded release over the rows of a table: rows that it did not have count nothing."""
     there = {digest: k for k, digest in enumerate(entry["rows"])}
     places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
@@ -349,18 +374,21 @@ def _folding(entry: Mapping[str, Any], width: int) -> Folding | None:
 
 
 def _fit(entry: Mapping[str, Any], weights: Vector) -> Fit:
-    """What the norms ask of a fit; its Hessian is not kept, and whatever needs it is NaN."""
+    """What the norms ask of a fit; its Hessian is kept for noise that it shapes, and whatever else needs it is NaN."""
     theta, d = np.asarray(entry["theta"]), len(entry["offset"])
     p = theta.size
-    loss = entry["loss"]
+    loss, shaped = entry["loss"], entry.get("mechanism") is not None
+    moved = 0.0 if entry["centre"] is None else float(theta[:d] @ np.asarray(entry["centre"]))
+    level = float(theta[d]) - moved if shaped and entry["intercept"] else float("nan")
+    inverse = np.asarray(entry["B"]) if shaped else np.full((p, p), np.nan)
     return Fit(
         coef=theta[:d],
-        intercept=float("nan") if entry["intercept"] else None,
+        intercept=level if entry["intercept"] else None,
         loss=LOSSES[loss["name"]] if loss["delta"] is None else pseudo_huber(loss["delta"]),
         l2=entry["l2"],
         n=weights.size,
         sample_weight=weights,
-        factor=Factor(np.full(p, np.nan), np.full((p, p), np.nan), entry["condition"]),
+        factor=Factor(np.full(p, 1.0 if shaped else np.nan), inverse, entry["condition"]),
         gradient=0.0,
         distance=entry["distance"],
         steps=0,

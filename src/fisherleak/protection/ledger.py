@@ -24,9 +24,11 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.locked import held, read_private, replace_whole
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms.shaped_releases import ShapedReleases
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.leakage.compose import information_together
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
@@ -35,9 +37,9 @@ from fisherleak.protection.entries import (
     attribute_of,
     digests_of,
     entry_of,
-    jacobian_from,
     numbers_of,
     recordable,
+    release_from,
 )
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
@@ -209,9 +211,12 @@ class Ledger:
             key = bytes.fromhex(content["key"])
             rows = _rows_of(leakage, ids, label, key)
             entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
-            _aligned([*content["entries"], entry])
+            every = [*content["entries"], entry]
+            _aligned(every)
+            if limit is not None or any(each.get("mechanism") for each in every):
+                # noise that the data shape is not composed with everything: refused before it is recorded
+                total = self._composed(every, rows, key)
             if limit is not None:
-                total = self._composed([*content["entries"], entry], rows, key)
                 _check_limit(in_units(total, units or {}), limit, _ids(leakage._table, ids))
             content["entries"].append(entry)
             replace_whole(self.path, _sealed(content))
@@ -238,11 +243,10 @@ class Ledger:
     def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
         if not entries:
             raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
-        jacobians = [jacobian_from(entry, rows, key, number) for number, entry in enumerate(entries, start=1)]
         attributes, notes = _aligned(entries)
-        aligned = [replace(J, attributes=own) for J, own in zip(jacobians, attributes, strict=True)]
-        information = information_of(*aligned)
-        return Leakage(information, None, rows.table, notes)
+        numbered = enumerate(zip(entries, attributes, strict=True), start=1)
+        releases = [release_from(entry, rows, key, number, own) for number, (entry, own) in numbered]
+        return Leakage(information_together(releases), None, rows.table, notes)
 
     def _squares(self) -> dict[str, float]:
         """Sums of squares of the etas of all rows ever recorded, by digest."""
@@ -271,11 +275,18 @@ class Ledger:
 
 def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
     """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
-    jacobians = [_rescaled(J, units) for J in leakage._information.jacobians]
-    return replace(leakage, _information=information_of(*jacobians))
+    information = leakage._information
+    own = information.releases if isinstance(information, ShapedReleases) else information.jacobians
+    return replace(leakage, _information=information_together([_rescaled(each, units) for each in own]))
 
 
-def _rescaled(J: Jacobian, units: Mapping[str, float]) -> Jacobian:
+def _rescaled(release: Jacobian | DataShaped, units: Mapping[str, float]) -> Jacobian | DataShaped:
+    if isinstance(release, DataShaped):
+        return replace(release, jacobian=_in_units(release.jacobian, units))
+    return _in_units(release, units)
+
+
+def _in_units(J: Jacobian, units: Mapping[str, float]) -> Jacobian:
     def one(attribute: Attribute) -> Attribute:
         unit = units.get(attribute.name, 1.0)
         if unit == 1.0:

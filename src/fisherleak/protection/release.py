@@ -19,7 +19,7 @@ from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_fit import OutputsFit, one_by_one
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.measure import measure
 from fisherleak.models import checked_model, final_estimator
@@ -262,18 +262,35 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any
             f"{name} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does not: fit with "
             "fisherleak.minimise, or use noise on its parameters."
         )
-    if isinstance(model, OutputsFit):
-        raise UnsupportedModelError(
-            f"{name} is known for models of one output: fit one, or use noise on the parameters."
-        )
     own = None
     if rows is not None:
         # refuses rows that are not those of the fit
         X, y = rows
         own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
-    noisy = mechanism.released_draws(model, 1, generator(random_state), own)[0]
-    finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(model)))
-    check_fine(noisy, np.asarray(host(model.theta)), finest, mechanism.scale)
-    values = like(to_significant_bits(noisy), model.theta, namespace(model.coef))
+    if isinstance(model, OutputsFit):
+        return _released_numbers(model, mechanism, generator(random_state))
+    values = like(_drawn_by(model, mechanism, generator(random_state), own), model.theta, namespace(model.coef))
     d = model.coef.shape[0]
     return Released(values[:d], None if model.intercept is None else float(values[d]), mechanism)
+
+
+def _drawn_by(fit: Fit, mechanism: Any, rng: np.random.Generator, rows: Any) -> np.ndarray:
+    """One draw of the parameters of a model of one output, in so many bits as no data decide."""
+    noisy = mechanism.released_draws(fit, 1, rng, rows)[0]
+    finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(fit)))
+    check_fine(noisy, np.asarray(host(fit.theta)), finest, mechanism.scale)
+    return np.asarray(to_significant_bits(noisy))
+
+
+def _released_numbers(model: OutputsFit, mechanism: Any, rng: np.random.Generator) -> Released:
+    """The same of a model of several numbers: given the data its outputs are independent."""
+    if not model.loss.quadratic:
+        raise UnsupportedModelError(
+            f"{type(mechanism).__name__} is drawn for models of one output and of several numbers (squared loss); this has "
+            f"{model.coef.shape[0]} classes: use noise on the parameters, fisherleak.Gaussian."
+        )
+    values = like(
+        np.stack([_drawn_by(one, mechanism, rng, None) for one in one_by_one(model)]), model.coef, namespace(model.coef)
+    )
+    d = model.coef.shape[1]
+    return Released(values[:, :d], None if model.intercept is None else values[:, d], mechanism)

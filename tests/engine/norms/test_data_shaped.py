@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -257,7 +256,7 @@ def test_a_limit_below_the_price_of_the_shape_is_refused_with_that_price(mechani
 
 
 @every_mechanism
-def test_what_is_not_exact_is_refused_by_name(mechanism: Any, tmp_path: Path) -> None:
+def test_what_is_not_exact_is_refused_by_name(mechanism: Any) -> None:
     case, name = make("squared"), type(mechanism).__name__
     leak = case.leak(mechanism)
     scaled = make_pipeline(StandardScaler(), Ridge()).fit(case.X, case.y)
@@ -272,7 +271,6 @@ def test_what_is_not_exact_is_refused_by_name(mechanism: Any, tmp_path: Path) ->
         lambda: fl.PrivateRelease(Ridge(), eta=1.0, noise=mechanism).fit(case.X, case.y),
         lambda: fl.IRFIL(Ridge(), noise=mechanism).fit(case.X, case.y),
         lambda: fl.counted(leak, 1.0),
-        lambda: fl.Ledger(tmp_path / "a.json").add(leak),
     ]
     for k, attempt in enumerate(attempts):
         with pytest.raises(fl.InvalidInputError, match=name):

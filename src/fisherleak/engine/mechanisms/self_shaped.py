@@ -99,7 +99,8 @@ class Posterior:
     -----
     **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted. Over the features of row i
     the information is :math:`J^T H J / T + \omega^2 (u u^T + h H^{-1})`, :math:`u = H^{-1} x`, :math:`h = x \cdot u`; the label
-    enters the first term only. Other losses, folded preprocessing and ledgers are refused by name.
+    enters the first term only. Of K numbers, :math:`N(w^*, T I_K \otimes H^{-1})`, the first terms of all outputs add up and
+    the second counts K times. Other losses and folded preprocessing are refused by name.
 
     Examples
     --------
@@ -170,10 +171,11 @@ class ObjectivePerturbation:
     -----
     **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted: beside
     :math:`J^T H^2 J / \sigma^2` it is :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]` over the
-    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`. For the logistic, Poisson and gamma
+    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`; K numbers add up as for
+    :class:`Posterior`. For the logistic, Poisson and gamma
     losses with l2 > 0 it is averaged over draws: ``fim`` is the average, and every eta an upper limit that is too low in one of
-    200 cases, further above the average the fewer draws there are. Other losses, folded preprocessing, ledgers, and
-    compositions of averages are refused by name.
+    200 cases, further above the average the fewer draws there are. Other losses, folded preprocessing, and
+    compositions and ledgers of averages are refused by name.
 
     Examples
     --------

@@ -150,7 +150,7 @@ def _vectors_of_row(
         kk += k[j] * k[j]
         kx += k[j] * row[j]
         pp += p[j] * p[j]
-    last = by_w * w[m]
+    last = float(by_w * w[m])
     pp += last * last
     if not kk > 0.0:
         return 0.0, 0.0, 0.0, 0.0

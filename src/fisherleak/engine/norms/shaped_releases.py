@@ -1,14 +1,15 @@
-"""Several independent releases, of some of which the data shape the noise: their information adds up, products and all.
+r"""Several independent releases, of some of which the data shape the noise: their information adds up, products and all.
 
-Exact for what each of them is exact for: affine preprocessing that is public, and rows in memory.
+Exact for what each of them is exact for: affine preprocessing that is public, and rows in memory. A model of K numbers is K
+releases of one, :math:`t \sim N(w, I_K \otimes S)`: their features are the same, and each has a label of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,19 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Product, rounding_of
-from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
+from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, fixed_spectrum, largest_eta
+from fisherleak.engine.outputs.several_fit import one_by_one
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
-__all__ = ["ShapedReleases", "refuse_membership"]
+__all__ = ["ShapedOutputs", "ShapedReleases", "refuse_membership"]
 
 Vector = NDArray[np.float64]
 Release = Jacobian | DataShaped
@@ -75,27 +80,31 @@ class ShapedReleases:
     def error(self) -> float:
         return max(rounding_of(fit) for fit in self.fits) + SETTLED
 
-    def scaled(self, factor: float) -> ShapedReleases:
+    def scaled(self, factor: float) -> Self:
         if factor != 1.0:
             self._refuse("another scale of a composition")
         return self
 
+    @property
+    def _labels(self) -> tuple[int, ...]:
+        """Which label each release is about: they have one in common."""
+        return (0,) * len(self.releases)
+
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        parts = self._parts(attributes)
-        width = parts[0].turned.shape[1] + int(label)
+        parts, places = self._parts(attributes), _Places(self._labels if label else None)
+        m = parts[0].turned.shape[1]
 
         def block(*arrays: Array | None) -> Array:
-            states = _states(parts, arrays)
+            states = self._blocks(parts, arrays)
             edges = np.cumsum([0, *(len(state) for state in states)]).tolist()
 
             def product(flat: State, V: Vector) -> Vector:
-                pieces = [flat[a:b] for a, b in pairwise(edges)]
-                terms = [part.product(own, V, label) for part, own in zip(parts, pieces, strict=True)]
-                return np.asarray(sum(terms[1:], start=terms[0]))
+                return places.sum_of(parts, [flat[a:b] for a, b in pairwise(edges)], V, m)
 
+            width = m + places.count
             values, errors = top_by_products(product, tuple(x for state in states for x in state), width)
             for row in np.flatnonzero(errors > WANTED).tolist():
-                matrix = _matrix(parts, [tuple(x[row : row + 1] for x in state) for state in states], label)
+                matrix = places.matrix(parts, [tuple(x[row : row + 1] for x in state) for state in states], m)
                 values[row] = np.linalg.eigvalsh(matrix)[-1]
             return np.sqrt(np.clip(values, 0.0, None))
 
@@ -124,36 +133,126 @@ class ShapedReleases:
 
     def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
         """The root of the largest eigenvalue of the information about a set of examples, taken jointly."""
-        parts = self._parts(attributes)
-        states = self._states(parts, rows)
-        size = states[0][0].shape[0] * (parts[0].turned.shape[1] + int(label))
-        if size == 0:
+        parts, places = self._parts(attributes), _Places(self._labels if label else None)
+        states, m = self._states(parts, rows), parts[0].turned.shape[1]
+        count = states[0][0].shape[0]
+        if count * (m + places.count) == 0:
             return 0.0
         products = [part.together(state, label) for part, state in zip(parts, states, strict=True)]
-        return largest_eta(_sum_of(products), size)
+
+        def together(v: Vector) -> Vector:
+            V = v.reshape(count, -1)
+            found = np.zeros_like(V)
+            for k, product in enumerate(products):
+                own = places.of(k, m)
+                found[:, own] += product(np.ascontiguousarray(V[:, own]).ravel()).reshape(count, -1)
+            return found.ravel()
+
+        return largest_eta(together, count * (m + places.count))
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
-        parts = self._parts(attributes)
-        matrix = _matrix(parts, self._states(parts, np.array([row])), label)
+        parts, places = self._parts(attributes), _Places(self._labels if label else None)
+        matrix = places.matrix(parts, self._states(parts, np.array([row])), parts[0].turned.shape[1])
         top = float(np.sqrt(max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)))
         return max(norm, top) * (1.0 + self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         """Roots of single examples' information, those of the releases below each other."""
-        parts = self._parts(attributes)
-        states = self._states(parts, rows)
-        return np.concatenate([part.root(state, label) for part, state in zip(parts, states, strict=True)], axis=1)
+        parts, places = self._parts(attributes), _Places(self._labels if label else None)
+        m, found = parts[0].turned.shape[1], []
+        for k, (part, state) in enumerate(zip(parts, self._states(parts, rows), strict=True)):
+            root = part.root(state, label)
+            whole = np.zeros((*root.shape[:2], m + places.count))
+            whole[:, :, places.of(k, m)] = root
+            found.append(whole)
+        return np.concatenate(found, axis=1)
 
     @property
     def _arrays(self) -> tuple[Array | None, ...]:
         return tuple(x for each in self.releases for x in _jacobian(each).arrays)
 
+    def _blocks(self, parts: Sequence[ShapedParts], arrays: Sequence[Array | None]) -> list[State]:
+        """What the parts need of a block of ``_arrays``."""
+        return [part.state(*arrays[3 * k : 3 * k + 3]) for k, part in enumerate(parts)]
+
     def _states(self, parts: Sequence[ShapedParts], rows: Array | None) -> list[State]:
         chosen = slice(None) if rows is None else np.asarray(host(rows))
-        return _states(parts, tuple(None if x is None else x[chosen] for x in self._arrays))
+        return self._blocks(parts, tuple(None if x is None else x[chosen] for x in self._arrays))
 
     def _parts(self, attributes: Sequence[Attribute]) -> list[ShapedParts]:
         return [_part(each, attributes) for each in self.releases]
+
+
+@dataclass(frozen=True)
+class ShapedOutputs(ShapedReleases):
+    """The information of one release of a model of several numbers, with noise that the data shape."""
+
+    jacobian: OutputsJacobian
+    mechanism: SelfShaped
+
+    @classmethod
+    def of(cls, jacobian: OutputsJacobian, mechanism: SelfShaped) -> ShapedOutputs:
+        """Of the squared loss; softmax is refused by name."""
+        name, fit = type(mechanism).__name__, jacobian.fit
+        if not fit.loss.quadratic:
+            raise UnsupportedModelError(
+                f"{name} is known for models of one output, and of several numbers (squared loss); this one has "
+                f"{fit.coef.shape[0]} classes, whose perturbed minima have no density in closed form here: use noise on its "
+                "parameters, fisherleak.Gaussian."
+            )
+        if jacobian.folding is not None:
+            raise InvalidInputError(
+                f"{name} is measured with public='preprocessing' only: what scalers learn would move its shape too."
+            )
+        Y = np.asarray(host(jacobian.y))
+        releases = []
+        for k, one in enumerate(one_by_one(fit)):
+            own = jacobian_of(one, jacobian.X, Y[:, k], Gaussian(1.0), jacobian.attributes)
+            check_measurable(own, mechanism)
+            releases.append(DataShaped(own, mechanism))
+        return cls(tuple(releases), jacobian, mechanism)
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return (self.jacobian.fit,)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        return self.jacobian.X, self.jacobian.y
+
+    @property
+    def _labels(self) -> tuple[int, ...]:
+        return tuple(range(len(self.releases)))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the changes of each release lie among those of all: the features, and its own label behind them."""
+
+    labels: tuple[int, ...] | None
+
+    @property
+    def count(self) -> int:
+        """Labels in all."""
+        return 0 if self.labels is None else max(self.labels) + 1
+
+    def of(self, k: int, m: int) -> list[int]:
+        return list(range(m)) if self.labels is None else [*range(m), m + self.labels[k]]
+
+    def sum_of(self, parts: Sequence[ShapedParts], states: Sequence[State], V: Vector, m: int) -> Vector:
+        """F_i v_i of every row, (b, m + labels)."""
+        found = np.zeros_like(V)
+        for k, (part, state) in enumerate(zip(parts, states, strict=True)):
+            own = self.of(k, m)
+            found[:, own] += part.product(state, V[:, own], self.labels is not None)
+        return found
+
+    def matrix(self, parts: Sequence[ShapedParts], states: Sequence[State], m: int) -> Vector:
+        """F_i of one row."""
+        width = m + self.count
+        repeated = [tuple(np.repeat(x, width, axis=0) for x in state) for state in states]
+        found = self.sum_of(parts, repeated, np.eye(width), m)
+        return np.asarray(0.5 * (found + found.T))
 
 
 def refuse_membership(information: DataShaped | ShapedReleases) -> NoReturn:
@@ -175,16 +274,3 @@ def _part(release: Release, attributes: Sequence[Attribute]) -> ShapedParts:
     spectrum = release.spectrum if isinstance(release, DataShaped) else fixed_spectrum(release)
     E = jacobian.map(jacobian.named(attributes))
     return ShapedParts(jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta))
-
-
-def _states(parts: Sequence[ShapedParts], arrays: Sequence[Array | None]) -> list[State]:
-    return [part.state(*arrays[3 * k : 3 * k + 3]) for k, part in enumerate(parts)]
-
-
-def _matrix(parts: Sequence[ShapedParts], states: Sequence[State], label: bool) -> Vector:
-    """F_i of one row."""
-    return np.asarray(sum(part.matrix(state, label) for part, state in zip(parts, states, strict=True)))
-
-
-def _sum_of(products: Sequence[Callable[[Vector], Vector]]) -> Callable[[Vector], Vector]:
-    return lambda v: np.asarray(sum(product(v) for product in products))

@@ -13,6 +13,7 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.erm import Fit, counted_rows, newton, started
+from fisherleak.engine.losses import LOSSES
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
 from fisherleak.engine.outputs.several_risk import OutputsRisk
@@ -28,6 +29,7 @@ __all__ = [
     "labels_as_fitted",
     "minimise_classes",
     "minimise_several",
+    "one_by_one",
     "outputs_fit",
     "outputs_risk",
 ]
@@ -159,6 +161,36 @@ def outputs_fit(
         frame=risk.frame,
         reduced=theta,
     )
+
+
+def one_by_one(fit: OutputsFit) -> tuple[Fit, ...]:
+    """A model of several numbers as one model of each: the squared loss ties nothing between them."""
+    assert fit.loss.quadratic
+    p = int(fit.reduced.shape[0]) // int(fit.coef.shape[0])
+    found = []
+    for k in range(int(fit.coef.shape[0])):
+        own = slice(k * p, (k + 1) * p)
+        factor = Factor(fit.factor.scale[own], fit.factor.core[own, own], fit.factor.condition)
+        one = Fit(
+            coef=fit.coef[k, :],
+            intercept=None if fit.intercept is None else float(fit.intercept[k]),
+            loss=LOSSES["squared"],
+            l2=fit.l2,
+            n=fit.n,
+            sample_weight=fit.sample_weight,
+            factor=factor,
+            gradient=fit.gradient,
+            distance=fit.distance,
+            steps=fit.steps,
+            objective=float("nan"),
+            intercept_l2=fit.intercept_l2,
+            centre=fit.centre,
+            level=None if fit.level is None else float(fit.level[k]),
+            scales=fit.scales,
+            left=fit.left,
+        )
+        found.append(one)
+    return tuple(found)
 
 
 def outputs_risk(fit: OutputsFit, X: Array, y: Array) -> OutputsRisk:

@@ -100,7 +100,7 @@ def _blocks(shared: Replacements, m: int, what: str) -> Iterator[Array]:
     """Places among the changes, some at a time."""
     xp = namespace(shared.X)
     L, size = shared.loss.outputs, int(shared.inverse.shape[0])
-    most = max(256, block_elements(shared.X) // (4 * L * size))
+    most = max(1024, block_elements(shared.X) // (4 * L * size))
     for start in track(range(0, m, most), -(-m // most), f"Moves for {what}"):
         yield xp.arange(start, min(start + most, m), device=device(shared.X))
 
