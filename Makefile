@@ -33,8 +33,9 @@ test-corpus: $(VENV)-corpus/.ready
 test-oldest: $(VENV)-oldest/.ready
 	$(VENV)-oldest/bin/python -m pytest $(TWO) --cov --cov-report=
 
-bench: $(VENV)/.test
+bench: $(VENV)/.test $(VENV)-corpus/.ready
 	$(BIN)/python benchmarks/startup.py
+	$(VENV)-corpus/bin/python benchmarks/tables.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/least_loss.py
 	$(BIN)/python benchmarks/queries.py

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.audit.attackers import Attacked
+from fisherleak.audit.columns import ColumnFigures, LabelFigures
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
-    ColumnFigures,
     Gate,
     GroupFigures,
-    LabelFigures,
     LeakageRows,
     RowFigures,
     Spread,

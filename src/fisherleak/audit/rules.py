@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fisherleak.attacks import Outcome
-from fisherleak.audit.exposure import ColumnFigures, LabelFigures, gate_of
+from fisherleak.audit.columns import ColumnFigures, LabelFigures
+from fisherleak.audit.exposure import gate_of
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import exposure_at, share_of

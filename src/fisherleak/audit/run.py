@@ -19,21 +19,20 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
-from fisherleak.audit.advice import TENTH, rounded_up
 from fisherleak.audit.attackers import Attacked, attack_all
+from fisherleak.audit.choosing import choose_noise
+from fisherleak.audit.columns import ColumnFigures
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
-    ColumnFigures,
     RowFigures,
     edges_of,
     exposure_of,
     gate_of,
-    largest_exposure,
     names_of,
     row_figures,
     spreads_of,
 )
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, estimator_for, reweighted, train
+from fisherleak.audit.model import Settings, Trained, estimator_for, reweighted, train
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
 from fisherleak.audit.policy import Policy
@@ -42,10 +41,7 @@ from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.audit.revealed import (
     Limits,
     Yardsticks,
-    exposure_at,
-    guarded_spreads,
     prior_spreads,
-    spreads_in_units,
     yardsticks,
 )
 from fisherleak.audit.rules import judge
@@ -62,7 +58,6 @@ __all__ = [
     "audit",
     "audit_trained",
     "check_options",
-    "choose_noise",
 ]
 
 Vector = NDArray[np.float64]
@@ -72,11 +67,6 @@ ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
 MOST_TOLD = 8
 """Columns of yes and no whose values are told apart beside those that are attacked, the most exposed first."""
-NOT_ASKED = (
-    "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
-    "the choices say what others reveal and cost."
-)
-EVEN = "A yes or no (0 or 1) counts there as a number of spread 1/2."
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -280,40 +270,6 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         refuse_attacks()
     if attributes or balance:
         estimator_for(trained)  # refuses a kind without one
-
-
-def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
-    """The noise that was given, or the least that keeps a limit.
-
-    Where neither was, the least at which no number of anyone present is revealed by more than a tenth; where there are no
-    numbers, that at which the most exposed row has an eta of 1. ``rows`` are at noise of scale 1.
-    """
-    if plan.noise is not None:
-        return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
-    limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
-    target = 1.0 if limit is None else limit
-    if limit is None:
-        spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
-        worst = largest_exposure(trained, rows.sample, guarded_spreads(trained.design.features, spreads))
-        if worst is not None:
-            scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
-            note = f"{NOT_ASKED} {EVEN}" if any(f.yes_no for f in trained.design.features) else NOT_ASKED
-            return NoiseChoice(trained.leak.noise.rescaled(scale), "default", note)
-    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
-    if limit is not None:
-        note = f"The least scale at which no {whose}'s eta is above {target:g}."
-        if plan.eta is None:
-            note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
-        return NoiseChoice(noise, "calibrated", note)
-    note = (
-        f"No noise was given, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
-    )
-    return NoiseChoice(noise, "default", note)
-
-
-def _whose(trained: Trained) -> str:
-    """What an eta is of."""
-    return "row" if trained.design.people is None else "person"
 
 
 def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple[str, ...], bool]:

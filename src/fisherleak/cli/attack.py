@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._layout import paragraph
 from fisherleak.cli._options import in_options, told
 from fisherleak.cli._print import show_attacks
 from fisherleak.errors import InvalidInputError
@@ -94,7 +95,7 @@ def attack(
     elif not quiet:
         show_attacks(outcomes)
         if against is not None:
-            common.emit(ONE_RELEASE)
+            paragraph(ONE_RELEASE)
         for note in notes:
-            common.emit(common.printable(in_options(note)))
+            paragraph(common.printable(in_options(note)))
     return 0

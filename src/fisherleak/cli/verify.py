@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli._layout import paragraph
 
 __all__ = ["verify"]
 
@@ -44,5 +45,5 @@ def verify(
         common.emit_json({**document, "failed": found.failed})
     elif not quiet:
         for sentence in found.confirmed:
-            common.emit(common.printable(sentence))
+            paragraph(common.printable(sentence))
     return 0 if found.failed is None else common.say(found.failed, status=1)

@@ -96,3 +96,36 @@ def test_lazy_rows_have_a_closed_form_only() -> None:
     codes = array.from_array(y, chunks=17)
     with pytest.raises(fl.InvalidInputError, match="Dask rows"):
         fl.measure(fl.minimise(rows, codes, loss="softmax", l2=1e-2), rows, codes).membership()
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_many_rows_need_no_pass_over_all_others_each(folded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = people(1200, 3, 3)
+    n, l2 = 1200, 0.05
+    model: Any = fl.minimise(X, y, loss="softmax", l2=l2, intercept=True)
+    leak = fl.measure(model, X, y)
+    if folded:
+        sklearn = pytest.importorskip("sklearn.pipeline")
+        scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler()
+        logistic = pytest.importorskip("sklearn.linear_model").LogisticRegression(
+            C=1 / (n * l2), tol=1e-12, max_iter=9999
+        )
+        leak = fl.measure(sklearn.make_pipeline(scaler, logistic).fit(X, y), X, y, public="nothing")
+    exact = leak.membership()
+    passes: list[int] = []
+
+    def not_known(self: Any, rows: Any, out: Any, moves: Any) -> Any:
+        passes.append(rows.size)
+        return moves * np.nan
+
+    monkeypatch.setattr("fisherleak.engine.outputs.several_removal._Removal._by_chords", not_known)
+    close = leak.membership(1e-3)
+    assert sum(passes) < 0.01 * n
+    known = np.isfinite(close)
+    np.testing.assert_allclose(close[known], exact[known], rtol=1e-3)
+    if not folded:
+        for row in np.argsort(exact)[[-1, -2, n // 2, 0]]:
+            kept = np.arange(n) != row
+            other = fl.minimise(X[kept], y[kept], loss="softmax", l2=l2 * n / (n - 1), intercept=True)
+            assert exact[row] == pytest.approx(np.linalg.norm(other.theta - model.theta), rel=2e-8)
+            assert close[row] == pytest.approx(exact[row], rel=1e-3)

@@ -5,8 +5,10 @@ Example i is left out and :math:`n \lambda` stays as it is. With r and A its wei
 
 .. math:: D = U (I - A N)^{-1} r, \qquad H_-^{-1} v = H^{-1} v + U (I - A N)^{-1} A\, U^T v ,
 
-which is the move itself for the squared loss. For others chord steps (the same :math:`H_-`, the gradient of all rows) go on
-until they are short enough, some examples at a time; those for which they do not settle are fitted again. Where there is no
+which is the move itself for the squared loss. For others rounds follow in which the gradient of all rows comes from their
+second and third derivatives (``replacement.expansion``), without a pass over them. What that leaves out is bounded; where it is
+above the tolerance, chord steps (the same :math:`H_-`, the gradient of all rows) go on until they are short enough, some
+examples at a time, and those for which they do not settle are fitted again. Where there is no
 minimum without an example (the only one of its class beside a free intercept, say), the move is infinite. Scales that are
 folded in leave with the example: its penalty changes by :math:`P_i = n\lambda\, \mathrm{diag}(\Delta s^2)` in every output.
 """
@@ -16,12 +18,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import newton
@@ -30,7 +33,10 @@ from fisherleak.engine.neighbours import gradients_at
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, WORK
+from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, SAFETY, WORK
+from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
+from fisherleak.engine.replacement.reduced_loss import reduced_loss
+from fisherleak.engine.replacement.settling import put_rows
 from fisherleak.engine.risk import with_constant, within_reach
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
 from fisherleak.rows import gather, map_rows
@@ -47,10 +53,19 @@ LIGHT = WORK // 8
 """Products n x n x parameters of a pass that take a few seconds: a pass of several outputs is slower than one of one."""
 
 
+ROUNDS = 3
+"""With the third derivative."""
+
+
 def is_light_for_several(jacobian: OutputsJacobian) -> bool:
-    """Whether the norms of all examples take seconds rather than minutes."""
-    n, size = jacobian.fit.n, int(jacobian.fit.theta.shape[0])
-    return bool(jacobian.fit.loss.quadratic or (not is_lazy(jacobian.X) and n * n * size <= LIGHT))
+    """Whether the norms of all examples take seconds rather than minutes, as a report needs them."""
+    fit, n = jacobian.fit, jacobian.fit.n
+    if fit.loss.quadratic or is_lazy(jacobian.X):
+        return bool(fit.loss.quadratic)
+    if n * n * int(fit.theta.shape[0]) <= LIGHT:
+        return True
+    risk = outputs_risk(fit, jacobian.X, jacobian.y)
+    return pays_expansion(risk, reduced_loss(risk), n) and n * risk.size**3 <= 32 * WORK
 
 
 def several_removal_norms(jacobian: OutputsJacobian, tolerance: float) -> Array:
@@ -62,9 +77,10 @@ def several_removal_norms(jacobian: OutputsJacobian, tolerance: float) -> Array:
             f"Membership is known for Dask rows with the squared loss only, and the loss is {jacobian.fit.loss.name}: each row "
             "needs a pass over all others. Measure rows in memory, X.compute()."
         )
-    task = _task(jacobian, tolerance)
+    n = int(jacobian.X.shape[0])
+    task = _task(jacobian, tolerance, n)
     found = []
-    for _, moves in _walked(jacobian, task, np.arange(int(jacobian.X.shape[0]))):
+    for _, moves in _walked(jacobian, task, np.arange(n)):
         found.append(task.seen(moves))
     lengths = namespace(jacobian.B).concat(found)
     return namespace(lengths).where(namespace(lengths).isnan(lengths), np.inf, lengths)
@@ -72,7 +88,7 @@ def several_removal_norms(jacobian: OutputsJacobian, tolerance: float) -> Array:
 
 def several_removal_moves(jacobian: OutputsJacobian, rows: NDArray[np.int64], tolerance: float) -> Array:
     """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
-    found = [moves for _, moves in _walked(jacobian, _task(jacobian, tolerance), rows)]
+    found = [moves for _, moves in _walked(jacobian, _task(jacobian, tolerance, rows.size), rows)]
     xp = namespace(jacobian.B)
     moves = jacobian.fit.uncentred(xp.concat(found, axis=0).T).T
     lost = xp.any(xp.isnan(moves), axis=1)
@@ -119,14 +135,18 @@ def _alone(jacobian: OutputsJacobian) -> NDArray[np.bool_]:
     return np.asarray(counted & free & (of_class[y] == 1))
 
 
-def _task(jacobian: OutputsJacobian, tolerance: float) -> _Removal:
+def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
     """At the minimum itself: a fit that is not quite there is moved."""
     fit = jacobian.fit
     risk = outputs_risk(fit, jacobian.X, jacobian.y)
     theta, factor = fit.reduced, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
-    return _Removal(risk, theta, factor.inverse(), jacobian.metric, tolerance, MovingScales.of(jacobian))
+    B, metric, loss = factor.inverse(), jacobian.metric, reduced_loss(risk)
+    known = None
+    if not loss.quadratic and pays_expansion(risk, loss, count):
+        known = expanded(risk, theta, B, factor.scale, metric, loss)
+    return _Removal(risk, theta, B, metric, tolerance, MovingScales.of(jacobian), known)
 
 
 @dataclass(frozen=True)
@@ -141,6 +161,13 @@ class _Removal:
     """How the noise sees a move of theta."""
     tolerance: float
     fold: MovingScales | None = None
+    expansion: Expansion | None = None
+
+    @cached_property
+    def hessian(self) -> Array:
+        found = self.risk.at(self.theta, curvature=True).hessian
+        assert found is not None
+        return found
 
     def exact_moves(self, rows: NDArray[np.int64]) -> Array:
         """Those of some examples, (c, L p), for the squared loss; not a number where nothing is left to determine them."""
@@ -157,9 +184,46 @@ class _Removal:
         out = _Out.of(self, rows)
         start = self.theta[None, :] + xp.zeros_like(out.weighted)
         moves = out.solve(out.gradient(start) - out.pushed(start))
+        if self.expansion is None:
+            return self._by_chords(rows, out, moves)
+        moves, settled = self._without_passes(out, self.expansion, moves)
+        far = np.flatnonzero(~settled)
+        if not far.size:
+            return moves
+        begun = xp.take(moves, like(far, self.theta, xp), axis=0)
+        return put_rows(moves, far, self._by_chords(rows[far], _Out.of(self, rows[far]), begun))
+
+    def _without_passes(self, out: _Out, expansion: Expansion, moves: Array) -> tuple[Array, NDArray[np.bool_]]:
+        r"""Moves by the third derivative, and which of them are within the tolerance.
+
+        The gradient of all rows is H D + N(D); with epsilon what is left out of N, and q the ratio of two steps, a move is off
+        by no more than what steps to come add up to and :math:`|H_-^{-1} \epsilon| / (1 - q)`.
+        """
+        xp = namespace(moves)
+        lengths = [self.seen(moves)]
+        for _ in range(ROUNDS):
+            points = self.theta[None, :] + moves
+            step = out.solve(
+                out.gradient(points) - (moves @ self.hessian + expansion.beyond(moves)) - out.pushed(points)
+            )
+            lengths.append(self.seen(step))
+            moves = moves + step
+        tiny = np.finfo(float).tiny
+        ratio = lengths[-1] / xp.clip(lengths[-2], tiny, None)
+        safe = xp.where(ratio < SLOW, ratio, SLOW)
+        across = SAFETY * xp.sqrt(xp.clip(row_dots(moves @ self.hessian, moves, xp), 0.0, None))
+        by_norm, by_seen = expansion.left_out(SAFETY * moves, across)
+        off = (lengths[-1] * safe + by_seen + out.reach() * by_norm) / (1.0 - safe)
+        size = self.seen(moves)
+        good = (out.omega == 0) & (size == 0) | xp.isfinite(off) & (ratio < SLOW) & (off <= self.tolerance * size)
+        return moves, np.array(host(good), dtype=bool)
+
+    def _by_chords(self, rows: NDArray[np.int64], out: _Out, moves: Array) -> Array:
+        """Moves improved by the gradient of all rows; fitted again where that does not settle."""
+        xp = namespace(moves)
         last = np.full(rows.size, np.inf)
-        going = np.ones(rows.size, dtype=bool)
         settled = np.zeros(rows.size, dtype=bool)
+        going = np.ones(rows.size, dtype=bool)
         for _ in range(MOST_CHORDS):
             points = self.theta[None, :] + moves
             step = out.solve(out.gradient(points) - gradients_at(self.risk, points) - out.pushed(points))
@@ -220,6 +284,8 @@ class _Out:
     """(c, L p): zero, of the shape of moves."""
     push: Array | None
     """(c, L p): the diagonal of P."""
+    N: Array
+    """(c, L, L)."""
 
     @classmethod
     def of(cls, task: _Removal, rows: NDArray[np.int64]) -> _Out:
@@ -237,7 +303,7 @@ class _Out:
         eye = like(np.eye(L), x, xp)[None, :, :]
         inner = xp.linalg.solve(eye * (1.0 + np.finfo(float).eps) - A @ N, A)
         push = None if task.fold is None else xp.tile(task.fold.push(X, weights), (1, L))
-        return cls(task, x, y, omega, U, inner, xp.zeros_like(U[:, :, 0]), push)
+        return cls(task, x, y, omega, U, inner, xp.zeros_like(U[:, :, 0]), push, N)
 
     def gradient(self, points: Array) -> Array:
         """That of the examples' own losses at parameters of theirs, (c, L p)."""
@@ -256,3 +322,14 @@ class _Out:
         """H_-^-1 gradient."""
         along = namespace(gradient).matrix_transpose(self.U) @ gradient[:, :, None]
         return gradient @ self.task.B + (self.U @ (self.inner @ along))[:, :, 0]
+
+    def reach(self) -> Array:
+        r"""How much further H_-^-1 reaches than H^-1, as the noise sees it: (c,).
+
+        The part :math:`U (I - A N)^{-1} A\, U^T v` is no longer than :math:`(\mathrm{tr}\, I^T G I N)^{1/2} |v|_{H^{-1}}`, with
+        I the inner matrix and G the Gram matrix of U as it is seen.
+        """
+        xp = namespace(self.U)
+        seen = self.task.metric @ self.U
+        G = xp.matrix_transpose(seen) @ seen
+        return xp.sqrt(xp.clip(xp.sum((G @ self.inner) * (self.inner @ self.N), axis=(1, 2)), 0.0, None))

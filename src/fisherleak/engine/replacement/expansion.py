@@ -39,8 +39,10 @@ PER_PAIR = 0.5
 """T pays where there are more rows than this for each pair of parameters: a pass over all rows for each move costs more."""
 PASSES = 12
 """Products with all rows that a move takes by chord steps, about."""
-FOLLOWED = 256
+FOLLOWED = 128
 """Rows that are followed exactly."""
+ROWS = 4096
+"""Whose part of T is made at a time: a few columns of each."""
 STEP = 1e-4
 """Of the differences of A: what is left out is of its square."""
 
@@ -236,7 +238,10 @@ def _followed(risk: Risk, theta: Array, loss: ReducedLoss, chosen: Array) -> _Fo
 
 
 def _third(risk: Risk, theta: Array, loss: ReducedLoss, mask: Array, scale: Array) -> Array:
-    """T over pairs of parameters in their units, of the rows in the mask."""
+    """T over pairs of parameters in their units, of the rows in the mask.
+
+    It is symmetric in its parameters, so that each is multiplied with itself and those after it alone.
+    """
     xp = namespace(theta)
     L, p = loss.outputs, int(theta.shape[0]) // loss.outputs
     V = xp.reshape(theta, (L, p))
@@ -254,25 +259,33 @@ def _third(risk: Risk, theta: Array, loss: ReducedLoss, mask: Array, scale: Arra
             high, low = (loss.curvature(z + sign * shifts[c, :][None, :], y) for sign in (1.0, -1.0))
             slopes.append((omega / (2.0 * STEP))[:, None, None] * (high - low))
         x = xp.astype(x * shared[None, :], xp.float32)
-        pairs = _pairs(x).T
-        found = (pairs @ (xp.astype(slopes[c][:, a, b], xp.float32)[:, None] * x) for a, b, c in triples)
-        return tuple(xp.astype(each, xp.float64) for each in found)
+        by = [xp.astype(slopes[c][:, a, b], xp.float32)[:, None] * x for a, b, c in triples]
+        found = []
+        for j in range(p):
+            after = x[:, j:]
+            own = xp.concat([each[:, j : j + 1] * after for each in by], axis=1)
+            found.append(xp.astype(own.T @ after, xp.float64))
+        return tuple(found)
 
-    parts = sum_rows(block, risk.X, risk.y, risk.weights, mask, most=_at_once(theta[None, :p], 0))
+    parts = sum_rows(block, risk.X, risk.y, risk.weights, mask, most=ROWS)
     first, second = np.triu_indices(L * p)
     twice = like(np.where(first == second, 1.0, 2.0), theta, xp)
-    whole = parts[0] if L == 1 else like(_assembled(parts, triples, L, p)[first, second], theta, xp)
+    whole = like(_assembled([host(part) for part in parts], triples, L, p)[first, second], theta, xp)
     by = twice * xp.take(rest, like(first, theta, xp)) * xp.take(rest, like(second, theta, xp))
     return xp.astype(by[:, None] * whole * rest[None, :], xp.float32)
 
 
-def _assembled(parts: Any, triples: list[tuple[int, int, int]], L: int, p: int) -> Any:
-    """T of several outputs, (L p, L p, L p), from its parts by triples of outputs a <= b <= c, (p (p + 1) / 2, p)."""
+def _assembled(parts: list[Any], triples: list[tuple[int, int, int]], L: int, p: int) -> Any:
+    """T of all outputs, (L p, L p, L p), from what each parameter j makes with those from it on: (triples (p - j), p - j).
+
+    Triples are those of outputs a <= b <= c, one below the other.
+    """
     whole = np.empty((L, p, L, p, L, p))
-    first, second = np.triu_indices(p)
-    for part, triple in zip(parts, triples, strict=True):
+    for place, triple in enumerate(triples):
         cube = np.empty((p, p, p))
-        cube[first, second] = cube[second, first] = host(part)
+        for j, part in enumerate(parts):
+            some = part[place * (p - j) : (place + 1) * (p - j)]
+            cube[j, j:, j:] = cube[j:, j, j:] = cube[j:, j:, j] = some
         for a, b, c in set(permutations(triple)):
             whole[a, :, b, :, c, :] = cube
     return whole.reshape(L * p, L * p, L * p)

@@ -98,6 +98,11 @@ class Replacements:
         return self.fit.uncentred(xp.eye(self.inverse.shape[0], dtype=self.inverse.dtype, device=device(self.inverse)))
 
     @cached_property
+    def seen_gram(self) -> Array:
+        """|D as released|^2 = D.S D, (L p, L p)."""
+        return self.seen.T @ self.seen
+
+    @cached_property
     def spread(self) -> float:
         """What a move of length one by H is as it is released, at most."""
         return float(np.sqrt(np.linalg.eigvalsh(host(self.seen @ self.inverse @ self.seen.T))[-1]))
@@ -115,8 +120,8 @@ class Replacements:
 
     def length(self, moves: Array) -> Array:
         """As released, (b,)."""
-        out = moves @ self.seen.T
-        return namespace(moves).sqrt(row_dots(out, out, namespace(moves)))
+        xp = namespace(moves)
+        return xp.sqrt(xp.clip(row_dots(moves @ self.seen_gram, moves, xp), 0.0, None))
 
     def across(self, moves: Array) -> Array:
         """|D|_H, (b,)."""
@@ -231,10 +236,9 @@ def _reach(hessian: ChangedHessian, shared: Replacements) -> tuple[Array, Array]
     :math:`|R|_{H^{-1}}`, G the Gram matrix of B U in the norm that is asked for.
     """
     xp = namespace(hessian.M)
-    out = hessian.BU @ shared.seen.T
     WM = hessian.W @ hessian.M
     found = []
-    for gram in (hessian.M, out @ xp.matrix_transpose(out)):
+    for gram in (hessian.M, (hessian.BU @ shared.seen_gram) @ xp.matrix_transpose(hessian.BU)):
         found.append(xp.sqrt(xp.clip(xp.sum((gram @ hessian.W) * WM, axis=(1, 2)), 0.0, None)))
     return found[0], found[1]
 

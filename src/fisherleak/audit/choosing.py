@@ -1,0 +1,53 @@
+"""The noise that an audit is made at: what was given, the least that keeps a limit, or the least that reveals little."""
+
+from __future__ import annotations
+
+from fisherleak.audit.advice import TENTH, rounded_up
+from fisherleak.audit.columns import largest_exposure
+from fisherleak.audit.exposure import RowFigures
+from fisherleak.audit.model import Trained, calibrated_scale
+from fisherleak.audit.noises import as_noise
+from fisherleak.audit.records import NoiseChoice, Plan
+from fisherleak.audit.revealed import exposure_at, guarded_spreads, prior_spreads, spreads_in_units
+
+__all__ = ["choose_noise"]
+
+NOT_ASKED = (
+    "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
+    "the choices say what others reveal and cost."
+)
+EVEN = "A yes or no (0 or 1) counts there as a number of spread 1/2."
+
+
+def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
+    """The noise that was given, or the least that keeps a limit.
+
+    Where neither was, the least at which no number of anyone present is revealed by more than a tenth; where there are no
+    numbers, that at which the most exposed row has an eta of 1. ``rows`` are at noise of scale 1.
+    """
+    if plan.noise is not None:
+        return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
+    limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
+    target = 1.0 if limit is None else limit
+    if limit is None:
+        spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
+        worst = largest_exposure(trained, rows.sample, guarded_spreads(trained.design.features, spreads))
+        if worst is not None:
+            scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
+            note = f"{NOT_ASKED} {EVEN}" if any(f.yes_no for f in trained.design.features) else NOT_ASKED
+            return NoiseChoice(trained.leak.noise.rescaled(scale), "default", note)
+    noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
+    if limit is not None:
+        note = f"The least scale at which no {whose}'s eta is above {target:g}."
+        if plan.eta is None:
+            note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
+        return NoiseChoice(noise, "calibrated", note)
+    note = (
+        f"No noise was given, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
+    )
+    return NoiseChoice(noise, "default", note)
+
+
+def _whose(trained: Trained) -> str:
+    """What an eta is of."""
+    return "row" if trained.design.people is None else "person"

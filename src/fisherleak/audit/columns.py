@@ -1,0 +1,198 @@
+"""What is exposed of columns and of the label, in their own units: figures of every cell, over rows or over people.
+
+Everything here is at noise of scale 1 in standard units, but for figures, which are in the column's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.namespaces import Sums, TableLike, VectorLike
+from fisherleak.audit.model import BLOCK_VALUES, MeasuredRows, Trained
+from fisherleak.audit.people import column_etas, rows_by_person
+from fisherleak.audit.revealed import Yardsticks
+from fisherleak.rows import map_rows, positions, sum_rows
+from fisherleak.tables import Design, Feature
+
+__all__ = ["ColumnFigures", "LabelFigures", "Sample", "column_figures", "largest_exposure"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows in memory: all of them where they are few."""
+
+    rows: NDArray[np.int64] = field(repr=False)
+    block: MeasuredRows = field(repr=False)
+    known: Vector | None = field(default=None, repr=False)
+    """Their etas, where these have been computed."""
+
+    @cached_property
+    def eta(self) -> Vector:
+        return np.asarray(self.block.leak.per_example()) if self.known is None else self.known
+
+    @cached_property
+    def cells(self) -> Vector:
+        """Eta of every column of every row, and of its label behind them, (rows, p + 1); NaN where it is missing."""
+        some = self.block
+        most = max(1, BLOCK_VALUES // int(some.X.shape[1]))
+
+        def of_rows(X: TableLike, y: VectorLike, weights: VectorLike) -> Any:
+            return _with_label(replace(some, X=X, y=y, weights=weights))
+
+        return np.asarray(map_rows(of_rows, some.X, some.y, some.weights, most=most))
+
+    def is_all(self, design: Design) -> bool:
+        """Whether it has all training rows, so that nothing needs another pass."""
+        return not design.lazy and self.rows.size == design.n
+
+
+@dataclass(frozen=True)
+class ColumnFigures:
+    """Eta of one column, in its own unit: over all rows jointly, and of each row's value."""
+
+    feature: Feature
+    joint: float
+    largest: float
+    mean: float
+    median: float
+    worst: int
+    high: float
+    """The quantile 0.95 of a sample of rows."""
+    counts: tuple[int, ...]
+    """Rows above each limit of the yardsticks."""
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """Eta of each row's label alone, in its own unit, as in :class:`ColumnFigures`."""
+
+    largest: float
+    mean: float
+    median: float
+    worst: int
+    high: float
+    counts: tuple[int, ...]
+
+
+def column_figures(
+    trained: Trained, sample: Sample, sticks: Yardsticks
+) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
+    """Figures of every column and of the label, and rows of which more than half of a number is revealed.
+
+    One pass over the cells of all rows, and two for all rows jointly.
+    """
+    design, model, noise = trained.design, trained.model, trained.leak.noise
+    units = np.array([*(feature.scale for feature in design.features), design.target.scale])
+    joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
+
+    def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
+        return of_cells(_with_label(MeasuredRows(model, noise, X, y, weights)), rows)
+
+    def of_cells(cells: Vector, rows: Any) -> Sums:
+        missing = np.isnan(cells)
+        there = np.where(missing, -1.0, cells)  # a cell that is missing has no eta, and is nobody's largest
+        top = there.argmax(axis=0)
+        total, count = np.where(missing, 0.0, cells).sum(axis=0), (~missing).sum(axis=0)
+        return there[top, np.arange(units.size)], rows[top], total, count, *sticks.count(cells)
+
+    def join(a: Sums, b: Sums) -> Sums:
+        later = b[0] > a[0]
+        sums = (x + y for x, y in zip(a[2:], b[2:], strict=True))
+        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), *sums
+
+    if design.people is not None:
+        return _figures_of_people(trained, joint, units, sticks)
+    sums = (
+        of_cells(sample.cells, np.arange(design.n))
+        if sample.is_all(design)
+        else sum_rows(block, *trained.arrays, positions(design.X), most=trained.block, join=join)
+    )
+    largest, worst, total, count, above, people = sums
+    middle, high = quantiles_there(sample.cells) / units
+    figures = [
+        LabelFigures(
+            largest=float(largest[j] / units[j]),
+            mean=float(total[j] / count[j] / units[j]),
+            median=float(middle[j]),
+            worst=int(worst[j]),
+            high=float(high[j]),
+            counts=tuple(int(count) for count in above[:, j]),
+        )
+        for j in range(units.size)
+    ]
+    columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
+    return tuple(columns), figures[-1], int(people)
+
+
+def largest_exposure(trained: Trained, sample: Sample, spreads: Vector) -> float | None:
+    """The largest eta of a value that is a number, in its spread, at noise of scale 1; none without numbers.
+
+    ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
+    """
+    design, model, noise = trained.design, trained.model, trained.leak.noise
+    numbers = np.flatnonzero(np.isfinite(spreads))
+    if not numbers.size:
+        return None
+
+    def of_cells(cells: Vector) -> Vector:
+        known = cells[:, numbers] * spreads[numbers]
+        return np.asarray(np.max(known, initial=0.0, where=~np.isnan(known)))
+
+    def block(X: TableLike, y: VectorLike, weights: VectorLike) -> Sums:
+        return (of_cells(_with_label(MeasuredRows(model, noise, X, y, weights))),)
+
+    if design.people is not None:
+        return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None
+    if sample.is_all(design):
+        found = of_cells(sample.cells)
+    else:
+        (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
+    return float(found) * (1.0 + trained.leak._information.error) or None
+
+
+def _figures_of_people(
+    trained: Trained, joint: Vector, units: Vector, sticks: Yardsticks
+) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
+    """The same over the values that each person's rows have in a column, and over their labels, taken jointly."""
+    design = trained.design
+    assert design.people is not None
+    cells = column_etas(trained, rows_by_person(design.people))
+    above, people = sticks.count(cells)
+    middle, high = quantiles_there(cells) / units
+    figures = [
+        LabelFigures(
+            largest=float(np.nanmax(cells[:, j]) / units[j]),
+            mean=float(np.nanmean(cells[:, j]) / units[j]),
+            median=float(middle[j]),
+            worst=int(np.nanargmax(cells[:, j])),
+            high=float(high[j]),
+            counts=tuple(int(count) for count in above[:, j]),
+        )
+        for j in range(units.size)
+    ]
+    columns = (ColumnFigures(f, float(joint[j]), **vars(figures[j])) for j, f in enumerate(design.features))
+    return tuple(columns), figures[-1], people
+
+
+def _with_label(some: MeasuredRows) -> Vector:
+    """Eta of every column of every row, and of its label behind them, (b, p + 1)."""
+    leak = some.leak
+    return np.column_stack([np.asarray(leak.per_cell()), np.asarray(leak.per_label())])
+
+
+def quantiles_there(cells: Vector) -> Vector:
+    """Medians and 95 % quantiles of the cells of each column that are there, (2, columns); zero where none is."""
+    found = np.zeros((2, cells.shape[1]))
+    gaps = np.isnan(cells)
+    whole = ~gaps.any(axis=0)
+    found[:, whole] = np.quantile(cells[:, whole], [0.5, 0.95], axis=0)
+    for j in np.flatnonzero(~whole & ~gaps.all(axis=0)):
+        found[:, j] = np.quantile(cells[~gaps[:, j], j], [0.5, 0.95])
+    return found

@@ -1,0 +1,74 @@
+"""Texts on a terminal of 80 columns: every line fits, but for commands that are there to be copied."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fisherleak.cli import _layout
+from fisherleak.cli._layout import paragraph, wrapped
+
+Command = Callable[..., Any]
+COPIED = ("    fisherleak ", "open ")
+POLICY = """[columns.age]
+max_revealed = 0.1
+
+[membership]
+max_right = 0.51
+
+[label]
+max_attack = 0.6
+"""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(_layout, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+
+
+def too_long(text: str) -> list[str]:
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\n")
+    return [line for line in lines if len(line.rstrip()) > 80 and not line.startswith(COPIED)]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.toml").write_text(POLICY, encoding="utf-8")
+    table = ("people.csv", "--target", "sick")
+    limits = ("--noise", "0.05", "--max-eta", "0.1", "--policy", "policy.toml", "--group", "city")
+    lines = [
+        ("audit", *table, *limits, "--quick", "--balance", "--draws", "4"),
+        ("release", *table, "--eta", "1e3", "--out", "m.skops", "--ledger", "spent.ledger", "--limit", "1e6"),
+        ("verify", "m.skops"),
+        ("ledger", "spent.ledger", "people.csv"),
+        ("attack", "people.csv", "--released", "m.skops", "--attribute", "age", "--quick"),
+        ("answers", *table[:1], "people.csv", *table[1:], "--noise", "0.5"),
+    ]
+    for line in lines:
+        done = fisherleak(*line)
+        assert done.status == (1 if line[0] == "audit" else 0), done.err
+        assert len(done.out) > 60
+        assert too_long(done.out) == [], line[0]
+
+
+def test_paragraphs_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not sys.stdout.isatty()
+    text = "word " * 40
+    paragraph(f"\n{text}")
+    assert capsys.readouterr().out == f"\n{text}\n"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_lines_go_on_below_their_beginning() -> None:
+    found = wrapped("  - ", "word " * 40).split("\n")
+    assert len(found) > 1
+    assert all(line.startswith("    word") for line in found[1:])
+    assert max(map(len, found)) <= 80
