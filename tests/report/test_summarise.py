@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fisherleak.report.sentences import columns_used
+
 NUMBER = (int, float)
 MAYBE = (int, float, type(None))
 TEXT = (str, type(None))
@@ -212,3 +214,12 @@ def test_a_wrong_summary_is_noticed() -> None:
         conforms({"rows": [{"row": "1"}]}, {"rows": SCHEMA["rows"]})
     with pytest.raises(AssertionError):
         conforms({"seed": True}, {"seed": int})
+
+
+def test_features_that_tell_of_gaps_are_no_columns() -> None:
+    summary = {
+        "data": {"columns": [{"name": "age"}, {"name": "town"}, {"name": "ill"}]},
+        "attributes": [{"name": "age"}, {"name": "age (missing)"}, {"name": "town"}],
+    }
+    assert columns_used(summary) == 2
+    assert columns_used({"data": {"columns": []}, "attributes": [{"name": "x0"}]}) == 1

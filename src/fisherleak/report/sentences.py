@@ -12,6 +12,7 @@ __all__ = [
     "NOT_PROMISED",
     "any_value",
     "chosen_how",
+    "columns_used",
     "counted_sentence",
     "in_hundred",
     "measured_sentence",
@@ -135,13 +136,20 @@ def chosen_how(chosen: str) -> str:
     return ways.get(chosen, chosen)
 
 
+def columns_used(summary: Mapping[str, Any]) -> int:
+    """Columns of the table that the model was fitted on; features that tell who lacks a value are no columns of it."""
+    known = {column["name"] for column in summary["data"]["columns"]}
+    found = sum(attribute["name"] in known for attribute in summary["attributes"])
+    return found or len(summary["attributes"])
+
+
 def measured_sentence(summary: Mapping[str, Any]) -> str:
     """One sentence on what was fitted to what."""
     data, model = summary["data"], summary["model"]
     noise = summary["noise"].get("kind", "Gaussian")  # summaries of earlier versions say no kind
     return (
         f"A {model['kind']} model of “{data['target']}” was fitted on {number(data['train_rows'])} rows and "
-        f"{number(len(summary['attributes']))} columns of {data['source']}. Before it is released, {noise} noise of scale "
+        f"{number(columns_used(summary))} columns of {data['source']}. Before it is released, {noise} noise of scale "
         f"σ = {number(summary['noise']['scale'])} is added to each of its {number(model['parameters'])} parameters. This "
         "page says how much the released parameters then reveal about the rows it was fitted on."
     )

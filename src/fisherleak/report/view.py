@@ -11,6 +11,7 @@ from typing import Any
 from fisherleak._support.namespaces import Json
 from fisherleak.report._numbers import number
 from fisherleak.report.lines import apart, difference_sentence, lines_of
+from fisherleak.report.sentences import columns_used
 
 __all__ = ["charts", "exposure", "page"]
 
@@ -30,7 +31,7 @@ CHARTED = {
     "panels": 8,
     "heat_rows": 40,
     "heat_columns": 40,
-    "heat_table": 14,
+    "heat_table": 10,
     "attributes": 30,
     "groups": 30,
     "attacks": 30,
@@ -79,6 +80,7 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["counts"] |= {
         "columns": len(summary["data"]["columns"]),
         "panels": len(summary["eta"]["histogram"]["groups"]),
+        "used": columns_used(summary),
     }
     shown["who"] = who_is_measured(summary)
     shown["utility_at_noise"] = _nearest_utility(summary["tradeoff"]["points"], summary)

@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
+from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.row_changes import RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
 from fisherleak.errors import FisherleakError
@@ -125,10 +127,25 @@ def _moved(shared: Replacements, changes: RowChanges, what: str) -> tuple[Array,
         loose = loose | (like(lost, loose, xp) > 0)
     again = host(xp.nonzero(loose)[0])
     if again.size:
-        moves, off = zip(*(_refit(shared, changes, int(k), what) for k in again), strict=True)
-        values = put_rows(values, again, xp.stack(list(moves)))
-        error = put_rows(error, again, like(np.array(off), error, xp))
+        moves, off = _fitted_again(shared, changes, again, what)
+        values, error = put_rows(values, again, moves), put_rows(error, again, like(off, error, xp))
     return values, error, int(again.size)
+
+
+def _fitted_again(
+    shared: Replacements, changes: RowChanges, again: NDArray[np.int64], what: str
+) -> tuple[Array, NDArray[np.float64]]:
+    """The same of some changes by fits: all at once, and one by one where that does not settle."""
+    xp = namespace(shared.inverse)
+    moves, off, lost = fitted_at_once(shared, changes.take(like(again, changes.rows, xp)))
+    if not lost.any():
+        return like(moves, shared.inverse, xp), off
+    alone = np.flatnonzero(lost)
+    found = [_refit(shared, changes, int(k), what) for k in again[alone]]
+    if lost.all():
+        return xp.stack([move for move, _ in found]), np.array([each for _, each in found])
+    moves[alone], off[alone] = np.stack([host(move) for move, _ in found]), [each for _, each in found]
+    return like(moves, shared.inverse, xp), off
 
 
 def _refit(shared: Replacements, changes: RowChanges, place: int, what: str) -> tuple[Array, float]:

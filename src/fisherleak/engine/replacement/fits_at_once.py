@@ -1,0 +1,130 @@
+r"""Fits with one row replaced, many at once: Newton's method in step, where a fit of its own is mostly calls of functions.
+
+Each change i has its parameters :math:`\theta_i` and a Hessian of its own,
+
+.. math:: H_i = \sum_{j \ne i} A_j(\theta_i) \otimes x_j x_j^T + A'_i(\theta_i) \otimes x'_i x'^T_i + \mathrm{diag}(penalty) .
+
+Long steps are shortened to where the curvatures still tell something. The risk is convex, so that steps that vanish end at its
+minimum, and changes whose steps do not are left to fits one by one, which say why there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import is_numpy
+from fisherleak.engine.curvature import REFUSE_ABOVE
+from fisherleak.engine.neighbours import EPSILON
+from fisherleak.engine.replacement.row_changes import RowChanges
+from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.risk import with_constant
+
+__all__ = ["fitted_at_once"]
+
+MOST_STEPS = 40
+FURTHEST = 3.0
+"""How far a step may move a score: curvatures change by about its exponential."""
+NEAR = 1e-9
+"""Part of the parameters that the last step is at most, and of its terms that the gradient is there."""
+VALUES = 2**21
+"""Rows times parameters that are held at a time."""
+SMALL = 2**16
+"""Rows times parameters of a table up to which it pays."""
+Vector = NDArray[np.float64]
+
+
+def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+    """Moves for rows as they are centred, (b, L p), how far each may be off, and which did not settle."""
+    theta = np.asarray(shared.fit.centred_theta) if is_numpy(shared.X) else np.empty(0)
+    count, rows = int(changes.rows.shape[0]), int(shared.X.shape[0])
+    moves, error, lost = np.zeros((count, theta.size)), np.full(count, np.inf), np.ones(count, dtype=bool)
+    if not is_numpy(shared.X) or rows * theta.size > SMALL:
+        return moves, error, lost
+    most = max(1, VALUES // (rows * theta.size * shared.loss.outputs))
+    for start in range(0, count, most):
+        some = np.arange(start, min(start + most, count))
+        with np.errstate(all="ignore"):  # of steps that lead nowhere, which are told by their length
+            found, error[some], lost[some] = _newton(shared, changes.take(some))
+        moves[some] = found - theta[None, :]
+    return moves, error, lost
+
+
+def _newton(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+    """The minimisers, how far each may be off, and which were not reached."""
+    b = int(changes.rows.shape[0])
+    theta = np.tile(np.asarray(shared.fit.centred_theta), (b, 1))
+    error, lost, last = np.full(b, np.inf), np.ones(b, dtype=bool), np.full(b, np.inf)
+    on, place = changes, np.arange(b)
+    for _ in range(MOST_STEPS):
+        gradient, terms, hessian = _at(shared, on, theta[place])
+        try:
+            step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            break
+        length, size = np.linalg.norm(step, axis=1), np.linalg.norm(theta[place], axis=1)
+        theta[place] -= step * _part(shared, step)[:, None]
+        # far out steps are short beside the parameters too: there the gradient is none of the terms it is made of
+        done = (length <= NEAR * size) & np.all(np.abs(gradient) <= NEAR * terms, axis=1)
+        if done.any():
+            condition = _condition(hessian[done])
+            to_come = length[done] * np.minimum(length[done] / last[place[done]], 1.0)
+            error[place[done]] = EPSILON * condition * size[done] + to_come
+            lost[place[done]] = ~(condition <= REFUSE_ABOVE)
+        last[place] = length
+        going = np.flatnonzero(~done & np.isfinite(length))
+        if not going.size:
+            break
+        on, place = on.take(going), place[going]
+    return theta, error, lost
+
+
+def _part(shared: Replacements, step: Vector) -> Vector:
+    """How much of each step is taken: as much as moves no row's score by more than curvatures hold for, (b,)."""
+    risk, (b, _) = shared.risk, step.shape
+    x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
+    furthest = np.abs(step.reshape(b, -1, x.shape[1]) @ x.T).max(axis=(1, 2))
+    return np.ones(b) if shared.loss.quadratic else np.asarray(FURTHEST / np.maximum(furthest, FURTHEST))
+
+
+def _at(shared: Replacements, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
+    """Gradients and the sizes of their terms, (b, L p), and Hessians (b, L p, L p) of the changed risks, each at its own."""
+    risk, L = shared.risk, shared.loss.outputs
+    x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
+    (n, p), b = x.shape, theta.shape[0]
+    V, new = theta.reshape(b, L, p), np.asarray(changes.x + changes.e)
+    weights = np.tile(np.ones(n) if risk.weights is None else np.asarray(risk.weights), (b, 1))
+    weights[np.arange(b), np.asarray(changes.rows)] = 0.0
+    r, A = _derivatives(shared, V @ x.T, np.broadcast_to(risk.y[None, ...], (b, *risk.y.shape)), weights)
+    own = (V @ new[:, :, None], np.asarray(changes.new_y)[:, None, ...], np.asarray(changes.new_omega)[:, None])
+    r_new, A_new = _derivatives(shared, *own)
+    penalty = np.asarray(risk.penalty)
+    gradient = (r @ x + r_new @ new[:, None, :]).reshape(b, -1) + penalty * theta
+    terms = np.abs(r) @ np.abs(x) + np.abs(r_new @ new[:, None, :])
+    terms = terms.reshape(b, -1) + penalty * np.abs(theta)
+    H = np.empty((b, L, p, L, p))
+    for k in range(L):
+        for m in range(k, L):
+            block = (A[:, k, m, None, :] * x.T[None, :, :]) @ x
+            block += A_new[:, k, m, :, None] * new[:, :, None] * new[:, None, :]
+            H[:, k, :, m, :] = H[:, m, :, k, :] = block
+    return gradient, terms, H.reshape(b, L * p, L * p) + np.diag(penalty)
+
+
+def _derivatives(shared: Replacements, z: Vector, y: Any, weights: Vector) -> tuple[Vector, Vector]:
+    """Weighted gradients (b, L, n) and curvatures (b, L, L, n) by scores (b, L, n) of n rows for each change."""
+    b, L, n = z.shape
+    scores, labels = z.transpose(0, 2, 1).reshape(b * n, L), np.reshape(y, (b * n, *y.shape[2:]))
+    r = np.asarray(shared.loss.gradient(scores, labels)).reshape(b, n, L) * weights[:, :, None]
+    A = np.asarray(shared.loss.curvature(scores, labels)).reshape(b, n, L, L) * weights[:, :, None, None]
+    return r.transpose(0, 2, 1), A.transpose(0, 2, 3, 1)
+
+
+def _condition(hessian: Vector) -> Vector:
+    """One-norm condition numbers of Hessians scaled to unit diagonal, (b,)."""
+    scale = 1.0 / np.sqrt(np.diagonal(hessian, axis1=1, axis2=2))
+    scaled = hessian * scale[:, :, None] * scale[:, None, :]
+    norms = (np.abs(each).sum(axis=1).max(axis=1) for each in (scaled, np.linalg.inv(scaled)))
+    return np.asarray(next(norms) * next(norms))
