@@ -138,3 +138,16 @@ def test_what_classes_are_refused(tables: Any, capsys: pytest.CaptureFixture[str
     tables.drop(columns=["code", "who"]).to_csv("gone.csv", index=False)
     assert main(["audit", "gone.csv", "--target", "outcome", "--missing", "drop"]) == 2
     assert "Class 'rare'" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_iris_is_released_for_whoever_could_be_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    datasets = pytest.importorskip("sklearn.datasets")
+    table, model = str(tmp_path / "iris.csv"), str(tmp_path / "iris.skops")
+    iris = datasets.load_iris(as_frame=True)
+    iris.frame.assign(target=iris.target_names[iris.target]).to_csv(table, index=False)
+    call = ["--target", "target", "--l2", "0.2", "--eta", "1", "--out", model]
+    assert main(["release", table, *call]) == 0
+    assert main(["verify", model]) == 0
+    assert main(["attack", table, "--released", model, "--attribute", "target", "--quick"]) == 0
+    assert "white-box with prior" in capsys.readouterr().out

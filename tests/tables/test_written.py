@@ -61,6 +61,10 @@ def test_marks_of_missing_values_are_missing_and_counted(mark: str) -> None:
     assert f"2 cells count as missing ({'blank' if mark == ' ' else repr(mark)} 2)" in sentence(found)
 
 
+def test_one_cell_counts() -> None:
+    assert "1 cell counts as missing ('?' 1)." in sentence(design(["?", *(str(v) for v in X[1:])]))
+
+
 def test_a_slip_is_said_by_its_row_and_kind_and_never_by_its_value() -> None:
     cells = [str(v) for v in X]
     cells[16] = "17oo.secret"

@@ -38,6 +38,8 @@ Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
 PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """The public grid of penalties that are tried where a release has none that is enough."""
+MOST_TRIED = 300
+"""Parameters of a model for which they are tried."""
 
 
 def admitted_noise(
@@ -75,6 +77,10 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
         return "Weights of rows decide too which `l2` is enough."
+    if trained.parameters > MOST_TRIED:
+        return (
+            f"Which `l2` is enough is not tried for models of more than {MOST_TRIED} parameters, as it takes minutes."
+        )
     larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
 
     def refused(l2: float) -> bool:

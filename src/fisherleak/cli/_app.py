@@ -10,7 +10,8 @@ import typer
 import typer.main
 
 from fisherleak import __version__
-from fisherleak.cli._common import Debug, emit, interruptible
+from fisherleak.cli._common import emit, interruptible
+from fisherleak.cli._flags import Debug
 from fisherleak.cli._once import OnceCommand
 from fisherleak.cli.answers import answers
 from fisherleak.cli.attack import attack

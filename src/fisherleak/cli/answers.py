@@ -9,6 +9,7 @@ import typer
 
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import answered
 from fisherleak.cli._print import show_answers
 from fisherleak.errors import InvalidInputError
@@ -21,14 +22,14 @@ __all__ = ["answers"]
 
 
 def answers(
-    table: common.Table,
+    table: flags.Table,
     queries: Annotated[
         str,
         typer.Argument(
             metavar="QUERIES", help="CSV or Parquet file: one row for each query, with the model's columns."
         ),
     ],
-    target: common.Target = None,
+    target: flags.Target = None,
     noise: Annotated[
         float | None,
         typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation on each answer, in its unit."),
@@ -42,36 +43,36 @@ def answers(
             help="What is answered: score (default), probability, or label (drawn from the model's own probability).",
         ),
     ] = "score",
-    released: common.Released = None,
+    released: flags.Released = None,
     max_eta: Annotated[
         float | None,
         typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X."),
     ] = None,
-    model: common.Model = None,
-    l2: common.L2 = None,
-    number: common.Numbers = None,
-    category: common.Categories = None,
-    drop: common.Drop = None,
-    decimal: common.Decimal = None,
-    na: common.Na = None,
-    unite: common.Unite = None,
-    keep_total: common.KeepTotal = False,
-    id_: common.Id = None,
-    public: common.Public = None,
-    held_out: common.HeldOut = None,
-    seed: common.Seed = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    id_: flags.Id = None,
+    public: flags.Public = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for report.html, answers.parquet and answers.json."),
     ] = None,
-    overwrite: common.Overwrite = False,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = None,
-    header: common.Header = None,
-    columns: common.Columns = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    overwrite: flags.Overwrite = False,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Measure what the answers to a log of queries reveal about the rows that the model behind them was trained on.
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._layout import paragraph
 from fisherleak.cli._options import in_options, told
 from fisherleak.cli._print import show_attacks
@@ -21,34 +22,34 @@ ONE_RELEASE = (
 
 
 def attack(
-    table: common.Table,
-    attribute: Annotated[list[str], common.column("--attribute", help="The column to infer. Repeatable.")],
-    target: common.Target = None,
+    table: flags.Table,
+    attribute: Annotated[list[str], flags.column("--attribute", help="The column to infer. Repeatable.")],
+    target: flags.Target = None,
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
-    quick: common.Quick = False,
-    released: common.Released = None,
-    model: common.Model = None,
-    l2: common.L2 = None,
-    person: common.Person = None,
-    number: common.Numbers = None,
-    category: common.Categories = None,
-    drop: common.Drop = None,
-    decimal: common.Decimal = None,
-    na: common.Na = None,
-    unite: common.Unite = None,
-    keep_total: common.KeepTotal = False,
-    missing: common.Missing = None,
-    held_out: common.HeldOut = None,
-    seed: common.Seed = None,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = None,
-    header: common.Header = None,
-    columns: common.Columns = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    quick: flags.Quick = False,
+    released: flags.Released = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
+    person: flags.Person = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    missing: flags.Missing = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Run the attackers against a model of a table and print how often each is right.
 

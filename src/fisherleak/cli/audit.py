@@ -10,6 +10,7 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._next import command_around
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
@@ -39,9 +40,9 @@ def audit(
             help="CSV or Parquet file, in gzip or not, a folder or 'pattern' of Parquet files; - is standard input.",
         ),
     ] = None,
-    target: common.Target = None,
-    model: common.Model = None,
-    l2: common.L2 = None,
+    target: flags.Target = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
     ] = None,
@@ -67,45 +68,45 @@ def audit(
             help="What an outsider starts from about a number, in its unit (default: the column's own spread). Repeatable.",
         ),
     ] = None,
-    attribute: Annotated[list[str] | None, common.column("--attribute", help="Attack this column. Repeatable.")] = None,
-    group: common.Group = None,
-    id_: common.Id = None,
-    person: common.Person = None,
-    number: common.Numbers = None,
-    category: common.Categories = None,
-    drop: common.Drop = None,
-    decimal: common.Decimal = None,
-    na: common.Na = None,
-    unite: common.Unite = None,
-    keep_total: common.KeepTotal = False,
-    missing: common.Missing = None,
+    attribute: Annotated[list[str] | None, flags.column("--attribute", help="Attack this column. Repeatable.")] = None,
+    group: flags.Group = None,
+    id_: flags.Id = None,
+    person: flags.Person = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    missing: flags.Missing = None,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for report.html, leakage.parquet and summary.json."),
     ] = None,
-    overwrite: common.Overwrite = False,
+    overwrite: flags.Overwrite = False,
     show_values: Annotated[
         bool, typer.Option("--show-values", help="Put the raw values of the most exposed rows in the report.")
     ] = False,
     no_attacks: Annotated[bool, typer.Option("--no-attacks", help="Run no attacks.")] = False,
-    quick: common.Quick = False,
-    released: common.Released = None,
-    public: common.Public = None,
-    held_out: common.HeldOut = None,
-    seed: common.Seed = None,
+    quick: flags.Quick = False,
+    released: flags.Released = None,
+    public: flags.Public = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
     draws: Annotated[
         int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
     ] = DRAWS,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = None,
-    header: common.Header = None,
-    columns: common.Columns = None,
-    cluster: common.Cluster = None,
-    memory: common.Memory = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    cluster: flags.Cluster = None,
+    memory: flags.Memory = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Measure what a linear model of a table reveals about its rows, and what noise costs.
 

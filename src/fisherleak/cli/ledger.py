@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._print import show_ledger
 
 __all__ = ["ledger"]
@@ -18,20 +19,20 @@ MOST_LISTED = 20
 
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger that 'fisherleak release --ledger' keeps.")],
-    table: common.Table,
+    table: flags.Table,
     limit: Annotated[
         float | None,
         typer.Option(
             "--limit", metavar="X", help="Say who is past this eta, in standard units; exit status 1 if anyone is."
         ),
     ] = None,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = None,
-    header: common.Header = None,
-    columns: common.Columns = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Print what has been spent on whom: the eta of every row over all releases that the ledger records.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
@@ -17,7 +18,7 @@ __all__ = ["release"]
 
 
 def release(
-    table: common.Table,
+    table: flags.Table,
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
     eta: Annotated[
         float | None, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")
@@ -26,10 +27,10 @@ def release(
         float | None,
         typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation, in place of a limit."),
     ] = None,
-    target: common.Target = None,
+    target: flags.Target = None,
     attribute: Annotated[
         list[str] | None,
-        common.column("--attribute", help="Limit what is revealed about this column alone, in its unit. Repeatable."),
+        flags.column("--attribute", help="Limit what is revealed about this column alone, in its unit. Repeatable."),
     ] = None,
     over: Annotated[
         str,
@@ -66,18 +67,18 @@ def release(
         ),
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
-    model: common.Model = None,
-    l2: common.L2 = None,
-    number: common.Numbers = None,
-    category: common.Categories = None,
-    drop: common.Drop = None,
-    decimal: common.Decimal = None,
-    na: common.Na = None,
-    unite: common.Unite = None,
-    keep_total: common.KeepTotal = False,
-    missing: common.Missing = None,
-    id_: common.Id = None,
-    person: common.Person = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    missing: flags.Missing = None,
+    id_: flags.Id = None,
+    person: flags.Person = None,
     levels: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,9 +88,9 @@ def release(
             "pooled into '(other)'. Repeatable.",
         ),
     ] = None,
-    public: common.Public = None,
-    held_out: common.HeldOut = None,
-    seed: common.Seed = None,
+    public: flags.Public = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
     sign: Annotated[
         Path | None,
         typer.Option(
@@ -112,14 +113,14 @@ def release(
             help="With --ledger: refuse a release that takes any row past this eta, all recorded ones counted.",
         ),
     ] = None,
-    overwrite: common.Overwrite = False,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = None,
-    header: common.Header = None,
-    columns: common.Columns = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    overwrite: flags.Overwrite = False,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 

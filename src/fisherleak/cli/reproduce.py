@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import items as known_items
 from fisherleak.errors import FisherleakError
 from fisherleak.reproduce import NAMES
@@ -30,8 +31,8 @@ def reproduce(
         "reproduced"
     ),
     again: Annotated[bool, typer.Option("--again", help="Compute items again that are finished there.")] = False,
-    quiet: common.Quiet = False,
-    debug: common.Debug = False,
+    quiet: flags.Quiet = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Compute the paper's tables, figures and statements, and set them beside the published ones.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
 from fisherleak.cli._layout import paragraph
 
 __all__ = ["verify"]
@@ -23,9 +24,9 @@ def verify(
             "--key", metavar="PUB", help="The publisher's public key (Ed25519, PEM), which must have signed it."
         ),
     ] = None,
-    quiet: common.Quiet = False,
-    json: common.Json = False,
-    debug: common.Debug = False,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
 ) -> int:
     """Hold a released model against its card, and the card against its digest and signature.
 

@@ -187,7 +187,10 @@ def _sentence(name: str, survey: Survey, decimal: str) -> str:
     if survey.marks:
         listed = [f"{mark!r} {count}" if mark != "blank" else f"blank {count}" for mark, count in survey.marks.items()]
         more = " and others" if len(listed) > MOST_MARKS else ""
-        told += f"; {sum(survey.marks.values())} cells count as missing ({', '.join(listed[:MOST_MARKS])}{more})"
+        count = sum(survey.marks.values())
+        told += (
+            f"; {count} cell{'s count' if count > 1 else ' counts'} as missing ({', '.join(listed[:MOST_MARKS])}{more})"
+        )
     if tally.unread:
         rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in tally.first)
         more = f" and {tally.unread - len(tally.first)} more" if tally.unread > len(tally.first) else ""

@@ -107,18 +107,21 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "units apart": {"units": [1e-6, 1.0, 1e6], "intercept": True},
     "blocks": {"d": 6, "attributes": {"pair": [0, 1], "many": fl.Attribute.one_hot("many", [2, 3, 4])}},
     "rows without residual or features": {"zeros": True},
+    "a column that one row has": {"d": 6, "rare": True},
 }
 
 
 def hostile(case: dict[str, Any], mechanism: Any) -> tuple[fl.Leakage, Any, Any]:
     options = dict(case)
     chosen, label, attributes = options.pop("chosen", None), options.pop("label", None), options.pop("attributes", None)
-    units, zeros = options.pop("units", None), options.pop("zeros", False)
+    units, zeros, rare = options.pop("units", None), options.pop("zeros", False), options.pop("rare", False)
     made = make("squared", n=60, **options)
     X = made.X if units is None else made.X * np.asarray(units)
     if zeros:
         X[3] = 0.0
         made.y[4] = 0.0
+    if rare:
+        X[1:, 0] = 0.0
     other = Case(X, made.y, "squared", made.l2, made.weights, made.intercept)
     return other.leak(mechanism, attributes), chosen, label
 
@@ -153,6 +156,25 @@ def test_the_compiled_kernel_of_objective_perturbation_is_that_of_dense_matrices
     dense = [np.linalg.norm(root, 2) for root in roots]
     np.testing.assert_allclose(np.sqrt(tops), dense, rtol=1e-10)
     np.testing.assert_allclose(leak.per_example(label=label), dense, rtol=1e-10)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.3, 10.0])
+def test_eigenvalues_beside_a_pole_are_settled_by_the_kernel_of_posterior_sampling_itself(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows say hardly anything along a direction that the penalty decides: to ten digits, and without products."""
+    pytest.importorskip("fisherleak.engine.norms.posterior_numba")
+    monkeypatch.setattr("fisherleak.engine.norms.data_shaped.COMPILED_FROM", 0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    X[:, 0] *= 1e-5
+    y = X @ np.array([0.2, 1.0, 0.5, -1.0, 0.3]) + rng.normal(size=300)
+    leak = fl.measure(fl.minimise(X, y, l2=1e-4), X, y, fl.Posterior(temperature))
+    information: Any = leak._information
+    tops = information._directly(information.attributes, True).tops(*information.jacobian.arrays)
+    dense = [np.linalg.norm(root, 2) for root in information.written_out(information.attributes, True, None)]
+    assert np.isnan(tops).sum() <= 15
+    np.testing.assert_allclose(leak.per_example(), dense, rtol=1e-10)
 
 
 def test_the_closed_forms() -> None:

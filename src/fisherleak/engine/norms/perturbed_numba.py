@@ -15,7 +15,7 @@ always that of the largest S. Write :math:`F = D + U C U^T`, U = [x, k, u, b, p]
 F has eigenvalues above :math:`\mu`. Its pivots in that order are counted: the first is a negative one, and :math:`\mu` is above
 the top eigenvalue where all others are positive. Each of these is the secular function of a part of F, concave above the
 root of the part before, so that Newton's method (on its inverse, as in ``secular``) climbs to the root. The negative part may
-leave the top eigenvalue below the top pole: such rows are left to others.
+leave the top eigenvalue below the top pole: such rows are left to others, but for poles that come twice.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from fisherleak.engine.norms.compiled import compiled, in_threads
 __all__ = ["top_of_perturbed"]
 
 Vector = NDArray[np.float64]
-NEAR, DONE, MOST_PASSES = 0.01, 1e-15, 100
+NEAR, DONE, SQUARE, MOST_PASSES = 0.01, 1e-15, 1e-18, 100
 PAST = 0.05
 """How far a step goes beyond the root of a part of F, at least: the one that is wanted is above it."""
-LEAST = 1e-12
+LEAST, AT_POLE = 1e-12, 1e-13
 """Distance to the top pole, in units of the largest that F can be, from which a root is looked for."""
 
 
@@ -96,11 +96,13 @@ def _solve_rows(
             if at < 4:
                 step = max(2.0 * step, PAST * delta)
             elif abs(value) <= 0.5:  # far above the root one minus it is rounded to nothing, and so is a step
-                found = abs(step) <= DONE or (value <= 0.0 and step**2 <= DONE * delta and abs(step) <= NEAR * delta)
+                found = abs(step) <= DONE or (value <= 0.0 and step**2 <= SQUARE * delta and abs(step) <= NEAR * delta)
             proposal = delta + step
             if upper - lower <= DONE:
                 found = lower > LEAST
                 if not found:
+                    # nothing above the pole: it is the one where there are two such poles, as one part alone is negative
+                    found, delta = _second_gap(gaps) <= AT_POLE, 0.0
                     break
             if found:
                 delta = min(max(proposal, lower), upper)
@@ -231,6 +233,17 @@ def _pivots(N: Vector, L: Vector, y: Vector) -> int:
     return at
 
 
+def _second_gap(gaps: Vector) -> float:
+    """The least but one."""
+    least = second = math.inf
+    for gap in gaps:
+        if gap < least:
+            least, second = gap, least
+        elif gap < second:
+            second = gap
+    return second
+
+
 def _slope(U: Vector, t: Vector, y: Vector, of_label: Vector, last: float) -> float:
     """Of the pivot by the distance."""
     slope: float = (last * (of_label[2] * y[2] + of_label[4] * y[4])) ** 2
@@ -247,4 +260,5 @@ _vectors_of_row = compiled(_vectors_of_row, **_OPTIONS)
 _less_the_sums = compiled(_less_the_sums, **_OPTIONS)
 _pivots = compiled(_pivots, error_model="numpy", nogil=True)
 _slope = compiled(_slope, **_OPTIONS)
+_second_gap = compiled(_second_gap, error_model="numpy", nogil=True)
 _kernel = compiled(_solve_rows, error_model="numpy", nogil=True)

@@ -11,7 +11,8 @@ the label (and what of w no value moves) being one more coordinate with a pole a
 rank two, as in ``secular``, but the second part may be negative. Then, with :math:`m_{uv} = \sum u v / (\mu - \alpha \sigma^2)`
 and :math:`q = |\kappa|^{1/2} g`, the top eigenvalue above the top pole solves :math:`m_{pp} - m_{pq}^2 / (1 + m_{qq}) = 1`: its
 left side is :math:`p^T (\mu - \alpha\, \mathrm{diag}(\sigma^2) + q q^T)^{-1} p`, so that Newton's method on its inverse climbs
-to the root as it does there. Rows whose root is not clearly above the pole are left to others: NaN.
+to the root as it does there. Rows whose root is not clearly above the pole, nor close to one that
+is apart from the others, are left to others: NaN.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ __all__ = ["top_of_draws"]
 Vector = NDArray[np.float64]
 FLOOR, NEAR, DONE, KINK_AFTER, MOST_PASSES = 1e-18, 0.01, 1e-16, 5, 200
 """As in ``secular``."""
-CLEAR = 1e-5
+CLEAR = 1e-6
 """Distance to the top pole, in units of the trace, from which a root with a negative part is known to ten digits."""
+APART = 1e-3
+"""Distance between the first two poles, in the same units, from which the top eigenvalue is known beside the pole too."""
+LEAST, SURELY, AT_POLE = 1e-12, 0.9, 1e-13
+"""Where there is none above this one, the top eigenvalue is the pole if there are two such poles, or nothing pulls it down."""
 
 
 def top_of_draws(sigma: Vector, w: Vector, beside: float, Y: Vector, r: Vector, omega: Vector, T: float) -> Vector:
@@ -62,9 +67,11 @@ def _solve_rows(
         if sigma[j] > sigma[first]:
             first = j
     top = sigma[first] ** 2
-    gaps = np.empty(m)
+    gaps, second_gap = np.empty(m), math.inf
     for j in range(m):
         gaps[j] = top - sigma[j] ** 2
+        if j != first:
+            second_gap = min(second_gap, gaps[j])
     for i in range(start, stop):
         h = 0.0
         for j in range(Y.shape[1]):
@@ -106,6 +113,7 @@ def _solve_rows(
         g = sigma[first] * Y[i, first]
         p, q = by_g * g + by_w * w[first], root * g
         floor = CLEAR if negative else FLOOR
+        attained = rr * second_gap <= AT_POLE or p * p - q * q >= -AT_POLE
         lower = max(p * p - q * q if negative else p * p + q * q, floor)
         if upper > 0.0:
             lost = rr * below + (g12 * g12 if negative else 0.0)
@@ -135,13 +143,24 @@ def _solve_rows(
             else:
                 value, second, cos, sin = top_of_two(g11, g12, g22)
                 slope = cos * cos * d11 + 2.0 * cos * sin * d12 + sin * sin * d22
+            if delta == LEAST and floor == LEAST:
+                # nothing above the pole, and something at it
+                found = value <= SURELY
+                delta = 0.0
+                break
             if value >= 1.0:
                 lower = delta
                 found = True
             if value <= 1.0:
                 upper = delta
             if negative and not found and delta <= floor * (1.0 + 1e-12):
-                break
+                if rr * second_gap > APART:
+                    delta, found = _near_pole(sigma, w, Y[i], gaps, first, rr, top, by_g, by_w, root, last)
+                    break
+                if not attained:
+                    break
+                delta = floor = LEAST
+                continue
             step = value * (value - 1.0) / slope if slope > 0.0 else 0.0
             proposal = delta + step
             settled = (value >= 1.0 and second < 1.0 and step * step <= DONE * delta) or abs(step) <= DONE
@@ -157,5 +176,51 @@ def _solve_rows(
         mu[i] = trace * (rr * top + delta) if found else math.nan
 
 
+def _near_pole(
+    sigma: Vector,
+    w: Vector,
+    y: Vector,
+    gaps: Vector,
+    first: int,
+    rr: float,
+    top: float,
+    by_g: float,
+    by_w: float,
+    root: float,
+    last: float,
+) -> tuple[float, bool]:
+    """The distance of the top eigenvalue to a pole that is apart from the others, of either sign, and whether it was found.
+
+    With v what p and q have at the pole, and sums over the others alone, it is :math:`v^T (K - M)^{-1} v`, K = diag(1, -1):
+    hardly a function of the distance itself where that is small. Above the other eigenvalues where K - M has one negative one.
+    """
+    g = sigma[first] * y[first]
+    v1, v2, delta = by_g * g + by_w * w[first], root * g, 0.0
+    for _ in range(20):
+        t = 1.0 / (delta + rr * top)
+        g11, g12, g22 = t * last * last, 0.0, 0.0
+        for j in range(sigma.shape[0]):
+            t = 0.0 if j == first else 1.0 / (delta + rr * gaps[j])
+            g = sigma[j] * y[j]
+            p, q = by_g * g + by_w * w[j], root * g
+            g11 += t * p * p
+            g12 += t * p * q
+            g22 += t * q * q
+        schur = 1.0 - g11 + g12 * g12 / (1.0 + g22)
+        if not schur > 1e-3:
+            return 0.0, False
+        new = ((v1 - v2 * g12 / (1.0 + g22)) ** 2) / schur - v2 * v2 / (1.0 + g22)
+        step = abs(new - delta)
+        delta = new
+        if not abs(delta) < NEAR * APART:
+            return 0.0, False
+        if step <= DONE:
+            return delta, True
+    return 0.0, False
+
+
+_near_pole = compiled(
+    _near_pole, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True, inline="never"
+)
 # Sums may be reordered and no division is checked, so that the inner loops vectorise.
 _kernel = compiled(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)

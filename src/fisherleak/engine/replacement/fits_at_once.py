@@ -61,7 +61,7 @@ def _newton(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, 
     for _ in range(MOST_STEPS):
         gradient, terms, hessian = _at(shared, on, theta[place])
         try:
-            step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+            step = np.asarray(np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], dtype=np.float64)
         except np.linalg.LinAlgError:
             break
         length, size = np.linalg.norm(step, axis=1), np.linalg.norm(theta[place], axis=1)

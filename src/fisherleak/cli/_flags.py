@@ -1,0 +1,168 @@
+"""Options that several commands have, each with its help and its completion.
+
+Help and completion load this module and the commands: they load the rest of the library when they run.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fisherleak.audit.defaults import DEFAULT_L2
+from fisherleak.cli._complete import columns, known_to_all, models, ways
+
+__all__ = [
+    "L2",
+    "Categories",
+    "Cluster",
+    "Columns",
+    "Debug",
+    "Decimal",
+    "Delimiter",
+    "Drop",
+    "Encoding",
+    "Group",
+    "Header",
+    "HeldOut",
+    "Id",
+    "Json",
+    "KeepTotal",
+    "Memory",
+    "Missing",
+    "Model",
+    "Na",
+    "Numbers",
+    "Overwrite",
+    "Person",
+    "Public",
+    "Quick",
+    "Quiet",
+    "Released",
+    "Seed",
+    "Table",
+    "Target",
+    "Unite",
+    "column",
+]
+
+column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
+"""An option that takes a column of the table."""
+Table = Annotated[
+    str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
+]
+Target = Annotated[str | None, column("--target", help="The column that the model predicts.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="KIND",
+        autocompletion=models,
+        help="auto (default), linear, logistic, softmax, poisson or gamma.",
+    ),
+]
+L2 = Annotated[
+    float | None,
+    typer.Option("--l2", metavar="X", help=f"Penalty per row on standardised coefficients (default {DEFAULT_L2:g})."),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        metavar="WHAT",
+        autocompletion=known_to_all,
+        help="What attackers are taken to know beside the release: nothing (default: what scaling learned is counted too), or "
+        "preprocessing (the paper's assumption).",
+    ),
+]
+Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
+Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
+Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out. Repeatable.")]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal", metavar="MARK", help="Decimal mark of numbers written as text: . or , (found by column)."
+    ),
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option("--na", metavar="TEXT", help="Take this text or number as missing, in every column. Repeatable."),
+]
+Unite = Annotated[
+    list[str] | None,
+    column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
+]
+KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="WAY",
+        autocompletion=ways,
+        help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows that lack one).",
+    ),
+]
+Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
+Person = Annotated[
+    str | None,
+    column("--person", help="Rows with the same value here are one person's: all etas are then of people."),
+]
+Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
+HeldOut = Annotated[
+    float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", help="Of the split and of simulations (default 0); never of the noise in a release."
+    ),
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
+]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names the columns; where it reads like a row, one must be said.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES|FILE",
+        help="Names of the columns of a CSV file without a header, with commas between them, or a file that holds them.",
+    ),
+]
+Released = Annotated[
+    Path | None,
+    typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on a Dask cluster, without attacks: tcp://HOST:PORT, local or local:WORKERS.",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Read tables that need more than SIZE, such as 4GB, part by part, without attacks (by default more than 60 % of "
+        "what is free); with --cluster local, what its workers share.",
+    ),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
