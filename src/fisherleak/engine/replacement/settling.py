@@ -34,7 +34,7 @@ CLOSE = 1e-8
 MOST_CHORDS = 8
 """Moves that need more are fitted again, one by one."""
 MORE_CHORDS = 20
-"""The same where there are so many rows that a fit costs far more than some steps."""
+"""The same where a fit costs far more than some steps: with many rows, or with several outputs."""
 CAUTION = 0.1
 """Part of an estimate's tolerance that the estimate may take."""
 ROUNDS = 3
@@ -266,7 +266,7 @@ def _chords(
     error = xp.full_like(hessian.det, np.inf)
     lost = np.ones(values.shape[0], dtype=bool)
     places, moves, last = np.arange(values.shape[0]), values, error
-    for _ in range(MOST_CHORDS if shared.expansion is None else MORE_CHORDS):
+    for _ in range(MOST_CHORDS if shared.expansion is None and shared.loss.outputs == 1 else MORE_CHORDS):
         moves, off, length, close = _chord(shared, changes, hessian, moves, last)
         values, error = put_rows(values, places, moves), put_rows(error, places, off)
         near = host(close)
