@@ -72,6 +72,23 @@ def test_a_small_change_does_not_show_in_the_scale(table: pandas.DataFrame) -> N
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(("from_edge", "settled"), [(1e-5, False), (0.05, True)])
+def test_one_row_that_moves_a_public_scale_is_in_the_probability(from_edge: float, settled: bool) -> None:
+    """Just below an edge of its grid a standard deviation passes it with one row replaced, and with it all of the noise."""
+    rng = np.random.default_rng(5)
+    x, z = np.clip(rng.normal(size=(2, 4000)), -3, 3)
+    x = (x - x.mean()) / x.std() * 2.0 ** (2.5 / 4) * (1 - from_edge)
+    x[0] = 0.0
+    table = pandas.DataFrame({"x": x, "z": z, "y": np.clip(0.5 * x + z + rng.normal(size=4000), -6, 6)})
+    settings = Settings("y", l2=0.1, held_out=0.0, rare=5)
+    bounds = {"x": (-7.0, 7.0), "z": (-3.5, 3.5), "y": (-7.0, 7.0)}
+    own, other = (train(from_frame(each), settings) for each in (table, with_row(table, 0, x=7.0)))
+    scales = [{f.name: f.scale for f in each.design.features}["x"] for each in (own, other)]
+    assert (scales[0] == scales[1]) == settled
+    told: Any = admitted_noise(own, settings, 0.5, None, bounds, 0)
+    assert (told.calibrated.probability < 1.0) == settled
+
+
 def test_a_limit_on_columns_is_in_their_units(table: pandas.DataFrame) -> None:
     trained = train(from_frame(table), SETTINGS)
     one = admitted_noise(trained, SETTINGS, 0.01, ["age"], random_state=0)

@@ -14,6 +14,7 @@ import pytest
 import fisherleak as fl
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.query_log import query_features
+from fisherleak.protection.shape_term import shape_term
 from fisherleak.tables import read_table
 
 Command = Callable[..., Any]
@@ -85,6 +86,28 @@ def test_a_release_answers_no_more_than_it_holds(
     single = asked(fisherleak, people, one, "--released", model)
     assert 0 < single["eta"]["max"] < 0.9 * all_of_it["eta"]["max"]
     assert single["times"] is None
+
+
+def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path) -> None:
+    """At a small limit most of eta is what the shape tells: answers and audits of the release say both terms."""
+    rng = np.random.default_rng(0)
+    x = np.clip(rng.normal(size=(400, 2)), -2.5, 2.5)
+    x[0] = [2.5, -2.5]
+    y = np.clip(x @ [1.0, -0.5] + 0.5 * rng.normal(size=400), -3.5, 3.5)
+    frame = pandas.DataFrame({"a": 10 + 2 * x[:, 0], "b": x[:, 1], "t": y}).round(3)
+    table, queries, model = tmp_path / "t.csv", tmp_path / "q.csv", tmp_path / "m.skops"
+    frame.to_csv(table, index=False)
+    frame.iloc[:8, :2].to_csv(queries, index=False)
+    bounds = [part for each in ("a=5:15", "b=-2.5:2.5", "t=-4:4") for part in ("--bounds", each)]
+    options = ("--target", "t", "--eta", 0.02, "--over", "admissible", "--l2", 0.1, *bounds, "--out", model)
+    assert fisherleak("release", table, *options).status == 0
+    told = asked(fisherleak, table, queries, "--released", model)["eta"]["max"]
+    audited = json.loads(fisherleak("audit", table, "--released", model, "--no-attacks", "--json").out)
+    assert told == pytest.approx(audited["eta"]["examples"]["max"], rel=1e-9)  # they look along all directions
+    trained = train(read_table(table), Settings("t", held_out=0.0, l2=0.1))
+    rows = shape_term(trained.leak._information.jacobians[0]).rows(trained.design.X)
+    assert rows.max() < told <= 0.02  # the limit is on both
+    assert any("What it tells by itself is counted" in sentence for sentence in audited["assumptions"])
 
 
 def test_gaps_of_queries_are_filled_as_the_model_fills_them(fisherleak: Command, people: Path, queries: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import nearest
+from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
@@ -68,8 +69,9 @@ def admitted_noise(
     noise = largest.rescaled(largest.scale * trained.unit)
     if told is None:
         return noise
-    chance = min(1.0, sum(chances)) if _settled(trained, settings) else 1.0
     own = _in_own_units(trained.design, settings, told.bounds or {})
+    settled = _settled(trained, settings) and _units_settled(trained.design, own)
+    chance = min(1.0, sum(chances)) if settled else 1.0
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
 
 
@@ -233,6 +235,40 @@ def _settled(trained: Trained, settings: Settings) -> bool:
         if feature.pooled or fewest <= settings.rare:
             return False
     return True
+
+
+def _units_settled(design: Design, bounds: Json) -> bool:
+    """Whether replacing one row by another within its bounds leaves all public centres and scales as they are."""
+    known = {
+        f.name: ((f.centre, f.scale), design.raw(f)[~design.lacking(f)]) for f in design.features if f.kind == "number"
+    }
+    target = design.target
+    if target.standardised:
+        own = target.centre + target.scale * np.asarray(design.y, dtype=np.float64)
+        known[target.name] = ((target.centre, target.scale), own)
+    return all(
+        _unit_settled(units, values, float(bounds[name]["low"]), float(bounds[name]["high"]))
+        for name, (units, values) in known.items()
+    )
+
+
+def _unit_settled(units: tuple[float, float], values: NDArray[np.float64], low: float, high: float) -> bool:
+    r"""Whether one value more, less or exchanged between two ends moves neither centre nor scale across an edge of its grid.
+
+    With m the mean and R the farthest end from it, the mean moves by at most (high - low) / (n - 1) and the variance by at
+    most :math:`(R^2 + (high - low)^2 / (n - 1)) / (n - 1)`.
+    """
+    mean, variance, left = float(np.mean(values)), float(np.var(values)), len(values) - 1
+    wide, reach = high - low, max(high - mean, mean - low)
+    moved = (reach**2 + wide**2 / left) / left
+    if variance <= moved:
+        return False
+    ends = {
+        public_units(mean + shift, math.sqrt(variance + change))
+        for shift in (-wide / left, wide / left)
+        for change in (-moved, moved)
+    }
+    return ends == {units}
 
 
 def _gaps_settled(feature: Feature) -> bool:

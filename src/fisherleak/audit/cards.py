@@ -140,8 +140,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
         f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
         _scale_words(noise, "row" if design.people is None else "person"),
-        "Scales and centres of columns are on a grid of powers of 2^(1/4), the number of rows has two digits: a person who "
-        "moves one of them across an edge of its grid is told by that, and eta does not count it.",
+        "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
+        "and the number of rows has two digits: a person who moves one of them across an edge of its grid, by an outlier say, "
+        "is told by that, and eta does not count it.",
         "Every further release from the same data adds to what is revealed.",
     ]
     if shaped[0] != ISOTROPIC:

@@ -35,7 +35,7 @@ class Sample:
 
     @cached_property
     def eta(self) -> Vector:
-        return np.asarray(self.block.leak.per_example()) if self.known is None else self.known
+        return self.block.etas() if self.known is None else self.known
 
     @cached_property
     def cells(self) -> Vector:
@@ -184,7 +184,7 @@ def _figures_of_people(
 def _with_label(some: MeasuredRows) -> Vector:
     """Eta of every column of every row, and of its label behind them, (b, p + 1)."""
     leak = some.leak
-    return np.column_stack([np.asarray(leak.per_cell()), np.asarray(leak.per_label())])
+    return np.column_stack([some.cells(), np.asarray(leak.per_label())])
 
 
 def quantiles_there(cells: Vector) -> Vector:

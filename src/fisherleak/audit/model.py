@@ -20,6 +20,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from fisherleak._support.progress import track
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.erm import Fit, minimise_scaled
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
@@ -51,7 +53,8 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
 from fisherleak.protection.reweight import balance
-from fisherleak.rows import gather
+from fisherleak.protection.shape_term import ShapeTerm, shape_term
+from fisherleak.rows import gather, map_rows
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
 __all__ = [
@@ -128,6 +131,13 @@ class Trained:
     fit: Fit = field(repr=False)
     leak: Leakage = field(repr=False)
     public: str = "nothing"
+    shaped_at: float | None = None
+    """The scale, in standard units, of noise whose shape is these rows' own: what it tells at that scale is counted."""
+
+    @cached_property
+    def shape(self) -> ShapeTerm | None:
+        """What such a shape tells by itself; None for other noise."""
+        return None if self.shaped_at is None else shape_term(self.leak._information.jacobians[0])
 
     @property
     def folding(self) -> Folding | None:
@@ -160,17 +170,24 @@ class Trained:
 
     def measured(self, X: TableLike, y: VectorLike, weights: VectorLike = None) -> MeasuredRows:
         """Rows of features, labels and weights, with what the model reveals about them."""
-        return MeasuredRows(self.model, self.leak.noise, X, y, weights)
+        return MeasuredRows(self.model, self.leak.noise, X, y, weights, self.shape, self.shaped_at or 0.0)
 
     def each_eta(self) -> Any:
         """Eta of every row, (n,), lazy where the rows are; of every person, (people,), where rows belong to people."""
         people = self.design.people
-        return self.leak.per_example() if people is None else np.array([*self.leak.by_group(people.of_row).values()])
+        if people is not None:
+            return np.array([*self.leak.by_group(people.of_row).values()])
+        eta, shape, scale = self.leak.per_example(), self.shape, self.shaped_at
+        if shape is None or scale is None:
+            return eta
+        X, _, weights = self.arrays
+        return map_rows(lambda own, x, w: np.hypot(own, scale * shape.rows(x, w)), eta, X, weights)
 
     def with_noise(self, noise: Noise) -> Trained:
         """The same model, measured with another noise at scale 1."""
-        unit = noise.rescaled(1.0)
-        return self if unit == self.leak.noise else replace(self, leak=self.leak.with_noise(unit))
+        unit, own = noise.rescaled(1.0), noise.scale / self.unit if has_own_shape(noise) else None
+        leak = self.leak if unit == self.leak.noise else self.leak.with_noise(unit)
+        return self if leak is self.leak and own == self.shaped_at else replace(self, leak=leak, shaped_at=own)
 
     @property
     def model(self) -> Jacobian | OutputsJacobian:
@@ -200,6 +217,8 @@ class MeasuredRows:
     X: Vector
     y: Vector
     weights: Vector | None = None
+    shape: ShapeTerm | None = field(default=None, repr=False)
+    shaped_at: float = 0.0
 
     @property
     def leak(self) -> Leakage:
@@ -209,8 +228,14 @@ class MeasuredRows:
         return Leakage(information_of(jacobian), self.noise, as_table(self.X), _absent=absent)
 
     def cells(self) -> Vector:
-        """Eta of every column of every row; NaN where it is missing."""
-        return np.asarray(self.leak.per_cell())
+        """Eta of every column of every row, with what a shape of the rows' own tells; NaN where it is missing."""
+        cells = np.asarray(self.leak.per_cell())
+        return cells if self.shape is None else np.hypot(cells, self.shaped_at * self.shape.cells(self.X, self.weights))
+
+    def etas(self) -> Vector:
+        """Eta of every row, with what a shape of the rows' own tells."""
+        eta = np.asarray(self.leak.per_example())
+        return eta if self.shape is None else np.hypot(eta, self.shaped_at * self.shape.rows(self.X, self.weights))
 
 
 def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Trained:

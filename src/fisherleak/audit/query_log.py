@@ -25,11 +25,13 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import prior_spreads, share_of
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.mechanisms.served import DRAWN, Answers, Disclosed, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.shape_term import ShapeTerm, shape_term
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.arrow_columns import as_numbers
 
@@ -61,7 +63,9 @@ class Answered:
     repeats : bool
         Whether asking again tells more.
     leak : Leakage
-        Of all answers together.
+        Of all answers together, the shape of noise held fixed.
+    shape : ShapeTerm or None
+        What a shape that is the rows' own tells by itself, which answers tell no more of than the model does.
     """
 
     trained: Trained = field(repr=False)
@@ -71,16 +75,20 @@ class Answered:
     how: str
     repeats: bool
     leak: Leakage = field(repr=False)
+    shape: ShapeTerm | None = field(default=None, repr=False)
 
     @cached_property
     def eta(self) -> Vector:
-        """(n,) of each training row."""
-        return np.asarray(host(self.leak.per_example()))
+        """(n,) of each training row, with what a shape of the rows' own tells."""
+        eta, (X, _, weights) = np.asarray(host(self.leak.per_example())), self.trained.arrays
+        return eta if self.shape is None else np.hypot(eta, self.shape.rows(X, weights))
 
     @cached_property
     def cells(self) -> Vector:
         """(n, columns); zero for a cell that was filled."""
-        return np.asarray(np.nan_to_num(np.asarray(host(self.leak.per_cell()))))
+        cells, (X, _, weights) = np.asarray(host(self.leak.per_cell())), self.trained.arrays
+        told = cells if self.shape is None else np.hypot(cells, self.shape.cells(X, weights))
+        return np.asarray(np.nan_to_num(told))
 
 
 def query_features(design: Design, queries: RawTable) -> Vector:
@@ -167,7 +175,8 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
     how = f"a model released with noise of scale {noise.scale:.4g}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
-    return Answered(trained, len(features), _distinct(features), "score", how, False, leak)
+    shape = shape_term(trained.leak._information.jacobians[0]) if has_own_shape(noise) else None
+    return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)
 
 
 def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:

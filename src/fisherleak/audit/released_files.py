@@ -141,7 +141,7 @@ def save_model(
         scale; or of the rows that are there, whose scale tells about the row that decides it.
     bounds : mapping, optional
         For "admissible", in the columns' own units: (low, high) of numbers and of the target. Others are taken from the rows,
-        on a coarse grid that no single row decides.
+        on a coarse grid on which the two values farthest out agree.
     balance : bool
         Reweight with IRFIL before.
     shape : {"isotropic", "hessian", "least-loss"}, optional

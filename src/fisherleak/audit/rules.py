@@ -29,6 +29,9 @@ SERVED = "white-box, served answer"
 """Who also sees an answer for the record itself: a rule on the release is not about that."""
 
 
+NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
+
+
 def judge(policy: Policy, audit: Audit) -> tuple[Rule, ...]:
     """Every rule of the policy."""
     policy.check_columns([column.name for column in audit.design.columns])
@@ -129,6 +132,9 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             told = "nobody in one group" if value is None else f"{value:.3g} times as much"
             yield Rule(f"groups.{key}", limit, value, passed, f"The model leans on '{worst}' {told}; limit {limit:g}.")
             continue
+        if key == "max_eta_joint" and audit.trained.shaped_at is not None:
+            yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")
+            continue
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
         worst = max(etas, key=lambda name: etas[name])
         words = f"The eta of '{worst}' {what} is {etas[worst]:.3g}; limit {limit:g}."
@@ -139,6 +145,9 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
 def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
     for key, limit in policy.section("membership").items():
         presence = audit.presence
+        if audit.trained.shaped_at is not None:
+            yield Rule(f"membership.{key}", limit, None, False, f"Presence {NOT_KNOWN}")
+            continue
         if not presence.measured:
             yield Rule(f"membership.{key}", limit, None, False, presence.note)
             continue

@@ -69,8 +69,9 @@ def calibrate(
         The group (or person) of each row, for ``over="group"``.
     bounds : mapping, optional
         For ``over="admissible"``: of each column (low, high), or its levels; of the label (low, high) under "label"; or a norm
-        of all features together under "norm". Columns left out take their observed range on a coarse public grid on which
-        leaving out any one row changes no bound, and levels with at least five rows.
+        of all features together under "norm". Columns left out take their observed range on the finest of a few public
+        grids on which the two values farthest out have the same bound (an outlier makes it coarser, and tells its rough size:
+        declare such ranges), and levels with at least five rows.
     shape : optional
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same

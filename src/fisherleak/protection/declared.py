@@ -2,8 +2,9 @@
 
 An admissible row takes, in every column, a number between two bounds or one of some levels, or all its features lie in a ball.
 Bounds that are not declared are taken from the observed range on a grid that no data decide (numbers of three binary digits,
-then every power of two, every second, fourth, …, the even or the odd ones): the first on which leaving out any one row changes
-no bound.
+then every power of two, every second, fourth, …, the even or the odd ones): the first on which the two values farthest out have
+the same bound, so that none shows. One of them that is far from the others makes the grid coarser, which tells its rough size:
+such ranges are better declared. Where three agree on the finest grid, no single row changes the bound.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from fisherleak.protection.grid import STEP, on_public_grid
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.quantities import Quantities, feature_map, quantities_of
 
-__all__ = ["CURVATURE", "HESSIAN", "admissible_own_shape", "own_shape"]
+__all__ = ["CURVATURE", "HESSIAN", "admissible_own_shape", "linear_part", "own_shape"]
 
 HESSIAN = "hessian"
 CURVATURE = {"squared": 1.0, "logistic": 0.25, "poisson": 1.0, "gamma": 1.0, "pseudo_huber": 1.0}
@@ -60,11 +60,11 @@ FINEST = 2.0**-30
 
 def own_shape(jacobian: Jacobian) -> Gaussian:
     """Noise of covariance G^-1 over the released parameters."""
-    U = raw_map(_linear(jacobian).fit)
+    U = raw_map(linear_part(jacobian).fit)
     return Gaussian(1.0, U @ U.T)
 
 
-def _linear(jacobian: Jacobian) -> Jacobian:
+def linear_part(jacobian: Jacobian) -> Jacobian:
     """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
     fit = jacobian.fit
     a = CURVATURE[fit.loss.name]
@@ -101,7 +101,7 @@ def admissible_own_shape(
     shaped = leakage.with_noise(unit)
     worst = worst_admissible(shaped, bounds, attributes, label)
     chosen, _ = shaped._chosen(attributes, label)
-    linear = _linear(shaped._information.jacobians[0])
+    linear = linear_part(shaped._information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
     second = _second(q, omega, linear, chosen)

@@ -89,7 +89,7 @@ class PrivateRelease(Wrapper):
         least five rows have each; with "levels", always.
     bounds : mapping, optional
         For "admissible": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
-        the rows, on a coarse grid that no single row decides.
+        the rows, on a coarse grid on which the two values farthest out agree.
 
     Attributes
     ----------

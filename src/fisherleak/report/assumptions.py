@@ -9,6 +9,12 @@ from fisherleak.audit.records import Audit
 __all__ = ["assumptions_of", "unread_cells"]
 
 
+OWN_SHAPE = (
+    "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
+    "presence, attacks and etas of several rows together hold it fixed, and are a little too small."
+)
+
+
 def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
     own = "in standard deviations too" if design.target.standardised else "as the model sees it"
@@ -31,6 +37,7 @@ def assumptions_of(audit: Audit) -> list[str]:
         "This is not differential privacy and not anonymity.",
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
+        *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
         *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.notes,
