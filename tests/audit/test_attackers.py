@@ -152,3 +152,16 @@ def test_the_model_is_read_once_for_all_columns_and_attackers(
     noise = standard_noise(trained, fl.Gaussian(0.05))
     alone = fl.attacks.BlackBox(model, frame, labels, "habit").against(noise)
     assert of(attacked, "black-box").accuracy == pytest.approx(alone.accuracy)
+
+
+def test_few_rows_of_large_models_of_several_classes_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(4)
+    table = pandas.DataFrame({"age": rng.normal(size=120), "kind": rng.integers(0, 3, 120)})
+    table["sick"] = np.array(["no", "mild", "severe"])[np.digitize(table.age + rng.normal(size=120), [-0.5, 0.5])]
+    found = attack_all(train(from_frame(table), Settings("sick", held_out=0.0)), ["kind"], 0.5, quick=True)
+    assert {each.n for each, _ in found.outcomes} == {100}
+    monkeypatch.setattr(attackers, "MANY_PARAMETERS", 5)
+    found = attack_all(train(from_frame(table), Settings("sick", held_out=0.0)), ["kind"], 0.5, quick=True)
+    assert {each.n for each, _ in found.outcomes} == {attackers.FEW_ROWS}

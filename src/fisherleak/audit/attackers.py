@@ -41,6 +41,8 @@ DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 QUICK_ROWS, QUICK_DRAWS = 100, 20
 """The same where a quick look is wanted."""
+FEW_ROWS, MANY_PARAMETERS = 20, 300
+"""Rows that are attacked where a model of several classes has more parameters than this."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 ATTACKERS = {
@@ -168,9 +170,16 @@ class _Attacks:
     def draws(self) -> int:
         return QUICK_DRAWS if self.quick else DRAWS
 
+    @property
+    def most(self) -> int:
+        """Rows that are attacked at most: few where the model may have to be fitted again for each, and is large."""
+        if self.trained.outputs > 1 and self.trained.parameters > MANY_PARAMETERS:
+            return FEW_ROWS
+        return QUICK_ROWS if self.quick else MOST_ROWS
+
     def on(self, name: str) -> _Found:
         """Every attacker on a column, or on the label."""
-        aim = _aim(self.trained.design, name, QUICK_ROWS if self.quick else MOST_ROWS, self.seed)
+        aim = _aim(self.trained.design, name, self.most, self.seed)
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
@@ -199,7 +208,7 @@ class _Attacks:
 
     def apart(self, name: str, row: int) -> _Found:
         """How well values of a column are told apart, in some rows and in one that is named."""
-        aim = _aim(self.trained.design, name, QUICK_ROWS, self.seed)
+        aim = _aim(self.trained.design, name, min(QUICK_ROWS, self.most), self.seed)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
