@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fisherleak._support.progress import hidden
-from fisherleak.cli import INTERRUPTED
+from fisherleak.cli._interrupts import INTERRUPTED, interrupt
 from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
@@ -283,11 +283,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

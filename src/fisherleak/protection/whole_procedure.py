@@ -29,6 +29,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.losses import Loss
@@ -278,7 +279,10 @@ def evenest(procedure: Procedure) -> tuple[EndToEndEtas, list[Round]]:
     before = spread(best)
     for step in STEPS if procedure.count else ():
         while True:
-            near = min(_neighbours(best, step), key=spread)
+            around = list(_neighbours(best, step))
+            for powers in track(around, len(around), "Equalising"):
+                spread(powers)
+            near = min(around, key=spread)
             if not spread(near) < spread(best):
                 break
             best = near
