@@ -15,7 +15,7 @@ from fisherleak.cli import _interrupts
 
 SWALLOWS = """
 import os, signal, sys, weakref
-from fisherleak.cli._interrupts import interruptible
+from fisherleak.cli._interrupts import heeding_interrupts
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -24,7 +24,7 @@ class Finder:
             weakref.finalize(type("Thing", (), {})(), os.kill, os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())
-with interruptible():
+with heeding_interrupts():
     try:
         import lost
     except ImportError:
@@ -65,7 +65,7 @@ def test_handlers_of_others_stay() -> None:
     own: Any = lambda *_: None  # noqa: E731
     signal.signal(signal.SIGINT, own)
     try:
-        with _interrupts.interruptible():
+        with _interrupts.heeding_interrupts():
             assert signal.getsignal(signal.SIGINT) is own
     finally:
         signal.signal(signal.SIGINT, before)

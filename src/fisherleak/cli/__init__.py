@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fisherleak._support.lazy import lazily
-from fisherleak.cli._interrupts import INTERRUPTED, interruptible
+from fisherleak.cli._interrupts import INTERRUPTED, heeding_interrupts
 
 if TYPE_CHECKING:
     from fisherleak.cli._app import COMMANDS as COMMANDS
@@ -23,7 +23,7 @@ __all__ = ["COMMANDS", "app", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit status; the entry point of ``fisherleak``."""
     try:
-        with interruptible():
+        with heeding_interrupts():
             return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # before the commands' own refusals are there, or after
         print(f"fisherleak: {INTERRUPTED}", file=sys.stderr)

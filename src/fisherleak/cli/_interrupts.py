@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "interrupt", "interruptible"]
+__all__ = ["INTERRUPTED", "heeding_interrupts", "interrupt"]
 
 INTERRUPTED = "interrupted; nothing was written."
 IMPORTING = "<frozen importlib"
@@ -32,7 +32,7 @@ def interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def heeding_interrupts() -> Iterator[None]:
     """Interrupts are taken so while a command runs, unless someone else takes them."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
