@@ -97,35 +97,42 @@ def _controller() -> Any:
 
 
 class _Blas:
-    """The number of threads of BLAS, which is one for the whole process: the first who comes limits it, the last lifts that."""
+    """The number of threads of BLAS: everyone who comes limits it, and lifts that in the thread in which it was limited.
+
+    Some builds have one number for the process, others one for each thread, and then nobody else can lift it. Where there is
+    one number, whoever leaves first lifts it for those who stay: that costs them time, and changes no number of theirs.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.limits: Any = None
-        self.before = 1
+        self.before: list[int] = []
 
     def threads(self) -> int:
         """How many BLAS may have, but for limits from here; no library that is known sets no limit."""
         with self.lock:
-            if self.users:
-                return self.before
-            return min((library.num_threads for library in _controller().lib_controllers), default=_cores())
+            return min(self.before if self.users else self._now(), default=_cores())
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        now = self.threads()
         with self.lock:
             if self.users == 0:
-                self.before, self.limits = now, _controller().limit(limits=1)
+                self.before = self._now()
             self.users += 1
+            self._set([1] * len(self.before))
         try:
             yield
         finally:
             with self.lock:
                 self.users -= 1
-                if self.users == 0:
-                    self.limits.restore_original_limits()
+                self._set(self.before)
+
+    def _now(self) -> list[int]:
+        return [int(library.num_threads) for library in _controller().lib_controllers]
+
+    def _set(self, counts: list[int]) -> None:
+        for library, count in zip(_controller().lib_controllers, counts, strict=True):
+            library.set_num_threads(count)
 
 
 _BLAS = _Blas()
