@@ -89,6 +89,13 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
             ),
         ]
     )
+    _show_spread(document, etas)
+    _show_past(document)
+    emit("\nDerived from the data: as confidential as the table.")
+
+
+def _show_spread(document: dict[str, Any], etas: Sequence[float]) -> None:
+    """How etas are spread, and who has the largest."""
     emit("")
     layout.histogram(etas)
     rows = [
@@ -96,11 +103,15 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
         for item in document["most_exposed"][:MOST_SHOWN]
     ]
     layout.table("\nMost exposed", ("id", "eta", "least error"), rows)
-    if document["limit"] is not None:
-        past = document["past_limit"]
-        said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
-        layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
-    emit("\nDerived from the data: as confidential as the table.")
+
+
+def _show_past(document: dict[str, Any]) -> None:
+    """Who is past a limit, where there is one."""
+    if document["limit"] is None:
+        return
+    past = document["past_limit"]
+    said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
+    layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
 
 
 def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
@@ -122,13 +133,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
             ("counted", COUNTED[document["public"]]),
         ]
     )
-    emit("")
-    layout.histogram(etas)
-    rows = [
-        (item["id"], layout.digits(item["eta"]), layout.inverse(item["eta"]))
-        for item in document["most_exposed"][:MOST_SHOWN]
-    ]
-    layout.table("\nMost exposed", ("id", "eta", "least error"), rows)
+    _show_spread(document, etas)
     columns = [
         (
             c["name"],
@@ -139,10 +144,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
         for c in document["columns"][:MOST_SHOWN]
     ]
     layout.table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
-    if document["limit"] is not None:
-        past = document["past_limit"]
-        said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
-        layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
+    _show_past(document)
     if document["times"]:
         layout.paragraph(f"Such a log could be answered {document['times']} times before someone passes it.")
     emit("\nDerived from the data: as confidential as the table.")

@@ -29,7 +29,7 @@ from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spec
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shaped_directly import Directly, directly
-from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, largest_eta
+from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, cells_by_size, largest_eta
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
@@ -147,16 +147,12 @@ class DataShaped:
         return directly(self.jacobian.fit, self.spectrum, changes, self.mechanism, label)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        named = self.jacobian.named(attributes)
-        found = np.empty((self.jacobian.X.shape[0], len(named)))
-        single = [k for k, attribute in enumerate(named) if attribute.size == 1]
-        if single:
-            parts = self._parts([named[k] for k in single])
-            found[:, single] = map_rows(parts.diagonals, *self.jacobian.arrays, width=len(single))
-        for k, attribute in enumerate(named):
-            if attribute.size > 1:
-                found[:, k] = self.example_norms([attribute], False)
-        return found
+        named, rows = self.jacobian.named(attributes), self.jacobian.X.shape[0]
+
+        def single(some: list[Attribute]) -> Vector:
+            return np.asarray(map_rows(self._parts(some).diagonals, *self.jacobian.arrays, width=len(some)))
+
+        return cells_by_size(named, rows, single, lambda one: self.example_norms([one], False))
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         return np.array([self.set_norm([attribute], False, None) for attribute in attributes])

@@ -14,7 +14,7 @@ Noise that the data do not shape has :math:`\kappa = 0`, in the basis in which i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,11 @@ from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import Spectrum
+from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["SETTLED", "ShapedParts", "fixed_spectrum", "largest_eta"]
+__all__ = ["SETTLED", "ShapedParts", "cells_by_size", "fixed_spectrum", "largest_eta"]
 
 Vector = NDArray[np.float64]
 SETTLED = 1e-9
@@ -47,6 +48,23 @@ def fixed_spectrum(jacobian: Jacobian) -> Spectrum:
     middle = np.append(values**2, np.zeros(p - values.size))
     centre = None if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
     return Spectrum(basis.T, middle, np.zeros((p, p)), centre, np.asarray(host(jacobian.theta)))
+
+
+def cells_by_size(
+    attributes: Sequence[Attribute],
+    rows: int,
+    single: Callable[[list[Attribute]], Vector],
+    several: Callable[[Attribute], Vector],
+) -> Vector:
+    """Norms of every attribute of every row, (rows, attributes): those of one dimension together, others one by one."""
+    found = np.empty((rows, len(attributes)))
+    ones = [k for k, attribute in enumerate(attributes) if attribute.size == 1]
+    if ones:
+        found[:, ones] = single([attributes[k] for k in ones])
+    for k, attribute in enumerate(attributes):
+        if attribute.size > 1:
+            found[:, k] = several(attribute)
+    return found
 
 
 def largest_eta(together: Callable[[Vector], Vector], size: int) -> float:

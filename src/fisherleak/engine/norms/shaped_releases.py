@@ -22,7 +22,7 @@ from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, fixed_spectrum, largest_eta
+from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, cells_by_size, fixed_spectrum, largest_eta
 from fisherleak.engine.outputs.several_fit import one_by_one
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
@@ -111,19 +111,13 @@ class ShapedReleases:
         return map_rows(block, *self._arrays)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        named = list(attributes)
-        found = np.empty((self.rows[0].shape[0], len(named)))
-        single = [k for k, attribute in enumerate(named) if attribute.size == 1]
-        if single:
-            squares: list[Vector] = []
-            for each, part in zip(self.releases, self._parts([named[k] for k in single]), strict=True):
-                arrays = _jacobian(each).arrays
-                squares.append(np.asarray(map_rows(part.diagonals, *arrays, width=len(single))) ** 2)
-            found[:, single] = np.sqrt(np.sum(squares, axis=0))
-        for k, attribute in enumerate(named):
-            if attribute.size > 1:
-                found[:, k] = self.example_norms([attribute], False)
-        return found
+        def single(some: list[Attribute]) -> Vector:
+            pairs = zip(self.releases, self._parts(some), strict=True)
+            norms = [map_rows(part.diagonals, *_jacobian(each).arrays, width=len(some)) for each, part in pairs]
+            return np.asarray(np.sqrt(np.sum(np.square(norms), axis=0)))
+
+        count = self.rows[0].shape[0]
+        return cells_by_size(attributes, count, single, lambda one: self.example_norms([one], False))
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         return np.array([self.set_norm([attribute], False, None) for attribute in attributes])
