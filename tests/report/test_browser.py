@@ -315,6 +315,11 @@ def test_the_panels_of_a_chart_are_aligned_on_a_phone(visit: Callable[..., Opene
     assert made["label"].partition(",")[0] in shown
 
 
+def test_choices_of_noise_are_seen_whole_on_a_phone(visit: Callable[..., Opened]) -> None:
+    around = visit(width=390).page.locator("#choices-table").locator("..")
+    assert around.evaluate("box => box.scrollHeight - box.clientHeight") <= 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(visit: Callable[..., Opened], scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
