@@ -42,6 +42,20 @@ def hostile() -> dict[str, Any]:
     return _renamed(summary())
 
 
+def choices() -> dict[str, Any]:
+    """The same where no noise was given, so that the page offers some."""
+    made = summary()
+    cost = made["tradeoff"]
+    scales = [point["scale"] for point in cost["points"]]
+    made["noise"] |= {"chosen": "default"}
+    made["choices"] = [
+        {"share": 0.5, "noise": scales[1], "utility": cost["without_noise"], "kept": 1.0},
+        {"share": 0.1, "noise": scales[-1], "utility": cost["constant"] - 1.0, "kept": 0.0},
+        {"share": 0.01, "noise": 1e9, "utility": None, "kept": None},
+    ]
+    return made
+
+
 def bare() -> dict[str, Any]:
     """The same without any part that may be absent."""
     made = summary()

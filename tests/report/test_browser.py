@@ -24,7 +24,7 @@ from report import sample
 pytest.importorskip("pandas")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
 pytestmark = pytest.mark.long
-PARTS = ("summary", "hostile", "bare")
+PARTS = ("summary", "hostile", "bare", "choices")
 CONTRAST = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -316,7 +316,7 @@ def test_the_panels_of_a_chart_are_aligned_on_a_phone(visit: Callable[..., Opene
 
 
 def test_choices_of_noise_are_seen_whole_on_a_phone(visit: Callable[..., Opened]) -> None:
-    around = visit(width=390).page.locator("#choices-table").locator("..")
+    around = visit("choices", width=390).page.locator("#choices-table").locator("..")
     assert around.evaluate("box => box.scrollHeight - box.clientHeight") <= 1
 
 

@@ -75,14 +75,7 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
 
 
 def test_no_noise_is_chosen_silently() -> None:
-    made = sample.summary()
-    scales = [point["scale"] for point in made["tradeoff"]["points"]]
-    made["noise"] |= {"chosen": "default"}
-    made["choices"] = [
-        {"share": 0.5, "noise": scales[1], "utility": made["tradeoff"]["without_noise"], "kept": 1.0},
-        {"share": 0.1, "noise": scales[-1], "utility": made["tradeoff"]["constant"] - 1.0, "kept": 0.0},
-        {"share": 0.01, "noise": 1e9, "utility": None, "kept": None},
-    ]
+    made = sample.choices()
     assert "No noise was given" in said(made).lines[0]
     assert "no number of anyone in the table is revealed by more than 10 %" in said(made).lines[0]
     words = choices_in_words(made)
