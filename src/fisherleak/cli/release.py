@@ -127,6 +127,7 @@ def release(
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
+    With three classes or more and no --l2, the numbers of parameters and rows decide it, and the card says how.
 
     \b
     Examples:
@@ -186,6 +187,7 @@ def release(
                 sign=sign,
                 ledger=ledger,
                 limit=limit,
+                choose_l2=l2 is None,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)
