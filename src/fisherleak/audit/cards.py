@@ -142,6 +142,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
+        "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
+        "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
         f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
         _scale_words(noise, "row" if design.people is None else "person"),
         "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
@@ -151,7 +153,7 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
     ]
     if shaped[0] != ISOTROPIC:
         told = getattr(noise, "calibrated", None)
-        sentences.insert(6, shape_words(*shaped, counted=told is not None and told.counted))
+        sentences.insert(7, shape_words(*shaped, counted=told is not None and told.counted))
     if design.people is not None:
         sentences.append(
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
