@@ -107,11 +107,14 @@ def with_public_penalty(trained: Trained, rows: int) -> Trained:
 
 
 def penalty_words(trained: Trained, rows: int) -> str:
-    """How it came about."""
+    """How it comes about, where the model has it; else an empty sentence."""
+    if not trained.kind.several or trained.l2 != public_penalty(trained.parameters, rows):
+        return ""
     grid = ", ".join(f"{l2:g}" for l2 in PENALTIES[:3])
     return (
-        f"l2 = {trained.l2:g} was not given: for several classes it is the least of {grid}, … {PENALTIES[-1]:g} that is at "
-        f"least {PER_PARAMETER:g} x {trained.parameters} parameters / {rows} rows, and looks at no row. `l2` chooses another."
+        f"l2 = {trained.l2:g} is what such a release of several classes takes where none is given: the least of {grid}, … "
+        f"{PENALTIES[-1]:g} that is at least {PER_PARAMETER:g} x {trained.parameters} parameters / {rows} rows. It looks at no "
+        "row; `l2` chooses another."
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.admitted import penalty_words
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import COUNTED, Settings, Trained
 from fisherleak.audit.noises import noise_words
@@ -156,6 +157,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
             "person has."
         )
+    counted = getattr(getattr(noise, "calibrated", None), "counted", False)
+    penalty = penalty_words(trained, two_digits(design.n)) if counted else ""
+    sentences += [penalty] if penalty else []
     pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
     if pooled:
         sentences.append(
