@@ -202,3 +202,14 @@ def test_penalties_lie_between_two_ends() -> None:
     assert PublicPenalty(86, 30_000, 26.9, 0.5).l2 == 0.017
     assert PublicPenalty(86, 30_000, 26.9, 50.0).l2 == 0.01
     assert PublicPenalty(86, 100, 26.9, 0.05).l2 == 10.0
+
+
+@pytest.mark.long
+def test_adult_is_released_by_default_within_three_tenths_of_a_point(data_folder: Path, tmp_path: Path) -> None:
+    data = fl.datasets.load_adult(data_home=data_folder)
+    table = data.X.assign(income=np.where(data.y == 1, ">50K", "<=50K"))
+    settings = Settings("income", held_out=0.0)
+    card, cost = save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, choose_l2=True, random_state=0)
+    assert card["shape"]["name"] == "hessian"
+    assert 0.01 < card["settings"]["l2"] < 0.02
+    assert cost.points[0].utility > cost.without_noise - 0.003 > cost.constant + 0.07
