@@ -16,7 +16,7 @@ pytest.importorskip("skops")
 import pandas
 
 import fisherleak as fl
-from fisherleak.audit.admitted import PublicPenalty, admitted_noise, public_penalty
+from fisherleak.audit.admitted import admitted_noise, public_penalty
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, calibrated_scale, train
 from fisherleak.audit.records import Plan
@@ -196,12 +196,6 @@ def test_a_given_penalty_and_other_limits_are_left_alone(table: pandas.DataFrame
         card, _ = save_model(from_frame(table), SETTINGS, tmp_path / "m.skops", overwrite=True, random_state=0, **way)
         assert card["settings"]["l2"] == SETTINGS.l2
         assert not any("No penalty" in sentence for sentence in card["assumptions"])
-
-
-def test_penalties_lie_between_two_ends() -> None:
-    assert PublicPenalty(86, 30_000, 26.9, 0.5).l2 == 0.017
-    assert PublicPenalty(86, 30_000, 26.9, 50.0).l2 == 0.01
-    assert PublicPenalty(86, 100, 26.9, 0.05).l2 == 10.0
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -33,55 +34,24 @@ from fisherleak.protection.declared import LABEL, admissible_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
-__all__ = ["PENALTIES", "PublicPenalty", "admitted_noise", "declared_on", "least_admitted", "public_penalty"]
+__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
-PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""The public grid of penalties that are tried where a release has none that is enough."""
 MOST_TRIED = 300
 """Parameters of a model for which they are tried."""
 
 
-@dataclass(frozen=True)
-class PublicPenalty:
-    r"""The penalty of a release that is given none: numbers that its card tells anyway decide it, and no value of a row does.
-
-    With p parameters, n rows and R the longest admissible row, in standard units, noise that keeps a limit eta costs about
-    :math:`p R^2 / (2 n^2 \lambda \eta^2)` of loss per row, and the penalty itself about :math:`\lambda / 2` where coefficients
-    have a length of one. Their sum is least at :math:`\lambda = \sqrt{p}\, R / (n \eta)`, which is taken, with two digits,
-    between the ends of ``PENALTIES``.
-    """
-
-    parameters: int
-    rows: int
-    """As the card has it, with two digits."""
-    longest: float
-    limit: float
-
-    @property
-    def l2(self) -> float:
-        least = math.sqrt(self.parameters) * self.longest / (self.rows * self.limit)
-        return float(f"{min(max(least, PENALTIES[0]), PENALTIES[-1]):.1e}")
-
-    def words(self) -> str:
-        """What a card says of it."""
-        return (
-            f"No penalty was given. It is l2 = {self.l2:g}, which is sqrt(p) R / (n eta) to two digits, at least "
-            f"{PENALTIES[0]:g} and at most {PENALTIES[-1]:g}, about where it and the noise cost least together: "
-            f"p = {self.parameters} parameters, n = {self.rows} rows, eta = {self.limit:g}, and R = {self.longest:.3g}, the "
-            "longest row within the bounds in standard units. Nothing but numbers of this card decides it."
-        )
-
-
 def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
     """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there."""
+    if trained.kind.several:
+        return PublicPenalty(trained.parameters, rows, limit)
     leak = _with_levels(trained)
     admissible = admissible_rows(
         one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
     )
     farthest = [float(np.max(np.sum(part**2, axis=1))) for part in admissible.parts]
-    return PublicPenalty(trained.parameters, rows, math.sqrt(1.0 + sum(farthest)), limit)
+    return PublicPenalty(trained.parameters, rows, limit, math.sqrt(1.0 + sum(farthest)))
 
 
 def admitted_noise(

@@ -152,8 +152,8 @@ def save_model(
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     choose_l2 : bool
-        In place of ``settings.l2`` take the penalty that public numbers give (``admitted.PublicPenalty``), where a limit is on
-        every row that could be there; elsewhere nothing changes.
+        In place of ``settings.l2`` take the penalty that public numbers give (``penalties.PublicPenalty``), where a limit is on
+        every row that could be there (of several classes: on whatever); elsewhere nothing changes.
     overwrite : bool
     sign : Path, optional
         An Ed25519 private key (PEM) to sign the card with, and with it the model.
@@ -187,7 +187,7 @@ def save_model(
     trained = train(raw, settings)
     check_enough(trained.design)
     penalty = None
-    if choose_l2 and target is not None and over == ADMISSIBLE and limited is None:
+    if choose_l2 and target is not None and over == ADMISSIBLE and (limited is None or trained.kind.several):
         chosen_l2 = public_penalty(trained, two_digits(trained.design.n), target, bounds)
         settings, penalty = replace(settings, l2=chosen_l2.l2), chosen_l2.words()
         trained = trained_on(trained.kind, trained.design, chosen_l2.l2, None, trained.public)

@@ -10,7 +10,7 @@ import typer
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
-from fisherleak.cli._complete import shapes, whose_etas
+from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
@@ -48,6 +48,7 @@ def release(
         typer.Option(
             "--bounds",
             metavar="COLUMN=LOW:HIGH",
+            autocompletion=columns_to_set,
             help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
         ),
     ] = None,
@@ -93,6 +94,7 @@ def release(
         typer.Option(
             "--levels",
             metavar="COLUMN=a,b,c",
+            autocompletion=columns_to_set,
             help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
             "pooled into '(other)'. Repeatable.",
         ),
@@ -134,6 +136,7 @@ def release(
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
+    With three classes or more and no --l2, the numbers of parameters and rows decide it, and the card says how.
 
     \b
     Examples:
@@ -189,11 +192,11 @@ def release(
                 balance=balance,
                 shape=shape,
                 shape_from=public_rows,
-                choose_l2=l2 is None,
                 overwrite=overwrite,
                 sign=sign,
                 ledger=ledger,
                 limit=limit,
+                choose_l2=l2 is None,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)
