@@ -70,7 +70,7 @@ def coverage(right: Any, expected: Vector, rows: int, releases: int | None, expe
     return held / experiments, width / experiments
 
 
-WIDEST = {2: 0.9, 5: 0.45, 20: 0.2, 100: 0.15, None: 0.45}
+WIDEST = {2: 0.9, 5: 0.7, 20: 0.2, 100: 0.15, None: 0.45}
 """Intervals that hold everything would be easy."""
 SETTINGS = [(150, 2), (150, 5), (150, 20), (150, 100), (20, None)]
 
@@ -105,7 +105,19 @@ def test_what_never_fails_is_not_certain() -> None:
         by_trial = None if releases is None else np.ones(releases)
         found = outcome_of("white-box", "x", np.ones(50), by_trial, 0.5)
         assert found.high == 1
-        assert 0.5 < found.low < 1
+        assert (0.3 if releases == 2 else 0.5) < found.low < 1
         other = outcome_of("white-box", "x", np.zeros(50), None if releases is None else np.zeros(releases), 0.5)
         assert other.low == 0
         assert other.high == pytest.approx(1 - found.low)
+
+
+@pytest.mark.parametrize("releases", [2, 5, 20, 100])
+def test_rows_that_are_guessed_together_are_allowed_for(releases: int) -> None:
+    """Of a column that decides everything, all rows with one value are right or all others are: a release is one toss."""
+    rng, parts, covered = np.random.default_rng(0), np.array([0.85, 0.15]), []
+    for _ in range(1000):
+        tosses = rng.integers(0, 2, releases)
+        by_row = np.where(np.arange(100) < 85, np.mean(tosses == 0), np.mean(tosses == 1))
+        made = outcome_of("white-box", "b", by_row, parts[tosses], 0.85)
+        covered.append(made.low <= 0.5 <= made.high)
+    assert np.mean(covered) >= 0.94

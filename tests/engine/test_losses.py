@@ -94,3 +94,12 @@ def test_losses_by_record_are_those_by_name() -> None:
     for loss in (*fl.LOSSES.values(), fl.pseudo_huber(0.3), dataclasses.replace(fl.pseudo_huber(0.3), name="sharp")):
         if not loss.labels.binary:
             assert fl.minimise(X, y, loss=loss, l2=0.1).loss == loss
+
+
+def test_no_certificate_for_a_fit_whose_loss_was_renamed() -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0) / 30
+    fit = fl.minimise(X, y, loss=fl.pseudo_huber(0.05), l2=0.5)
+    renamed = dataclasses.replace(fit, loss=dataclasses.replace(fit.loss, name="squared"))
+    bounds = {"x0": (-3, 3), "x1": (-3, 3), "label": (0, 1)}
+    with pytest.raises(fl.InvalidInputError, match="has the name 'squared'"):
+        fl.calibrate(fl.measure(renamed, X, y), eta=1.0, over="admissible", bounds=bounds)

@@ -7,7 +7,8 @@ share. With A and B the variances of the mean by rows and by releases, estimated
 
 each source with its own quantile of Student's distribution: two releases that happen to agree say little about a third. A is
 that of the rows and two more, one guessed right and one wrong, so that rows unlike those attacked are allowed for, and B is no
-smaller than with a correlation of :math:`\rho = 0.1` between the rows of a release. h is taken as Wilson's interval takes it,
+smaller than with a correlation of :math:`\rho = 0.1` between the rows of a release, or 1 up to five releases, which agree
+now and then where all rows are guessed together. h is taken as Wilson's interval takes it,
 in proportion to :math:`p (1 - p)` at its ends, so that it neither collapses nor leaves 0 to 1.
 """
 
@@ -31,6 +32,8 @@ OFTEN = 0.9
 """Rows that are guessed right at least this often count as found."""
 CORRELATED = 0.1
 """Between the guesses of a release at least: what simulated attacks have at most, but for a few."""
+FEW_RELEASES = 5
+"""Releases up to which all rows may have been guessed right or wrong together, for all that they say."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ def _interval(mean: float, sd: float, n: int, releases: tuple[float, int] | None
     binary = middle * (1.0 - middle)
     if releases is not None:
         spread, count = releases
-        least = float(ndtri(LEVEL)) ** 2 * CORRELATED * binary
+        together = 1.0 if count <= FEW_RELEASES else CORRELATED
+        least = float(ndtri(LEVEL)) ** 2 * together * binary
         width += max(_student(count - 1) ** 2 * spread**2, least) / count
     return _wilson(mean, width / binary)
 

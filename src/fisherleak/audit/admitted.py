@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import nearest
-from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
 from fisherleak.audit.penalties import PENALTIES, PublicPenalty
+from fisherleak.audit.settled import is_settled
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -32,7 +32,6 @@ from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL, admissible_rows
 from fisherleak.tables import Design, Feature
-from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
 __all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty"]
 
@@ -81,7 +80,7 @@ def admitted_noise(
     if told is None:
         return noise
     own = _in_own_units(trained.design, settings, told.bounds or {})
-    settled = _settled(trained, settings) and _units_settled(trained.design, own)
+    settled = is_settled(trained.design, settings, own)
     chance = min(1.0, sum(chances)) if settled else 1.0
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
 
@@ -231,61 +230,3 @@ def _in_own_units(design: Design, settings: Settings, bounds: Json) -> Json:
             own["from"] = "declared" if name in declared else "rows"
         found[design.target.name if name == LABEL else name] = own
     return found
-
-
-def _settled(trained: Trained, settings: Settings) -> bool:
-    """Whether replacing one row leaves all levels as they are: those that are not declared have rows to spare."""
-    X, declared = np.asarray(trained.design.X), dict(settings.levels)
-    for feature in trained.design.features:
-        if feature.of is None and not _gaps_settled(feature):
-            return False
-        if feature.kind != "category" or feature.name in declared or feature.of is not None:
-            continue
-        counts = X[:, list(feature.columns)].sum(axis=0)
-        fewest = min([X.shape[0] - counts.sum(), *counts])
-        if feature.pooled or fewest <= settings.rare:
-            return False
-    return True
-
-
-def _units_settled(design: Design, bounds: Json) -> bool:
-    """Whether replacing one row by another within its bounds leaves all public centres and scales as they are."""
-    known = {
-        f.name: ((f.centre, f.scale), design.raw(f)[~design.lacking(f)]) for f in design.features if f.kind == "number"
-    }
-    target = design.target
-    if target.standardised:
-        own = target.centre + target.scale * np.asarray(design.y, dtype=np.float64)
-        known[target.name] = ((target.centre, target.scale), own)
-    return all(
-        _unit_settled(units, values, float(bounds[name]["low"]), float(bounds[name]["high"]))
-        for name, (units, values) in known.items()
-    )
-
-
-def _unit_settled(units: tuple[float, float], values: NDArray[np.float64], low: float, high: float) -> bool:
-    r"""Whether one value more, less or exchanged between two ends moves neither centre nor scale across an edge of its grid.
-
-    With m the mean and R the farthest end from it, the mean moves by at most (high - low) / (n - 1) and the variance by at
-    most :math:`(R^2 + (high - low)^2 / (n - 1)) / (n - 1)`.
-    """
-    mean, variance, left = float(np.mean(values)), float(np.var(values)), len(values) - 1
-    wide, reach = high - low, max(high - mean, mean - low)
-    moved = (reach**2 + wide**2 / left) / left
-    if variance <= moved:
-        return False
-    ends = {
-        public_units(mean + shift, math.sqrt(variance + change))
-        for shift in (-wide / left, wide / left)
-        for change in (-moved, moved)
-    }
-    return ends == {units}
-
-
-def _gaps_settled(feature: Feature) -> bool:
-    """Whether one more or one less who lacks a column changes neither a level nor a feature for that."""
-    gaps, rule = feature.gaps, has_feature if feature.kind == "number" else has_level
-    if feature.kind == "category" and feature.pooled:
-        return True
-    near = [Gaps(gaps.rows, gaps.lacking + k, gaps.having - k) for k in (-1, 0, 1)]
-    return len({rule(each) for each in near}) == 1

@@ -127,8 +127,8 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
     return (
         "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
         "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
-        f"person's row changes it with a probability of at most {told.probability:g}, kinds of columns and of the model "
-        "being as they are."
+        f"person's row changes it with a probability of at most {told.probability:g}, kinds of columns being as they "
+        "are."
     )
 
 

@@ -20,7 +20,7 @@ from fisherleak._support.arrays import Array, namespace
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 
-__all__ = ["LOSSES", "Labels", "Loss", "get_loss", "pseudo_huber", "with_label_unit"]
+__all__ = ["LOSSES", "Labels", "Loss", "check_name", "get_loss", "pseudo_huber", "with_label_unit"]
 
 LARGEST_EXPONENT = 200.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
@@ -365,7 +365,7 @@ _OWN = dict(LOSSES)
 def get_loss(loss: str | Loss) -> Loss:
     """The record of that name, or the record itself, unless it has the name of another one."""
     if isinstance(loss, Loss):
-        _check_name(loss)
+        check_name(loss)
         return loss
     if loss not in LOSSES:
         raise InvalidInputError(
@@ -374,7 +374,7 @@ def get_loss(loss: str | Loss) -> Loss:
     return LOSSES[loss]
 
 
-def _check_name(loss: Loss) -> None:
+def check_name(loss: Loss) -> None:
     """Refuse a record that has the name of one of the package's own and other functions.
 
     What is known of a loss beside its functions (how far its curvature moves, say) is known by name.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses import Loss, check_name
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import with_constant
@@ -73,6 +73,7 @@ def curvature_of(loss: Loss) -> Curvature:
         "poisson": Curvature(1.0, math.inf),
         "gamma": Curvature(1.0, -math.inf),
     }
+    check_name(loss)
     if loss.name in known:
         return known[loss.name]
     delta = getattr(loss.a, "delta", None)

@@ -20,7 +20,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables.choices import Choices, check_choices, spelled
 from fisherleak.tables.column_kinds import Column, decide
-from fisherleak.tables.features import Facts, Feature, facts_of, features_of
+from fisherleak.tables.features import CONSTANT, NOTHING, Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.gaps import MISSING, Filled, gap_notes
 from fisherleak.tables.hints import hints_of
@@ -99,6 +99,8 @@ class Design:
     """The first cells of columns of numbers that are none, with their texts: for eyes that may see values."""
     people: People | None = field(default=None, repr=False)
     """Who the training rows belong to, where several may be one person's."""
+    thin: tuple[str, ...] = ()
+    """Columns that are left out as too few vary in them, or share a level."""
 
     @property
     def n(self) -> int:
@@ -215,6 +217,7 @@ def design_of(
         notes=tuple(note for note in notes if note),
         unread=found.unread,
         people=None if people is None else people.among(rows.rows),
+        thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
     )
 
 

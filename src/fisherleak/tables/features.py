@@ -28,8 +28,10 @@ from fisherleak.tables.rare_values import Who, check_types, sharing, whole_level
 from fisherleak.tables.split import Complete, Split, gaps_in
 from fisherleak.tables.written import OTHER
 
-__all__ = ["OTHER", "Facts", "Feature", "facts_of", "features_of"]
+__all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "features_of"]
 
+NOTHING, CONSTANT = "has no values at all in the training rows", "has one value only in the training rows"
+"""Why a column cannot be used that one row more does not bring back."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -146,14 +148,14 @@ def _feature(
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if not (fact.count if isinstance(fact, Moments) else fact):
-        return "has no values at all in the training rows"
+        return NOTHING
     if isinstance(fact, Moments):
         made = _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
         return made if isinstance(made, str) else replace(made, yes_no=column.yes_no)
     levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
-        return f"has one value only in the training rows{rare}"
+        return CONSTANT + rare
     few = len(levels) <= FEW_VALUES
     return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays, gaps=gaps)
 
@@ -162,7 +164,7 @@ def _number(name: str, known: Moments, gaps: Gaps, few: bool) -> Feature | str:
     """Centre and scale are those of the values that are there; mean and spread those with the others at the centre."""
     mean, spread = known.checked(f"Column '{name}'")
     if spread == 0:
-        return "has one value only in the training rows"
+        return CONSTANT
     centre, scale = public_units(mean, spread)
     prior = spread
     if gaps.rows:

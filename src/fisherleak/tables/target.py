@@ -21,6 +21,8 @@ from fisherleak.tables.profile import Numbers, Profile
 
 __all__ = [
     "AUTO",
+    "FEWEST_CODED",
+    "MOST_ASSUMED",
     "RULES",
     "LabelRule",
     "Target",
