@@ -592,8 +592,20 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
     assert (done.status, done.err) == (0, "")
     for words in ("matches its card", "times as far from a new fit", "Measured anew", "The limit of 0.5 on every row"):
         assert words in done.out
+    assert "Columns, units, grid and what is counted are as a new release" in done.out
     assert "That the noise was drawn afresh" in done.out
+    assert "The probability that replacing one person" not in done.out  # of noise for whoever could be in the table
+    assert "The card's sentences" not in done.out
     assert "That nobody else has the model without noise" in done.out
+
+
+def test_sentences_of_another_version_are_not_held_against_ours(
+    fisherleak: Command, people: Path, released: Path
+) -> None:
+    edited(released, lambda card: card.update(assumptions=["As we said then."], versions={"fisherleak": "0.0.9"}))
+    done = fisherleak("audit", people, "--released", released, *FAST)
+    assert (done.status, done.err) == (0, "")
+    assert "The card's sentences: it was written by another version (0.0.9)" in done.out
 
 
 @pytest.mark.parametrize(
@@ -610,6 +622,12 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
         (lambda card: card.pop("eta"), "lacks its limit"),
         (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 0.8), "the limit is not kept"),
         (lambda card: card.pop("digest"), "changed after it was written"),
+        (lambda card: card["columns"][0].update(scale=1600.0), "says other things under columns than a new release"),
+        (lambda card: card["target"].update(unit=7.0), "says other things under target"),
+        (lambda card: card.update(grid=1e-9), "says other things under grid"),
+        (lambda card: card.update(counted="Differentially private."), "says other things under counted"),
+        (lambda card: card.update(assumptions=["This is anonymous."]), "says other things under assumptions"),
+        (lambda card: card["shape"].update(name="least-loss"), "says other things under assumptions and shape"),
     ],
 )
 def test_claims_that_do_not_follow(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,3 +78,19 @@ def test_an_accepted_mean_has_its_linear_predictor(name: str) -> None:
     # at the constant model r sums to zero over labels with that mean
     z = np.full(2, loss.start(np.full(2, mean), np.ones(2)))
     np.testing.assert_allclose(loss.r(z, np.full(2, mean)), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*fl.LOSSES, "softmax"])
+def test_no_other_loss_takes_the_name_of_one_that_is_known_by_it(name: str) -> None:
+    """By its name a loss would be certified as the one that has it: a sharp one named squared was, 99 times too low."""
+    X, y = np.array([[1.0], [2.0], [3.0]]), np.array([0.0, 1.0, 1.0])
+    other = dataclasses.replace(fl.pseudo_huber(0.05), name=name, value=lambda z, y: (z - y) ** 4)
+    with pytest.raises(fl.InvalidInputError, match=f"has the name '{name}'.*name of its own"):
+        fl.minimise(X, y, loss=other, l2=0.1)
+
+
+def test_losses_by_record_are_those_by_name() -> None:
+    X, y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 1.0])
+    for loss in (*fl.LOSSES.values(), fl.pseudo_huber(0.3), dataclasses.replace(fl.pseudo_huber(0.3), name="sharp")):
+        if not loss.labels.binary:
+            assert fl.minimise(X, y, loss=loss, l2=0.1).loss == loss

@@ -228,6 +228,9 @@ class Engine:
     def __init__(self) -> None:
         self.accountant = Books()
 
+    def make_private(self, **options: object) -> str:
+        return "made"
+
 
 def test_an_engine_counts_both() -> None:
     model, X, y = network()
@@ -243,6 +246,20 @@ def test_an_engine_counts_both() -> None:
         hook(Optimizer(1.0))
     with pytest.raises(fl.InvalidInputError, match="attach takes an Opacus PrivacyEngine"):
         attached.attach(3)
+
+
+def test_an_engine_that_works_in_another_way_is_refused() -> None:
+    model, X, y = network()
+    engine, fixed = Engine(), Engine()
+    made(model, X, y).attach(engine)
+    made(model, X, y, sampling="fixed").attach(fixed)
+    assert engine.make_private(clipping="flat", poisson_sampling=True) == "made"
+    assert fixed.make_private(poisson_sampling=False) == "made"
+    with pytest.raises(fl.InvalidInputError, match="poisson_sampling is False in the engine"):
+        engine.make_private(poisson_sampling=False)
+    for each in (engine, fixed):
+        with pytest.raises(fl.InvalidInputError, match="clipping is 'per_layer' in the engine"):
+            each.make_private(clipping="per_layer")
 
 
 @pytest.mark.filterwarnings("ignore")  # Opacus has much to say
@@ -270,6 +287,19 @@ def test_opacus_trains_as_before_and_is_counted() -> None:
     assert engine.get_epsilon(1e-3) > 0
     assert float(accountant.per_example().min()) > 0
     assert any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    other = opacus.PrivacyEngine(accountant="rdp")
+    fl.nn.SGDAccountant(nn.Linear(5, 3), loss, 0.25, 1.0, 0.5).attach(other)
+    options = {"optimizer": torch.optim.SGD([torch.ones(1)], lr=0.1), "data_loader": loader}
+    with pytest.raises(fl.InvalidInputError, match="poisson_sampling is False in the engine"):
+        other.make_private_with_epsilon(
+            module=nn.Linear(5, 3),
+            **options,
+            target_epsilon=3.0,
+            target_delta=1e-3,
+            epochs=1,
+            max_grad_norm=0.5,
+            poisson_sampling=False,
+        )
 
 
 def test_what_cannot_be_counted_is_refused() -> None:

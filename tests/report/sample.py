@@ -46,11 +46,11 @@ def choices() -> dict[str, Any]:
     """The same where no noise was given, so that the page offers some."""
     made = summary()
     cost = made["tradeoff"]
-    scales = [point["scale"] for point in cost["points"]]
+    first, last, without = cost["points"][1]["scale"], cost["points"][-1]["scale"], cost["without_noise"]
     made["noise"] |= {"chosen": "default"}
     made["choices"] = [
-        {"share": 0.5, "noise": scales[1], "utility": cost["without_noise"], "kept": 1.0},
-        {"share": 0.1, "noise": scales[-1], "utility": cost["constant"] - 1.0, "kept": 0.0},
+        *({"share": share, "noise": first, "utility": without, "kept": 1.0} for share in (0.9, 0.5, 0.25, 0.1, 0.05)),
+        {"share": 0.02, "noise": last, "utility": cost["constant"] - 1.0, "kept": 0.0},
         {"share": 0.01, "noise": 1e9, "utility": None, "kept": None},
     ]
     return made

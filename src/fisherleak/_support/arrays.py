@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import array_api_compat
@@ -40,6 +41,7 @@ __all__ = [
     "plain_table",
     "row_dots",
     "row_squares",
+    "to_gpu",
 ]
 
 
@@ -83,6 +85,15 @@ def on_accelerator(x: Array) -> bool:
     if array_api_compat.is_torch_array(x):
         return bool(x.device.type != "cpu")
     return bool(array_api_compat.is_cupy_array(x))
+
+
+def to_gpu(*arrays: np.ndarray[Any, Any]) -> tuple[Array, ...] | None:
+    """The arrays on a GPU that torch finds; None where there is none, or no torch."""
+    if find_spec("torch") is None:
+        return None
+    import torch
+
+    return tuple(torch.as_tensor(x, device="cuda") for x in arrays) if torch.cuda.is_available() else None
 
 
 def free_on_device(x: Array) -> int | None:
@@ -156,6 +167,8 @@ def plain_table(x: Any) -> Any:
 
 
 def _from_objects(x: np.ndarray, name: str, columns: Sequence[str] | None) -> np.ndarray:
+    if x.ndim == 0:
+        raise InvalidInputError(f"{name} must be an array or a table of numbers; got {type(x.item()).__name__}.")
     try:
         return x.astype(np.float64)
     except (TypeError, ValueError):

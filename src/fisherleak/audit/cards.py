@@ -123,7 +123,8 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
     return (
         "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
         "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
-        f"person's row changes it with a probability of at most {told.probability:g}."
+        f"person's row changes it with a probability of at most {told.probability:g}, kinds of columns and of the model "
+        "being as they are."
     )
 
 
@@ -138,6 +139,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
+        "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
+        "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
         f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
         _scale_words(noise, "row" if design.people is None else "person"),
         "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
@@ -147,7 +150,7 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
     ]
     if shaped[0] != ISOTROPIC:
         told = getattr(noise, "calibrated", None)
-        sentences.insert(6, shape_words(*shaped, counted=told is not None and told.counted))
+        sentences.insert(7, shape_words(*shaped, counted=told is not None and told.counted))
     if design.people is not None:
         sentences.append(
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "

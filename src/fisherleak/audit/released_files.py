@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import admitted_noise
+from fisherleak.audit.admitted import admitted_noise, penalty_words, with_public_penalty
 from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
@@ -118,6 +118,7 @@ def save_model(
     sign: Path | None = None,
     ledger: Path | None = None,
     limit: float | None = None,
+    choose_l2: bool = False,
     random_state: int | None = None,
 ) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
@@ -158,6 +159,9 @@ def save_model(
     limit : float, optional
         With ``ledger``: refuse the release if it takes any row's eta, all recorded releases counted, past this, in
         standard units.
+    choose_l2 : bool
+        Take the penalty of a model of several classes from the numbers of its parameters and rows as the card says them
+        (``audit.admitted.public_penalty``), where the limit is for whoever could be in the table.
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
     """
@@ -182,6 +186,10 @@ def save_model(
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
     check_enough(trained.design)
+    choose_l2 = choose_l2 and trained.kind.several and eta is not None and over == ADMISSIBLE
+    if choose_l2:
+        trained = with_public_penalty(trained, two_digits(trained.design.n))
+        settings = replace(settings, l2=trained.l2)
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
@@ -205,6 +213,7 @@ def save_model(
         io.dump(released, folder / path.name)
         source = None if shape_from is None else shape_from.source
         card = card_of(trained, settings, chosen, target, limited, file_digest(folder / path.name), (how, source))
+        card["assumptions"] += [penalty_words(trained, two_digits(trained.design.n))] if choose_l2 else []
         card = sealed(card, key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"

@@ -21,6 +21,7 @@ OPTIONS = {
         for name in (
             "delimiter",
             "encoding",
+            "out",
             "overwrite",
             "attribute",
             "sign",

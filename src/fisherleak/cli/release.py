@@ -9,7 +9,7 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
-from fisherleak.cli._complete import shapes, whose_etas
+from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
@@ -47,6 +47,7 @@ def release(
         typer.Option(
             "--bounds",
             metavar="COLUMN=LOW:HIGH",
+            autocompletion=columns_to_set,
             help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
         ),
     ] = None,
@@ -84,6 +85,7 @@ def release(
         typer.Option(
             "--levels",
             metavar="COLUMN=a,b,c",
+            autocompletion=columns_to_set,
             help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
             "pooled into '(other)'. Repeatable.",
         ),
@@ -125,6 +127,7 @@ def release(
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
+    With three classes or more and no --l2, the numbers of parameters and rows decide it, and the card says how.
 
     \b
     Examples:
@@ -184,6 +187,7 @@ def release(
                 sign=sign,
                 ledger=ledger,
                 limit=limit,
+                choose_l2=l2 is None,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)

@@ -19,17 +19,17 @@ import numpy as np
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak._support.notebook import panel
-from fisherleak.engine.curvature import Factor, factorise, warn_if_near_singular
+from fisherleak.engine.curvature import Factor, warn_if_near_singular
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.magnitudes import check_penalty
+from fisherleak.engine.newton import factor_at, newton, started
 from fisherleak.engine.risk import Point, Risk
-from fisherleak.engine.separation import growing, refuse_separated_group, refuse_separated_rows
+from fisherleak.engine.separation import refuse_separated_rows
 from fisherleak.engine.training_rows import check_training
-from fisherleak.errors import NotAtMinimumError, NotConvergedError, SingularHessianError
+from fisherleak.errors import NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows
 
 __all__ = [
-    "SMALL_STEP",
     "Fit",
     "check_rank_possible",
     "counted_rows",
@@ -37,19 +37,7 @@ __all__ = [
     "fit_at",
     "minimise",
     "minimise_scaled",
-    "newton",
-    "started",
 ]
-
-GOAL = 1e-10
-"""Relative gradient that is promised."""
-SMALL_STEP = 1e-6
-"""A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
-MOST_STEPS = 200
-ARMIJO = 1e-4
-STARTING = 1e-2
-"""Penalty of a start where the Hessian is singular, as a part of its diagonal."""
-
 
 Maker = Callable[[Any, Array, Point, Factor, int], Any]
 """(risk, parameters, the risk there, the factor there, steps) -> fit."""
@@ -236,29 +224,6 @@ def minimise_scaled(
     return _fit(risk, *newton(risk, *started(risk)))
 
 
-def started(risk: Risk) -> tuple[Array, Point, Factor]:
-    """Where Newton's method starts.
-
-    Where one label is so large that no other row counts there, a start with a penalty leads to one where they do.
-    """
-    start = risk.start()
-    at = risk.at(start, curvature=True)
-    try:
-        return start, at, _factor(risk, at)
-    except SingularHessianError:
-        assert at.hessian is not None
-        xp = namespace(start)
-        diagonal = xp.linalg.diagonal(at.hessian)[: risk.X.shape[1]]
-        if risk.loss.quadratic or not bool(xp.all(diagonal > 0)):
-            raise
-    n = risk.X.shape[0]
-    softer = replace(risk, l2=risk.l2 + STARTING / n, scales=xp.sqrt(diagonal))
-    there = softer.at(start, curvature=True)
-    start, *_ = newton(softer, start, there, _factor(softer, there))
-    at = risk.at(start, curvature=True)
-    return start, at, _factor(risk, at)
-
-
 def fit_at(risk: Risk, theta: Array, polish: bool, maker: Maker | None = None) -> Fit:
     """A fit with given parameters and its distance from the minimum; moved there if ``polish``.
 
@@ -279,13 +244,13 @@ def fit_at(risk: Risk, theta: Array, polish: bool, maker: Maker | None = None) -
 def _factor_or_reason(risk: Risk, at: Point) -> Factor:
     """The factor at given parameters; where there is none, why not: parameters that ran away make any Hessian singular."""
     try:
-        return _factor(risk, at)
+        return factor_at(risk, at)
     except SingularHessianError:
         if risk.loss.quadratic:
             raise
     start = risk.start()
     there = risk.at(start, curvature=True)
-    newton(risk, start, there, _factor(risk, there))
+    newton(risk, start, there, factor_at(risk, there))
     raise NotAtMinimumError(
         "The Hessian is singular at the model's parameters though not at the minimum on this X, y and sample_weight. Pass "
         "the rows, labels and weights it was fitted with."
@@ -358,74 +323,3 @@ def counted_rows(risk: Risk) -> int:
 def _above_zero(weights: Array) -> tuple[Any]:
     xp = namespace(weights)
     return (xp.sum(xp.astype(weights > 0, xp.int64)),)
-
-
-def _factor(risk: Risk, at: Point) -> Factor:
-    assert at.hessian is not None
-    return factorise(at.hessian, risk.parameter_names)
-
-
-def newton(risk: Risk, theta: Array, at: Point, factor: Factor) -> tuple[Array, Point, Factor, int]:
-    """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum."""
-    for count in range(MOST_STEPS):
-        step = -factor.solve(at.gradient)
-        refuse_separated_group(risk, step, factor)
-        moved, there = _descend(risk, theta, at, step)
-        if there is None:
-            break
-        refuse_separated_rows(risk, there)
-        then = factor if there.hessian is None else _refactorise(risk, there, step, factor)
-        still = not there.distance(then) < 0.25 * at.distance(factor)
-        if still and _is_minimum(risk, theta, at, step):
-            return theta, at, factor, count
-        theta, at, factor = moved, there, then
-    else:
-        raise _not_converged(risk, at, step, factor)
-    if not _is_minimum(risk, theta, at, step):
-        raise _not_converged(risk, at, step, factor)
-    return theta, at, factor, count
-
-
-def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
-    """A small gradient, and a Newton step that moves no prediction: at infinity gradients vanish, steps do not."""
-    if not at.relative <= GOAL:
-        return False
-    by_step, largest = risk.largest_moves(step, theta)
-    return by_step <= SMALL_STEP * max(largest, 1.0)
-
-
-def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, Point | None]:
-    """The full Newton step, shortened until the risk falls (rounding is forgiven); None where it never does."""
-    xp = namespace(theta)
-    curvature = not risk.loss.quadratic
-    slope = float(xp.sum(at.gradient * step))
-    slack = 1e-13 * abs(at.value) + 1e-15 * at.rounding
-    length = 1.0
-    moved = theta + step
-    there = risk.at(moved, curvature)
-    if there.value <= at.value + ARMIJO * slope + slack:
-        return moved, there
-    while length > 1e-12:
-        length *= 0.5
-        if risk.value(theta + length * step) <= at.value + ARMIJO * length * slope + slack:
-            moved = theta + length * step
-            return moved, risk.at(moved, curvature)
-    return theta, None
-
-
-def _refactorise(risk: Risk, at: Point, step: Array, last: Factor) -> Factor:
-    """The Hessian was regular at the start: if it is not here, the parameters run away."""
-    try:
-        return _factor(risk, at)
-    except SingularHessianError:
-        raise _not_converged(risk, at, step, last) from None
-
-
-def _not_converged(risk: Risk, at: Point, step: Array, factor: Factor) -> NotConvergedError:
-    if at.relative <= GOAL:
-        what = f"the gradient vanishes but the parameters of {growing(risk, step, factor)} keep growing"
-    else:
-        what = f"relative gradient {at.relative:.1e}, wanted {GOAL:.0e}; last moved: {growing(risk, step, factor)}"
-    causes = "the minimiser may lie at infinity (a group whose labels are all equal or all zero), or labels are extreme"
-    remedy = "Add an l2 penalty" if risk.l2 == 0 else "Use a larger l2 penalty"
-    return NotConvergedError(f"The {risk.loss.name} fit did not converge ({what}): {causes}. {remedy}, or rescale.")

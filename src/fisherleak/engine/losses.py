@@ -359,17 +359,34 @@ def pseudo_huber(delta: float = 1.0) -> Loss:
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (_SQUARED, _LOGISTIC, _POISSON, _GAMMA, pseudo_huber())}
 """Every loss by name."""
+_OWN = dict(LOSSES)
 
 
 def get_loss(loss: str | Loss) -> Loss:
-    """The record of that name, or the record itself."""
+    """The record of that name, or the record itself, unless it has the name of another one."""
     if isinstance(loss, Loss):
+        _check_name(loss)
         return loss
     if loss not in LOSSES:
         raise InvalidInputError(
             f"loss must be one of {', '.join(LOSSES)}, softmax or a fisherleak.Loss record; got {loss!r}."
         )
     return LOSSES[loss]
+
+
+def _check_name(loss: Loss) -> None:
+    """Refuse a record that has the name of one of the package's own and other functions.
+
+    What is known of a loss beside its functions (how far its curvature moves, say) is known by name.
+    """
+    delta = getattr(loss.a, "delta", None)
+    known = pseudo_huber(delta) if loss.name == pseudo_huber.__name__ and delta is not None else _OWN.get(loss.name)
+    same = known is not None and (loss.value, loss.r, loss.a) == (known.value, known.r, known.a)
+    if loss.name in (*_OWN, "softmax") and not same:
+        raise InvalidInputError(
+            f"The loss has the name {loss.name!r}, which is that of a loss of the package with other derivatives: give it a "
+            "name of its own."
+        )
 
 
 @dataclass(frozen=True)

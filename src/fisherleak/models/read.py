@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import SMALL_STEP, Fit
+from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.magnitudes import check_directions, check_penalty
+from fisherleak.engine.newton import SMALL_STEP
 from fisherleak.engine.outputs.class_labels import check_labels, number_rows
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import OutputsRisk

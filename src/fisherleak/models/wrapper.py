@@ -47,6 +47,11 @@ def one_target(estimator: Estimator, y: VectorLike, several: bool = False) -> An
         raise InvalidInputError("y is None: this estimator requires y to be passed, but the target y is None.")
     if hasattr(y, "shape") and hasattr(y, "device") and not isinstance(y, np.ndarray):
         return y  # beside rows on a device: the estimator checks it there
+    if len(shape := np.asarray(y).shape) == 2 and shape[1] > 1:
+        raise UnsupportedModelError(
+            f"y should be a 1d array, got an array of shape {shape} instead: fit one target at a time, or measure a model of "
+            "several with fisherleak.measure."
+        )
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return y  # the estimator says it best

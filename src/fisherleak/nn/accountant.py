@@ -193,10 +193,11 @@ class SGDAccountant:
         """Count every step of an Opacus ``PrivacyEngine``, beside its epsilon: call it before ``make_private``.
 
         Each step's noise multiplier and sample rate are the engine's; its clip must be ``max_grad_norm``, the same for all
-        parameters together. Gives back the accountant.
+        parameters together (``clipping="flat"``). With ``poisson_sampling=False`` it takes an accountant of
+        ``sampling="fixed"``. Gives back the accountant.
         """
         books: Any = getattr(privacy_engine, "accountant", None)
-        if not hasattr(books, "get_optimizer_hook_fn"):
+        if not hasattr(books, "get_optimizer_hook_fn") or not hasattr(privacy_engine, "make_private"):
             raise InvalidInputError(
                 f"attach takes an Opacus PrivacyEngine, before make_private; got {type(privacy_engine).__name__}."
             )
@@ -217,7 +218,28 @@ class SGDAccountant:
             return hook
 
         books.get_optimizer_hook_fn = hook_of
+        self._hold_to(privacy_engine)
         return self
+
+    def _hold_to(self, privacy_engine: Any) -> None:
+        """Refuse an engine that clips or samples in another way than is counted here."""
+        make_private = privacy_engine.make_private
+
+        def checked(*args: Any, **options: Any) -> Any:
+            clipping = options.get("clipping", "flat")
+            if clipping != "flat":
+                raise InvalidInputError(
+                    f"clipping is {clipping!r} in the engine, and one clip of all parameters together is counted: leave it at "
+                    "'flat'."
+                )
+            if self.sampling == "poisson" and not options.get("poisson_sampling", True):
+                raise InvalidInputError(
+                    "poisson_sampling is False in the engine, and Poisson sampling is counted: make the accountant with "
+                    "sampling='fixed', or leave poisson_sampling at True."
+                )
+            return make_private(*args, **options)
+
+        privacy_engine.make_private = checked
 
     # what was revealed
 

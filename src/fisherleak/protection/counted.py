@@ -23,7 +23,7 @@ from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Gaussian, check_noise
 from fisherleak.engine.norms import information_of, refuse_several
 from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.risk import Risk
@@ -150,6 +150,8 @@ def _plain(leakage: Leakage) -> Jacobian:
             "counted takes the leakage of one release; count each release of a composition by itself."
         )
     refuse_several(leakage._information, "counted()")
+    if leakage._noise is not None:
+        check_noise(leakage._noise)
     jacobian = leakage._information.jacobians[0]
     if jacobian.gradient:
         raise InvalidInputError("counted is for released parameters, and this leakage is of a gradient.")

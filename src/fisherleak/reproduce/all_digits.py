@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak import datasets
+from fisherleak._support.arrays import to_gpu
 from fisherleak.engine.erm import minimise
 from fisherleak.errors import DataError
 from fisherleak.leakage.measure import measure
@@ -42,9 +41,9 @@ def _ten_classes(work: Workspace, name: str) -> Numbers | None:
     flat, test = (each / np.linalg.norm(each, axis=1).max() for each in (flat, test))
     mean, axes = _components(flat)
     found = {COMPONENTS: _model(flat @ axes - mean @ axes, data.y, test @ axes - mean @ axes, data.y_test, L2[name])}
-    torch = _with_gpu()
-    if torch is not None:
-        X, y, X_test = (torch.as_tensor(each, device="cuda") for each in (flat, data.y, test))
+    there = to_gpu(flat, data.y, test)
+    if there is not None:
+        X, y, X_test = there
         found[ALL] = _model(X, y, X_test, data.y_test, L2[name])
     worst = found[COMPONENTS]["worst"]
     return {
@@ -62,12 +61,6 @@ def _components(flat: NDArray[np.float64]) -> tuple[Any, Any]:
     mean = flat.mean(axis=0)
     scatter = flat.T @ flat - len(flat) * np.outer(mean, mean)
     return mean, np.linalg.eigh(scatter)[1][:, :-21:-1]
-
-
-def _with_gpu() -> Any:
-    """The library for tensors where there is a GPU, else None."""
-    found = import_module("torch") if find_spec("torch") is not None else None
-    return found if found is not None and found.cuda.is_available() else None
 
 
 def _model(X: Any, y: Any, X_test: Any, y_test: NDArray[Any], l2: float) -> Numbers:

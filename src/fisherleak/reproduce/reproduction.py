@@ -61,9 +61,9 @@ def reproduce(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"The folder {folder} cannot be made: {error.strerror}. Choose another with --out.") from None
+        raise DataError(f"The folder {folder} cannot be made: {error.strerror}. Choose another `out`.") from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise DataError(f"The folder {folder} cannot be written to. Choose another with --out.")
+        raise DataError(f"The folder {folder} cannot be written to. Choose another `out`.")
     work = Workspace(data_home)
     data = _fingerprint(data_home)
     for count, item in enumerate(chosen, start=1):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
 import fisherleak as fl
 from fisherleak.engine.neighbours import gradients_at
-from fisherleak.engine.replacement.expansion import FOLLOWED, pays_expansion
+from fisherleak.engine.replacement.expansion import FOLLOWED, _linear_forms, pays_expansion
 from fisherleak.engine.replacement.settling import Replacements
 
 
@@ -53,3 +55,37 @@ def test_a_third_derivative_has_to_pay() -> None:
     assert pays_expansion(shared.risk, shared.loss, 2000)
     assert not pays_expansion(shared.risk, shared.loss, 0)
     assert problem("logistic", n=500).expansion is None
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 10])
+def test_the_third_derivative_is_that_of_gradients_with_columns_that_few_rows_have(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    n = 1500
+    X = np.concatenate([rng.normal(size=(n, 2)), np.eye(5)[rng.integers(0, 5, n)]], axis=1)
+    X[:, 2] = 0.0  # no row has it
+    y = rng.choice(classes, n, p=(share := np.geomspace(1.0, 0.1, classes)) / share.sum()) * 1.0
+    shared = Replacements(fl.minimise(X, y, "softmax", 1e-2, rng.gamma(2.0, 0.5, size=n), True), X, y, n)
+    expansion, theta = shared.expansion, shared.fit.centred_theta
+    assert expansion is not None
+    assert expansion.cubes.shape[0] == classes * (classes**2 - 1) // 6
+    assert expansion.cubes.dtype == np.float32
+    moves = rng.normal(size=(20, theta.shape[0])) * np.asarray(shared.fit.factor.scale)
+    moves *= 1e-3 / shared.across(moves)[:, None]
+    second = gradients_at(shared.risk, theta + moves) + gradients_at(shared.risk, theta - moves)
+    second = second - 2 * gradients_at(shared.risk, theta[None, :])
+    found = expansion.beyond(moves) + expansion.beyond(-moves)
+    off, size = (np.sqrt(np.sum((each @ shared.inverse) * each, axis=1)) for each in (found - second, second))
+    assert (off <= 1e-5 * size).all()
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3, 5])
+def test_cubes_of_linear_forms_make_every_symmetric_form(outputs: int) -> None:
+    forms, triples = _linear_forms(outputs)
+    T = np.random.default_rng(0).normal(size=(outputs,) * 3)
+    T = np.sum([T.transpose(order) for order in permutations(range(3))], axis=0)
+    by = np.linalg.solve(
+        np.array([[w[a] * w[b] * w[c] for w in forms] for a, b, c in triples]), [T[t] for t in triples]
+    )
+    v = np.random.default_rng(1).normal(size=outputs)
+    np.testing.assert_allclose(np.einsum("i,ia,ib,ic->abc", by, forms, forms, forms), T, atol=1e-12)
+    assert np.einsum("abc,a,b,c->", T, v, v, v) == pytest.approx(by @ (forms @ v) ** 3, rel=1e-9)

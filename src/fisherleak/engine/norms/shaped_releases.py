@@ -253,9 +253,11 @@ def refuse_membership(information: DataShaped | ShapedReleases) -> NoReturn:
     """Say by name that no one number tells how far apart releases with and without a row are."""
     releases = (information,) if isinstance(information, DataShaped) else information.releases
     shaped = next(each for each in releases if isinstance(each, DataShaped))
+    simulated = len(releases) == 1 and shaped.jacobian.fit.loss.name == "squared"
+    remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
     raise InvalidInputError(
         "membership has a closed form for noise whose shape does not depend on the data, and that of "
-        f"{type(shaped.mechanism).__name__} does: simulate it, fisherleak.attacks.Membership(…).simulate(noise)."
+        f"{type(shaped.mechanism).__name__} does: {remedy if simulated else 'use fisherleak.Gaussian'}."
     )
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, gram, warn_if_near_singular
-from fisherleak.engine.erm import Fit, counted_rows, newton, started
+from fisherleak.engine.erm import Fit, counted_rows
 from fisherleak.engine.losses import LOSSES
 from fisherleak.engine.magnitudes import check_penalty
+from fisherleak.engine.newton import newton, started
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
 from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.outputs.vector_losses import SEVERAL_NUMBERS, SOFTMAX

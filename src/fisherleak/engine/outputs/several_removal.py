@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
-from fisherleak.engine.erm import newton
 from fisherleak.engine.left_out import SLOW, MovingScales
 from fisherleak.engine.neighbours import gradients_at
+from fisherleak.engine.newton import newton
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import OutputsRisk

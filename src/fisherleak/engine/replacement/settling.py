@@ -237,8 +237,10 @@ def _reach(hessian: ChangedHessian, shared: Replacements) -> tuple[Array, Array]
     """
     xp = namespace(hessian.M)
     WM = hessian.W @ hessian.M
+    flat = xp.reshape(hessian.BU, (-1, hessian.BU.shape[2]))
+    seen = xp.reshape(flat @ shared.seen_gram, hessian.BU.shape) @ xp.matrix_transpose(hessian.BU)
     found = []
-    for gram in (hessian.M, (hessian.BU @ shared.seen_gram) @ xp.matrix_transpose(hessian.BU)):
+    for gram in (hessian.M, seen):
         found.append(xp.sqrt(xp.clip(xp.sum((gram @ hessian.W) * WM, axis=(1, 2)), 0.0, None)))
     return found[0], found[1]
 
