@@ -8,7 +8,7 @@ import pytest
 import fisherleak as fl
 from fisherleak._support.arrays import Array
 from fisherleak.engine.replacement import fits_at_once, replaced_rows
-from fisherleak.engine.replacement.own_curvature import followed
+from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.replaced_rows import _refit, replacement_moves
 from fisherleak.engine.replacement.row_changes import changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, settled
@@ -32,7 +32,7 @@ def test_moves_are_those_of_fits(K: int, weighted: bool) -> None:
     for new, labels in ((None, (y[rows] + 1) % K), (changed, (y[rows] + 1) % K), (changed, None)):
         changes = shared.changes(rows, new, labels)
         hessian = changed_hessian(changes, shared.fit.centred_theta, shared.inverse, shared.loss)
-        moves, error, lost = followed(shared, changes, hessian)
+        moves, error, lost = followed_to_minimum(shared, changes, hessian)
         assert not lost.any()
         for k in range(rows.size):
             true, off = _refit(shared, changes, k, "")
@@ -65,7 +65,7 @@ def test_what_has_no_minimum_is_left_to_fits_that_say_so() -> None:
     shared = Replacements(fl.minimise(X, y, "logistic", 0.0, intercept=True), X, y, 2)
     changes = shared.changes(np.array([5]), None, np.array([1.0]))
     hessian = changed_hessian(changes, shared.fit.centred_theta, shared.inverse, shared.loss)
-    assert followed(shared, changes, hessian)[2].all()
+    assert followed_to_minimum(shared, changes, hessian)[2].all()
 
 
 def test_squared_loss_has_nothing_to_follow() -> None:
@@ -74,4 +74,4 @@ def test_squared_loss_has_nothing_to_follow() -> None:
     shared = Replacements(fl.minimise(X, y, "squared", 0.1), X, y, 1)
     changes = shared.changes(np.array([3]), None, np.array([9.0]))
     hessian = changed_hessian(changes, shared.fit.centred_theta, shared.inverse, shared.loss)
-    assert followed(shared, changes, hessian)[2].all()
+    assert followed_to_minimum(shared, changes, hessian)[2].all()

@@ -28,7 +28,7 @@ from fisherleak.engine.replacement.settling import FAR, Replacements, put_rows
 from fisherleak.engine.risk import largest_of, with_constant
 from fisherleak.rows import block_elements, positions, sum_rows
 
-__all__ = ["followed"]
+__all__ = ["followed_to_minimum"]
 
 MOST_STEPS = 60
 MOST_PAIRS = 30
@@ -40,7 +40,7 @@ SURE = 1e-8
 """Part of a move that it may be off where curvatures changed as much as they can."""
 
 
-def followed(
+def followed_to_minimum(
     shared: Replacements, changes: RowChanges, hessian: ChangedHessian
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Moves for rows as they are centred, (b, L p), how far each may be off as it is released, and which did not settle."""

@@ -23,7 +23,7 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
-from fisherleak.engine.replacement.own_curvature import followed
+from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
 from fisherleak.errors import FisherleakError
@@ -141,7 +141,7 @@ def _fitted_again(
     some = like(again, changes.rows, xp)
     moves, off, lost = fitted_at_once(shared, changes.take(some))
     if lost.all():
-        values, error, lost = followed(shared, changes.take(some), hessian.take(some))
+        values, error, lost = followed_to_minimum(shared, changes.take(some), hessian.take(some))
         moves, off = np.array(host(values)), np.array(host(error))
     for k in np.flatnonzero(lost):
         move, off[k] = _refit(shared, changes, int(again[k]), what)
