@@ -16,8 +16,9 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.admitted import PENALTIES, least_admitted, public_penalty
+from fisherleak.audit.admitted import least_admitted
 from fisherleak.audit.model import Settings, train
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.cli import main
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
@@ -137,11 +138,9 @@ def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: py
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
     size, rows = card["model"]["parameters"], card["data"]["rows"]
     assert (size, rows) == (15, 160)
-    assert card["settings"]["l2"] == public_penalty(size, rows) == 1.0
-    told = (
-        "l2 = 1 was not given: for several classes it is the least of 0.01, 0.02, 0.05, … 10 that is at least 8 x 15 "
-    )
-    told += "parameters / 160 rows, and looks at no row."
+    assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05).l2 == 1.0
+    told = "No penalty was given. It is l2 = 1, for several classes the least of 0.01, 0.02, 0.05, … 10 that is at least 8 x 15 "
+    told += "parameters / 160 rows. Nothing but numbers of this card decides it;"
     assert any(told in sentence for sentence in card["assumptions"])
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{told} --l2 chooses another." in shown
