@@ -15,6 +15,7 @@ import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -231,13 +232,19 @@ class Turned:
     def normal(self) -> bool:
         return self.noise.normal
 
+    @cached_property
+    def _back(self) -> Vector:
+        """A^-1."""
+        return np.asarray(np.linalg.inv(self.turn))
+
     def unit_information_root(self, size: int) -> Vector | None:
         root = self.noise.unit_information_root(size)
-        back = np.linalg.inv(self.turn)
-        return np.asarray(back if root is None else root @ back)
+        return self._back if root is None else np.asarray(root @ self._back)
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, noise=self.noise.rescaled(scale))
+        other = replace(self, noise=self.noise.rescaled(scale))
+        vars(other)["_back"] = self._back  # the same for every scale
+        return other
 
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
         return np.asarray(self.turn @ self.noise.draw(size, random_state))
@@ -247,7 +254,7 @@ class Turned:
 
     def log_density(self, b: Vector) -> Vector:
         volume = np.linalg.slogdet(self.turn)[1]
-        return np.asarray(self.noise.log_density(b @ np.linalg.inv(self.turn).T) - volume)
+        return np.asarray(self.noise.log_density(b @ self._back.T) - volume)
 
     def record(self) -> Json:
         return self.noise.record() | {"turn": self.turn.tolist()}

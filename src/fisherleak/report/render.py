@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fisherleak.errors import InvalidInputError
@@ -152,12 +153,15 @@ def _digest(text: str) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    from fisherleak.report.compiled_templates import CompiledTemplates
+
     environment = Environment(
         loader=PackageLoader("fisherleak.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=CompiledTemplates(Path(__file__).parent.glob("*.py")),
     )
     environment.filters |= {
         "number": number,

@@ -189,7 +189,7 @@ def _most(values: int, reference: Array) -> int:
 
 @dataclass(frozen=True)
 class _Written:
-    """J_i of one release, or of several one above the other, from the rows of all of them."""
+    """J_i of one release, or of several one above the other, from the rows of all of them; Z_i where ``inner``."""
 
     counts: tuple[int, ...]
     writers: tuple[Callable[..., Array], ...]
@@ -197,11 +197,11 @@ class _Written:
 
     @classmethod
     def of(
-        cls, releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool
+        cls, releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, inner: bool = False
     ) -> tuple[tuple[Array | None, ...], _Written]:
         named = [(each.jacobian, each.jacobian.named(attributes)) for each in releases]
         groups = [J.arrays_for(own) for J, own in named]
-        writers = tuple(J.dense(own, label) for J, own in named)
+        writers = tuple((J.inner if inner else J.dense)(own, label) for J, own in named)
         width = sum(attribute.size for attribute in attributes) + int(label) * int(named[0][0].by_label.shape[1])
         values = 2 * width * sum(int(J.B.shape[0]) for J, _ in named)
         return tuple(x for group in groups for x in group), cls(tuple(len(group) for group in groups), writers, values)
@@ -253,10 +253,10 @@ def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
 
 
 def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
-    """J_S J_S^T of releases one above the other, from Jacobians that are written out block by block."""
-    arrays, write = _Written.of(releases, attributes, label)
-    B = releases[0].jacobian.B
-    most, xp = _most(write.values, B), namespace(B)
+    """J_S J_S^T of releases one above the other, B (sum Z_i Z_i^T) B^T with Z_i that are written out block by block."""
+    arrays, write = _Written.of(releases, attributes, label, inner=True)
+    roots = [each.jacobian.B for each in releases]
+    most, xp = _most(write.values, roots[0]), namespace(roots[0])
 
     def block(*rows: Array | None) -> Sums:
         total: Any = 0.0
@@ -269,7 +269,16 @@ def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
             total = total + flat @ flat.T
         return (total,)
 
-    return Product(arrays, block, lambda sums: sums[0], sum(int(each.jacobian.B.shape[0]) for each in releases))
+    def finish(sums: Sums) -> Array:
+        """Each release's part of the rows by its own B, then the same of the columns."""
+        (half,) = sums
+        for _ in range(2):
+            edges = pairwise(np.cumsum([0, *(int(B.shape[1]) for B in roots)]).tolist())
+            parts = [B @ half[a:b, :] for B, (a, b) in zip(roots, edges, strict=True)]
+            half = (parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)).T
+        return half
+
+    return Product(arrays, block, finish, sum(int(B.shape[0]) for B in roots))
 
 
 def refuse_several(information: Information, what: str) -> None:

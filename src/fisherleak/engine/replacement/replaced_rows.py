@@ -7,8 +7,8 @@ A Newton step with the changed Hessian (``row_changes``) is the move for the squ
 with :math:`D_1` that step, N what the gradient of all rows does beyond H and O what those of the old and the new row do beyond
 their curvature. With N from the third derivative of the risk and a few rows that are followed exactly (``expansion``) some
 rounds cost no pass over the rows, and the error has a bound: what is left out of N, and what further rounds would move. Moves
-whose bound is above the tolerance go on with the gradient of all rows, O(n p) a step, and those that do not settle are fitted
-again. Where T does not pay, all moves do, to ``CLOSE``.
+whose bound is above the tolerance go on with the gradient of all rows, O(n p) a step, and those that do not settle with the
+row's own curvature renewed (``own_curvature``), or are fitted again. Where T does not pay, all moves do, to ``CLOSE``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
-from fisherleak.engine.replacement.row_changes import RowChanges, changed_hessian
+from fisherleak.engine.replacement.own_curvature import followed_to_minimum
+from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
 from fisherleak.errors import FisherleakError
 from fisherleak.rows import block_elements
@@ -127,24 +128,24 @@ def _moved(shared: Replacements, changes: RowChanges, what: str) -> tuple[Array,
         loose = loose | (like(lost, loose, xp) > 0)
     again = host(xp.nonzero(loose)[0])
     if again.size:
-        moves, off = _fitted_again(shared, changes, again, what)
+        moves, off = _fitted_again(shared, changes, hessian, again, what)
         values, error = put_rows(values, again, moves), put_rows(error, again, like(off, error, xp))
     return values, error, int(again.size)
 
 
 def _fitted_again(
-    shared: Replacements, changes: RowChanges, again: NDArray[np.int64], what: str
+    shared: Replacements, changes: RowChanges, hessian: ChangedHessian, again: NDArray[np.int64], what: str
 ) -> tuple[Array, NDArray[np.float64]]:
-    """The same of some changes by fits: all at once, and one by one where that does not settle."""
+    """The same of some changes by fits: all at once, by their own curvature, and one by one where that does not settle."""
     xp = namespace(shared.inverse)
-    moves, off, lost = fitted_at_once(shared, changes.take(like(again, changes.rows, xp)))
-    if not lost.any():
-        return like(moves, shared.inverse, xp), off
-    alone = np.flatnonzero(lost)
-    found = [_refit(shared, changes, int(k), what) for k in again[alone]]
+    some = like(again, changes.rows, xp)
+    moves, off, lost = fitted_at_once(shared, changes.take(some))
     if lost.all():
-        return xp.stack([move for move, _ in found]), np.array([each for _, each in found])
-    moves[alone], off[alone] = np.stack([host(move) for move, _ in found]), [each for _, each in found]
+        values, error, lost = followed_to_minimum(shared, changes.take(some), hessian.take(some))
+        moves, off = np.array(host(values)), np.array(host(error))
+    for k in np.flatnonzero(lost):
+        move, off[k] = _refit(shared, changes, int(again[k]), what)
+        moves[k] = host(move)
     return like(moves, shared.inverse, xp), off
 
 

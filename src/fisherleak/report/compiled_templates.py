@@ -1,0 +1,67 @@
+"""Templates compiled once: their code is kept where Python keeps that of the modules beside them, and nowhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+
+__all__ = ["CompiledTemplates"]
+
+
+class CompiledTemplates(BytecodeCache):
+    """Code of templates in ``__pycache__`` beside them, or below Python's own prefix for such files.
+
+    Nothing is written where Python is told to write no bytecode, or may not write; templates are then compiled in each run.
+    Code is used as long as the template, the files it depends on, and the versions of Jinja and Python are those that it was
+    made with.
+
+    Parameters
+    ----------
+    depends : paths
+        Files whose functions a compiled template may hold results of: filters of constants.
+    """
+
+    def __init__(self, depends: Iterable[Path]) -> None:
+        stats = ((path.name, path.stat()) for path in sorted(depends))
+        self.made_with = repr((version("jinja2"), [(name, s.st_mtime_ns, s.st_size) for name, s in stats]))
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        """The file that a template's code is kept in; empty where a template is no file."""
+        return importlib.util.cache_from_source(filename) if filename else ""
+
+    def get_source_checksum(self, source: str) -> str:
+        return super().get_source_checksum(self.made_with + source)
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        # a file that is not whole is as good as none
+        with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+            if bucket.key:
+                bucket.bytecode_from_string(Path(bucket.key).read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if sys.dont_write_bytecode or not bucket.key:
+            return
+        place = Path(bucket.key)
+        with suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _write_whole(place, bucket.bytecode_to_string())
+
+
+def _write_whole(place: Path, content: bytes) -> None:
+    """As Python writes its own: under another name first, for others may read it meanwhile."""
+    beside = place.with_name(f"{place.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(place)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
