@@ -297,3 +297,18 @@ def test_the_choices_of_noise_and_the_slider_agree_on_yes_and_no() -> None:
     text = render(made)
     assert re.search(r'data-live="share"[^>]*>(?:9\.[89]|10\.0) %', text)
     assert "a yes or no counts as a number of spread 1/2" in text
+
+
+def test_the_best_attacker_is_held_against_what_is_told_without_the_release() -> None:
+    """Who learns a column from others needs no model: a model that serves as one gains nothing by it."""
+    made = sample.summary()
+    first = made["attacks"][0]
+    seen = {"worst": 0.9, "q95": 0.8, "median": 0.4, "found": 3}
+    one = first | seen | {"attacker": "black-box", "attribute": "dose", "accuracy": 0.375, "baseline": 0.216}
+    two = one | {"attacker": "white-box, other columns", "accuracy": 0.385, "baseline": 0.38}
+    blind = one | {"attacker": "no model, other columns", "accuracy": 0.38} | dict.fromkeys(seen)
+    made["attacks"] = [one, two, blind]
+    said = "white-box, other columns on dose, 38.5 % right against 38.0 % without the release"
+    assert f"the best: {said}" in render(made)
+    made["attacks"] = [one]
+    assert "the best: black-box on dose, 37.5 % right against 21.6 % without the release" in render(made)

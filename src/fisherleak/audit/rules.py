@@ -260,7 +260,7 @@ def _said(value: Any) -> str:
 
 
 def _with(words: str, count: int) -> str:
-    return f"{words}; {count} {'person is' if count == 1 else 'people are'} above." if count else f"{words}."
+    return f"{words}; {count:,} {'person is' if count == 1 else 'people are'} above." if count else f"{words}."
 
 
 def _more(audit: Audit, value: float, limit: float) -> float:
