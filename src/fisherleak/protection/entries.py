@@ -38,7 +38,17 @@ from fisherleak.leakage.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table
 
-__all__ = ["Rows", "attribute_of", "digests_of", "entry_of", "numbers_of", "recordable", "release_from"]
+__all__ = [
+    "Rows",
+    "attribute_of",
+    "digests_of",
+    "entry_of",
+    "numbers_of",
+    "places_of",
+    "recordable",
+    "release_from",
+    "used_by",
+]
 
 Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
@@ -291,10 +301,8 @@ def release_from(
 
 def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
     """The Jacobian of a recorded release over the rows of a table: rows that it did not have count nothing."""
-    there = {digest: k for k, digest in enumerate(entry["rows"])}
-    places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+    places = places_of(entry, rows, key, number)
     own = np.flatnonzero(places >= 0)
-    _check_same_values(entry, rows, key, own, places, number)
     width = len(entry["offset"])
     folding = _folding(entry, width)
     # a row that was not there has no weight, and lies where the scales of columns do not feel it
@@ -319,24 +327,35 @@ def attribute_of(column: Json) -> Attribute:
     return Attribute(column["name"], column["features"], column["directions"], encoding)
 
 
-def _check_same_values(
-    entry: Mapping[str, Any], rows: Rows, key: bytes, own: NDArray[np.int64], places: NDArray[np.int64], number: int
-) -> None:
+def places_of(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> NDArray[np.int64]:
+    """Where a recorded release had the rows of a table, -1 where it had not; rows that have changed since are refused."""
+    there = {digest: k for k, digest in enumerate(entry["rows"])}
+    places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+    own = np.flatnonzero(places >= 0)
     now = _row_digests(key, entry, rows, own)
-    for row, digest in zip(own.tolist(), now, strict=True):
-        if digest != entry["values"][places[row]]:
-            raise InvalidInputError(
-                f"Row {row} of X has other values than the row of that id had when release {number} was recorded: pass the "
-                "rows as they were, or give changed rows an id of their own."
-            )
+    changed = [row for row, digest in zip(own.tolist(), now, strict=True) if digest != entry["values"][places[row]]]
+    if len(changed) > 1 and len(changed) == own.size:
+        raise InvalidInputError(
+            f"All {own.size} rows that release {number} was about have another label or other values now: a ledger is of one "
+            "table and one target. Keep one for each target; a row's eta over several is at most the root of the sum of "
+            "squares."
+        )
+    if changed:
+        raise InvalidInputError(
+            f"Row {changed[0]} of X has other values than the row of that id had when release {number} was recorded: pass the "
+            "rows as they were, or give changed rows an id of their own."
+        )
+    return places
+
+
+def used_by(entry: Mapping[str, Any]) -> set[str]:
+    """The columns of the table that a release used."""
+    return {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
 
 
 def _row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64]) -> tuple[str, ...]:
     """Digests of what a release used of rows: their columns and their label."""
-    sources = sorted(
-        {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
-    )
-    values = [rows.table.named(source)[own].tolist() for source in sources]
+    values = [rows.table.named(source)[own].tolist() for source in sorted(used_by(entry))]
     labels = (rows.y if entry["labels"]["classes"] is None else _labels(entry, rows))[own].tolist()
     texts = ["\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)]
     return digests_of(key, texts)

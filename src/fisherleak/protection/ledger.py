@@ -38,8 +38,10 @@ from fisherleak.protection.entries import (
     digests_of,
     entry_of,
     numbers_of,
+    places_of,
     recordable,
     release_from,
+    used_by,
 )
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
@@ -213,6 +215,10 @@ class Ledger:
             entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
             every = [*content["entries"], entry]
             _aligned(every)
+            for number, earlier in enumerate(content["entries"], start=1):
+                # no table has both values of a changed row: all would be lost on a ledger that had recorded them
+                if used_by(earlier) <= set(rows.table.names):
+                    places_of(earlier, rows, key, number)
             if limit is not None or any(each.get("mechanism") for each in every):
                 # noise that the data shape is not composed with everything: refused before it is recorded
                 total = self._composed(every, rows, key)
@@ -234,10 +240,9 @@ class Ledger:
                 f"'{self.path}' is the ledger of another table: no row of X has an id that any release in it had."
             )
         for entry in content["entries"]:
-            for column in entry["columns"]:
-                missing = [] if column["kind"] == "none" else [s for s in column["sources"] if s not in table.names]
-                if missing:
-                    raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
+            missing = sorted(used_by(entry) - set(table.names))
+            if missing:
+                raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
         return Rows(table, numbers, own)
 
     def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
