@@ -32,17 +32,8 @@ from fisherleak.leakage.compose import information_together
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
-from fisherleak.protection.entries import (
-    Rows,
-    attribute_of,
-    digests_of,
-    entry_of,
-    numbers_of,
-    places_of,
-    recordable,
-    release_from,
-    used_by,
-)
+from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
+from fisherleak.protection.known_rows import Rows, digests_of, found_in, numbers_of, used_by
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -218,7 +209,7 @@ class Ledger:
             for number, earlier in enumerate(content["entries"], start=1):
                 # no table has both values of a changed row: all would be lost on a ledger that had recorded them
                 if used_by(earlier) <= set(rows.table.names):
-                    places_of(earlier, rows, key, number)
+                    found_in(earlier, rows, key, number)
             if limit is not None or any(each.get("mechanism") for each in every):
                 # noise that the data shape is not composed with everything: refused before it is recorded
                 total = self._composed(every, rows, key)
