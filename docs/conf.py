@@ -46,12 +46,13 @@ for _name, (_file, _page) in _files.items():
     else:
         nb_execution_excludepatterns.append(f"tutorials/{_page}.md")
 
-# what the theme leaves out for screen readers and keyboards: levels of headings, names of landmarks, focus on what scrolls
+# what the theme leaves out for screen readers and keyboards: headings, their levels, names of landmarks, focus on what scrolls
 MENDED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
     '<div class="content-icon-container">': '<div class="content-icon-container" role="navigation" aria-label="This page">',
+    '<div id="search-results"></div>': '<h1>Search</h1>\n<div id="search-results" aria-live="polite"></div>',
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
 }

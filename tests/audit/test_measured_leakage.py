@@ -75,6 +75,56 @@ def test_shares_are_a_method_too(leak: fl.Leakage) -> None:
         leak.revealed(spread={"city": 1.0})
 
 
+@pytest.fixture(scope="module")
+def smokers() -> tuple[Any, Any, fl.Leakage]:
+    table, y = people()
+    table["smokes"] = (np.arange(80) % 4 == 0).astype(int)
+    table["ill"] = np.arange(80) % 7 == 0
+    model = make_pipeline(StandardScaler(), Ridge(0.1)).fit(table.drop(columns="city"), y)
+    return table, y, fl.measure(model, table.drop(columns="city"), y, fl.Gaussian(0.02))
+
+
+def test_yes_and_no_have_no_share(smokers: tuple[Any, Any, fl.Leakage]) -> None:
+    _, _, leak = smokers
+    assert np.isnan(leak.revealed(["smokes", "ill"])).all()
+    assert np.isfinite(leak.revealed(["age", "weight"])).all()
+    made = summary_of_leakage(leak)
+    found = {a["name"]: a for a in made["attributes"]}
+    for name in ("smokes", "ill"):
+        assert found[name]["kind"] == "category"
+        assert found[name]["yes_no"]
+        assert found[name]["revealed"] is None
+    assert "yes_no" not in found["age"]
+    both = np.column_stack([leak.revealed(["age", "weight"]), _label_share(leak, smokers[1])])
+    assert made["people"]["count"] == (both > 0.5).any(axis=1).sum() > 0
+
+
+def test_a_spread_that_is_given_makes_a_number_of_yes_and_no(smokers: tuple[Any, Any, fl.Leakage]) -> None:
+    leak = smokers[2]
+    square = (0.5 * leak.per_cell()[:, leak.attributes.index("smokes")]) ** 2
+    np.testing.assert_allclose(leak.revealed("smokes", spread={"smokes": 0.5})[:, 0], square / (1 + square))
+    made = summary_of_leakage(leak, spread={"smokes": 0.5})
+    found = next(a for a in made["attributes"] if a["name"] == "smokes")
+    assert found["kind"] == "number"
+    assert found["revealed"]["max"] == pytest.approx((square / (1 + square)).max())
+
+
+def _label_share(leak: fl.Leakage, y: Any) -> Any:
+    square = (leak.per_label() * y.std()) ** 2
+    return square / (1 + square)
+
+
+def test_what_is_revealed_of_the_label(smokers: tuple[Any, Any, fl.Leakage]) -> None:
+    _, y, leak = smokers
+    label = summary_of_leakage(leak)["label"]
+    assert label["kind"] == "number"
+    assert label["revealed"]["max"] == pytest.approx(_label_share(leak, y).max())
+    table, y = people()
+    classes = fl.measure(pipeline(LogisticRegression()).fit(table, y > 5), table, y > 5, fl.Gaussian(0.3))
+    label = summary_of_leakage(classes)["label"]
+    assert (label["kind"], label["revealed"]) == ("category", None)
+
+
 def test_the_page(leak: fl.Leakage, tmp_path: Path) -> None:
     table, _ = people()
     path = leak.report(tmp_path / "new" / "report.html", title="A model of <mine>", groups="city", max_eta=1e9)

@@ -16,8 +16,9 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.admitted import PENALTIES, least_admitted
+from fisherleak.audit.admitted import least_admitted
 from fisherleak.audit.model import Settings, train
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.cli import main
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
@@ -130,6 +131,30 @@ def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.Captur
     assert "follows for whoever could be in the table" in " ".join(capsys.readouterr().out.split())
 
 
+def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--public", "preprocessing", "--eta", "0.05"]
+    bounds = ["--bounds", "age=0:80", "--bounds", "dose=-4:4"]
+    assert main([*call, *bounds, "--out", "a.skops"]) == 0
+    card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
+    size, rows = card["model"]["parameters"], card["data"]["rows"]
+    assert (size, rows) == (15, 160)
+    assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05).l2 == 1.0
+    told = "No penalty was given. It is l2 = 1, for several classes the least of 0.01, 0.02, 0.05, … 10 that is at least 8 x 15 "
+    told += "parameters / 160 rows. Nothing but numbers of this card decides it;"
+    assert any(told in sentence for sentence in card["assumptions"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{told} --l2 chooses another." in shown
+    assert "no better than a constant" in shown
+    assert "--shape hessian" not in shown  # several classes have none to try
+    assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4", "--quiet"]) == 0
+    for more in (["--l2", "1", *bounds], ["--over", "max"]):
+        assert main([*call, *more, "--out", "b.skops", "--overwrite"]) == 0
+        other = json.loads(Path("b.skops.json").read_text(encoding="utf-8"))
+        assert other["settings"]["l2"] == (1.0 if "--l2" in more else 0.01)
+        assert not any("was not given" in sentence for sentence in other["assumptions"])
+    capsys.readouterr()
+
+
 def test_what_classes_are_refused(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "t.csv", "--target", "outcome", "--model", "logistic"]) == 2
     assert "use --model softmax" in capsys.readouterr().err
@@ -146,8 +171,8 @@ def test_iris_is_released_for_whoever_could_be_there(tmp_path: Path, capsys: pyt
     table, model = str(tmp_path / "iris.csv"), str(tmp_path / "iris.skops")
     iris = datasets.load_iris(as_frame=True)
     iris.frame.assign(target=iris.target_names[iris.target]).to_csv(table, index=False)
-    call = ["--target", "target", "--l2", "0.2", "--eta", "1", "--out", model]
-    assert main(["release", table, *call]) == 0
+    assert main(["release", table, "--target", "target", "--eta", "1", "--out", model]) == 0
+    assert "l2 = 1 was not given" in capsys.readouterr().out
     assert main(["verify", model]) == 0
     assert main(["attack", table, "--released", model, "--attribute", "target", "--quick"]) == 0
     assert "white-box with prior" in capsys.readouterr().out

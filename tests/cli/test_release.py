@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -592,8 +593,20 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
     assert (done.status, done.err) == (0, "")
     for words in ("matches its card", "times as far from a new fit", "Measured anew", "The limit of 0.5 on every row"):
         assert words in done.out
+    assert "Columns, units, grid and what is counted are as a new release" in done.out
     assert "That the noise was drawn afresh" in done.out
+    assert "The probability that replacing one person" not in done.out  # of noise for whoever could be in the table
+    assert "The card's sentences" not in done.out
     assert "That nobody else has the model without noise" in done.out
+
+
+def test_sentences_of_another_version_are_not_held_against_ours(
+    fisherleak: Command, people: Path, released: Path
+) -> None:
+    edited(released, lambda card: card.update(assumptions=["As we said then."], versions={"fisherleak": "0.0.9"}))
+    done = fisherleak("audit", people, "--released", released, *FAST)
+    assert (done.status, done.err) == (0, "")
+    assert "The card's sentences: it was written by another version (0.0.9)" in done.out
 
 
 @pytest.mark.parametrize(
@@ -610,6 +623,12 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
         (lambda card: card.pop("eta"), "lacks its limit"),
         (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 0.8), "the limit is not kept"),
         (lambda card: card.pop("digest"), "changed after it was written"),
+        (lambda card: card["columns"][0].update(scale=1600.0), "says other things under columns than a new release"),
+        (lambda card: card["target"].update(unit=7.0), "says other things under target"),
+        (lambda card: card.update(grid=1e-9), "says other things under grid"),
+        (lambda card: card.update(counted="Differentially private."), "says other things under counted"),
+        (lambda card: card.update(assumptions=["This is anonymous."]), "says other things under assumptions"),
+        (lambda card: card["shape"].update(name="least-loss"), "says other things under assumptions and shape"),
     ],
 )
 def test_claims_that_do_not_follow(
@@ -688,3 +707,19 @@ def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path,
         done = fisherleak(*base, *wrong)
         assert done.status == 2
         assert says in done.err
+
+
+def test_a_penalty_is_chosen_by_public_numbers_unless_it_is_given(
+    fisherleak: Command, people: Path, tmp_path: Path
+) -> None:
+    base = ("release", people, "--target", "income", "--over", "admissible", "--eta", "1", "--overwrite")
+    done = fisherleak(*base, "--out", tmp_path / "m.skops")
+    assert (done.status, done.err) == (0, "")
+    told = re.search(r"No penalty was given\. It is l2 = (\S+),", " ".join(done.out.split()))
+    assert told is not None
+    chosen = json.loads((tmp_path / "m.skops.json").read_text(encoding="utf-8"))["settings"]["l2"]
+    assert float(told[1]) == chosen > 0.01
+    assert fisherleak("audit", people, "--released", tmp_path / "m.skops", "--quiet", *FAST).status == 0
+    done = fisherleak(*base, "--out", tmp_path / "m.skops", "--l2", "0.5", "--json")
+    assert json.loads(done.out)["settings"]["l2"] == 0.5
+    assert "No penalty" not in done.out

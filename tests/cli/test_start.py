@@ -148,6 +148,7 @@ def test_completion_loads_no_library(shell: Command, table: Path, of_parser: set
 @pytest.mark.parametrize("shell", [bash, zsh])
 def test_choices(shell: Command, completed: Command) -> None:
     assert completed(shell("audit", "t.csv", "--model", "")) == list(MODELS)
+    assert completed(shell("audit", "t.csv", "--decimal", "")) == [".", ","]
     assert completed(shell("reproduce", "figure1", "figure")) == [f"figure{k}" for k in range(2, 8)]
     assert "all" in completed(shell("reproduce", ""))
     assert {word.partition('"')[0] for word in completed(shell(""))} == set(NAMES_OF_COMMANDS)
@@ -168,6 +169,14 @@ def test_columns_of_the_table_on_the_line(command: str, option: str, table: Path
     assert completed(zsh(command, "--seed", "3", table.name, "--drop", "age", option, "")) == names
     assert completed(zsh(command, table.name, f"{option}=s")) == ["sick"]
     assert completed(bash(command, "./t.csv", option, "")) == ["age", r"body\ mass", r"\$x\;y", "sick"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("release", "--bounds"), ("release", "--levels"), ("audit", "--spread")]
+)
+def test_columns_that_something_is_said_of(command: str, option: str, table: Path, completed: Command) -> None:
+    assert completed(zsh(command, table.name, option, "")) == ["age=", "body mass=", r"\$x;y=", "sick="]
+    assert completed(bash(command, "./t.csv", option, "b")) == [r"body\ mass="]
 
 
 def test_blanks_survive(table: Path, completed: Command) -> None:

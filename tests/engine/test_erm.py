@@ -302,3 +302,11 @@ def test_columns_of_a_table_are_named() -> None:
         fl.minimise(table[["age"]], [1.0, 2.0, 3.0])
     with pytest.raises(fl.InvalidInputError, match="'a' in row 0, column 'city', does not"):
         fl.minimise(table, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("given", [object(), None, {"age": 1}])
+def test_what_is_no_array_is_refused_in_a_sentence(given: Any) -> None:
+    with pytest.raises(fl.InvalidInputError, match=r"X must be an array or a table of numbers; got \w+\."):
+        fl.minimise(given, np.ones(3))
+    with pytest.raises(fl.InvalidInputError, match=r"y must be an array .*; got \w+\."):
+        fl.minimise(np.ones((3, 1)), given)

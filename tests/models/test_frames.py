@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from fisherleak.attacks import WhiteBox
+from fisherleak.models import as_table
 
 pandas = pytest.importorskip("pandas")
 N = 60
@@ -132,3 +133,24 @@ def test_an_attack_on_numbers_kept_as_objects_succeeds_as_on_numbers() -> None:
         shares.append(float(np.mean(attacker.accuracy(fl.Gaussian(1e-4)))))
     assert shares[0] == pytest.approx(1.0)
     assert shares == pytest.approx([shares[0]] * 3)
+
+
+@pytest.mark.parametrize("store", ["frame", "polars", "array", "objects", "dask array", "dask frame"])
+def test_columns_of_yes_and_no_are_seen_however_they_are_stored(store: str) -> None:
+    values = {"told": [0, 1, 1, 0], "twice": [0, 2, 1, 0], "gap": [0.0, np.nan, 1.0, 1.0], "part": [0.0, 0.5, 1.0, 1.0]}
+    frame: Any = pandas.DataFrame(values)
+    expected = [True, False, True, False]
+    if store == "frame":
+        frame = frame.assign(flag=[True, False, True, True], word=["0", "1", "1", "0"], name=["a", "b", "a", "b"])
+        expected += [True, True, False]
+    elif store == "polars":
+        frame = _polars().DataFrame(values)
+    elif store in ("array", "objects"):
+        frame = frame.to_numpy(dtype=float if store == "array" else object)
+    else:
+        dask = pytest.importorskip("dask.array")
+        if store == "dask array":
+            frame = dask.from_array(frame.to_numpy(), chunks=(2, 4))
+        else:
+            frame = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
+    assert as_table(frame).yes_no() == expected

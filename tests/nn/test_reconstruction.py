@@ -162,3 +162,15 @@ def test_priors_are_checked() -> None:
         fl.InvalidInputError, match=r"prior_mean must be a number or have the shape of one input, \(2, 2\)"
     ):
         attack.run(prior_mean=np.ones(3))
+
+
+def test_noise_that_is_not_normal_is_refused() -> None:
+    """The nearest input is the most likely one under normal noise alone."""
+    torch.manual_seed(0)
+    encoder, X = nn.Linear(3, 4).double(), torch.randn(5, 3, dtype=torch.float64)
+    with pytest.raises(fl.InvalidInputError, match="under normal noise, and this is Laplace"):
+        fl.nn.Reconstruct.encoding(fl.nn.encoding(encoder, X, fl.Laplace(1.0)))
+    y, seen = torch.randn(5, dtype=torch.float64), fl.nn.on(encoder, X)
+    leak: Any = fl.measure(fl.minimise(seen.features, y, l2=0.1), seen, y, noise=fl.Laplace(1.0))
+    with pytest.raises(fl.InvalidInputError, match="under normal noise, and this is Laplace"):
+        fl.nn.Reconstruct.last_layer(leak, [0])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from sklearn.datasets import load_diabetes
@@ -20,8 +21,8 @@ pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.long
 DOCS = Path(__file__).parents[2] / "docs"
 BUILT = DOCS / "_build" / "html"
-PAGES = ("index", "using", "how-tables-are-read", "reading-the-report", "glossary", "tutorials/own-model")
-"""Pages of every make: the first one, prose, wide tables, definitions and cells with output."""
+PAGES = ("index", "using", "how-tables-are-read", "reading-the-report", "glossary", "tutorials/own-model", "search")
+"""Pages of every make: the first one, prose, wide tables, definitions, cells with output, and the theme's own."""
 Open = Callable[..., Any]
 
 
@@ -132,3 +133,21 @@ def test_the_documentation_passes_axe(opened: Open, name: str) -> None:
     if not (BUILT / f"{name}.html").exists():
         pytest.skip("the documentation is not built: make docs")
     assert violations(opened(BUILT / f"{name}.html")) == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "page"), [("epsilon", "beside-differential-privacy"), ("cite", "cite"), ("tutorial", "tutorials/")]
+)
+def test_the_documentation_is_searched(opened: Open, word: str, page: str) -> None:
+    """From a server, as its readers do: a page from a disk may not read its neighbours."""
+    if not (BUILT / "search.html").exists():
+        pytest.skip("the documentation is not built: make docs")
+    found = opened(BUILT / "search.html")
+    found.route(
+        "http://docs.test/**", lambda route: route.fulfill(path=BUILT / urlsplit(route.request.url).path.lstrip("/"))
+    )
+    found.goto(f"http://docs.test/search.html?q={word}")
+    assert found.get_by_role("heading", level=1).all_text_contents() == ["Search"]
+    found.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('found')")
+    links = found.locator("#search-results li a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert any(page in link for link in links), links

@@ -78,6 +78,9 @@ IDS = {
     "id": np.where(np.arange(60) == 30, 29, np.arange(60)),
     "nr": np.where(np.arange(60) == 30, np.nan, np.arange(60)),
     "person": np.repeat(np.arange(30), 2),
+    **{name: np.where(np.arange(60) == 17, 17.5, np.arange(1, 61)) for name in ("SubjID", "X.2", "rownames")},
+    "clientid": np.where(np.arange(60) == 17, 3.25, np.random.default_rng(0).permutation(60) * 7919),
+    "ptid": np.where(np.arange(60) == 17, 8.5, np.repeat(np.arange(30), 2)),
 }
 
 
@@ -98,6 +101,8 @@ def test_a_name_alone_makes_no_identifier() -> None:
     assert kinds(many(case=rng.integers(0, 3, 60)))["case"] == "number"
     assert kinds(many(X=rng.permutation(60)))["X"] == "number"
     assert kinds(many(subject=rng.normal(size=60)))["subject"] == "number"
+    assert kinds(many(account=np.where(np.arange(60) % 20 == 0, 0.5, 0) + np.arange(60)))["account"] == "number"
+    assert kinds(many(X=np.where(np.arange(60) == 17, 17.5, rng.permutation(60))))["X"] == "number"
 
 
 def test_text_that_names_what_several_rows_belong_to_is_left_out() -> None:

@@ -167,6 +167,8 @@ def plain_table(x: Any) -> Any:
 
 
 def _from_objects(x: np.ndarray, name: str, columns: Sequence[str] | None) -> np.ndarray:
+    if x.ndim == 0:
+        raise InvalidInputError(f"{name} must be an array or a table of numbers; got {type(x.item()).__name__}.")
     try:
         return x.astype(np.float64)
     except (TypeError, ValueError):

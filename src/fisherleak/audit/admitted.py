@@ -19,6 +19,7 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -29,18 +30,28 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
-from fisherleak.protection.declared import LABEL
+from fisherleak.protection.declared import LABEL, admissible_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
-__all__ = ["PENALTIES", "admitted_noise", "declared_on", "least_admitted"]
+__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
-PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""The public grid of penalties that are tried where a release has none that is enough."""
 MOST_TRIED = 300
 """Parameters of a model for which they are tried."""
+
+
+def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
+    """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there."""
+    if trained.kind.several:
+        return PublicPenalty(trained.parameters, rows, limit)
+    leak = _with_levels(trained)
+    admissible = admissible_rows(
+        one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
+    )
+    farthest = [float(np.max(np.sum(part**2, axis=1))) for part in admissible.parts]
+    return PublicPenalty(trained.parameters, rows, limit, math.sqrt(1.0 + sum(farthest)))
 
 
 def admitted_noise(

@@ -53,6 +53,7 @@ def card_of(
     columns: tuple[str, ...] | None,
     digest: str,
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
+    penalty: str | None = None,
 ) -> Json:
     design, target = trained.design, trained.design.target
     what, size = limited_words(columns, settings.person), trained.parameters
@@ -78,7 +79,10 @@ def card_of(
         "grid": _grid(grid_of(noise, size).tolist()),
         "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
-        "assumptions": _assumptions(trained, noise, None if limit is None else what, shaped),
+        "assumptions": [
+            *_assumptions(trained, noise, None if limit is None else what, shaped),
+            *([] if penalty is None else [penalty]),
+        ],
         "versions": versions(),
     }
     done: dict[str, Any] = plain(card)
@@ -123,7 +127,8 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
     return (
         "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
         "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
-        f"person's row changes it with a probability of at most {told.probability:g}."
+        f"person's row changes it with a probability of at most {told.probability:g}, kinds of columns and of the model "
+        "being as they are."
     )
 
 

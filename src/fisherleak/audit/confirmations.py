@@ -1,8 +1,8 @@
 """What an audit of a released model confirms of its card, and what no audit can.
 
-A card claims a noise and a limit. The noise is held against the distance from a new fit, the limit against a new measurement,
-end to end, at that noise. Since the noise was the least that keeps the limit, rounded up to a power of 2^(1/4), the largest eta
-lies between the limit and a sixth below it.
+A card claims a noise and a limit, and describes the model. The description is held against one of a new fit, the noise against
+the distance from that fit, the limit against a new measurement, end to end, at that noise. Since the noise was the least that
+keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between the limit and a sixth below it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import declared_on, least_admitted
-from fisherleak.audit.cards import limited_words
+from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty
+from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.noises import distance_of
+from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
+from fisherleak.audit.shaping import ISOTROPIC
 from fisherleak.audit.signatures import digest_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
@@ -31,11 +34,15 @@ CLOSE = 1e-6
 ROUNDED_UP = 1.2
 """Noise that is rounded up to a power of 2^(1/4) is at most this much more than is needed, with room for other sums."""
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
+DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
+"""Fields of a card that follow from its table, its settings and its noise."""
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
     "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
     "That every value of the table is as it was: a table that differs by less than the noise hides passes too.",
 )
+PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
+WORDS = "The card's sentences: it was written by another version ({}), which may say things in other words."
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,13 @@ class Confirmation:
 
 def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
     """Hold a card against the audit of its model, which was fitted again from its table and measured at the card's noise."""
-    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool]], ...] = (_unchanged, _noise, _figures, _limit)
+    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool]], ...] = (
+        _unchanged,
+        _noise,
+        _figures,
+        _limit,
+        _described,
+    )
     confirmed: list[str] = []
     for check in checks:
         try:
@@ -63,7 +76,23 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         if not holds:
             return Confirmation(tuple(confirmed), failed=sentence)
         confirmed.append(sentence)
-    return Confirmation(tuple(confirmed))
+    return Confirmation(tuple(confirmed), (*UNCONFIRMED, *_left_open(saved, audit)))
+
+
+def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
+    """What else is on this card that is not held against anything."""
+    told = getattr(audit.noise.noise, "calibrated", None)
+    found = [PROBABILITY] if getattr(told, "counted", False) else []
+    return found if _same_version(saved) else [*found, WORDS.format(_version_of(saved))]
+
+
+def _version_of(saved: SavedModel) -> str:
+    written = saved.card.get("versions")
+    return str(written.get("fisherleak", "unknown") if isinstance(written, Mapping) else "unknown")
+
+
+def _same_version(saved: SavedModel) -> bool:
+    return _version_of(saved) == versions()["fisherleak"]
 
 
 def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
@@ -74,6 +103,34 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             False,
         )
     return "The model's file matches its card by its checksum, and the card its own digest.", True
+
+
+def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
+    """The fields and sentences that describe the model, held against those of a new card."""
+    card, claims, shaped = saved.card, saved.card["eta"], saved.card["shape"]
+    columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
+    limit = None if claims["limit"] is None else float(claims["limit"])
+    own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
+    again = card_of(*own, _penalty_told(saved, audit, limit))
+    checked = (*DESCRIBED, *(["assumptions"] if _same_version(saved) else []))
+    wrong = [name for name in checked if card[name] != again[name]]
+    if (card["noise"].get("shape") is None) != (shaped["name"] == ISOTROPIC):
+        wrong.append("shape")
+    if wrong:
+        return (
+            f"The card of '{saved.path.name}' says other things under {' and '.join(wrong)} than a new release of this table "
+            "with its settings and noise would: it was changed, or the table was.",
+            False,
+        )
+    return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
+
+
+def _penalty_told(saved: SavedModel, audit: Audit, limit: float | None) -> str | None:
+    """What a card says of a penalty that was not given, where it says something."""
+    if limit is None or not any(str(each).startswith(NOT_GIVEN) for each in saved.card["assumptions"]):
+        return None
+    found = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared_on(saved.card))
+    return found.words() if found.l2 == saved.settings.l2 else None
 
 
 def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -24,6 +24,7 @@ from fisherleak.audit.revealed import HALF
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
+from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
@@ -50,8 +51,13 @@ def summary_of_leakage(
     eta, label = (np.asarray(host(each), dtype=np.float64) for each in (leak.per_example(), leak.per_label()))
     cells = np.nan_to_num(np.asarray(host(leak.per_cell()), dtype=np.float64))
     spreads = attribute_spreads(leak, leak._table, spread or {})
+    yes_no = {name for name, flag in zip(leak._table.names, leak._table.yes_no(), strict=True) if flag} - {
+        *(spread or ())
+    }
     order = np.argsort(-eta, kind="stable")
     shares = _shares(cells, spreads)
+    own = _label_spread(leak, fit)
+    label_share = _shares(label[:, None], np.array([own]))
     members = {} if groups is None else {str(k): np.asarray(host(v)) for k, v in rows_by_group(groups, leak.n).items()}
     made = {
         "schema": "fisherleak.summary/1",
@@ -67,14 +73,14 @@ def summary_of_leakage(
         "eta": {"dataset": leak.dataset(), "examples": _spread(eta), "histogram": _histogram(eta, members)},
         "rows": [_row(leak, int(k), eta, label, cells) for k in order[:MOST_ROWS]],
         "attributes": [
-            _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j]) for j in range(cells.shape[1])
+            _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j], leak.attributes[j] in yes_no)
+            for j in range(cells.shape[1])
         ],
-        "label": {"name": "the label", "kind": "number", "worst_row": int(label.argmax()), "revealed": None}
-        | {f"eta_{name}": value for name, value in _spread(label).items() if name in ("max", "mean", "median")},
+        "label": _label(label, own, label_share[:, 0]),
         "people": {
-            "count": int((shares > HALF).any(axis=1).sum()),
+            "count": int((np.hstack([shares, label_share]) > HALF).any(axis=1).sum()),
             "share": HALF,
-            "measured": bool(np.isfinite(spreads).any()),
+            "measured": bool(np.isfinite([*spreads, own]).any()),
         },
         "groups": _groups(leak, groups, members, eta),
         "tradeoff": _nothing_tried(),
@@ -189,20 +195,43 @@ def _shares(cells: Vector, spreads: Vector) -> Vector:
     return np.asarray(square / (1.0 + square))
 
 
-def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector) -> Json:
-    figures, known = _spread(cells), bool(np.isfinite(spread))
+def _revealed(spread: float, shares: Vector) -> Json | None:
+    """Of a number; none where there is no spread."""
+    if not np.isfinite(spread):
+        return None
     high, middle = (float(x) for x in np.quantile(shares, [0.95, 0.5]))
-    shared = {"spread": spread, "max": float(shares.max()), "q95": high, "median": middle}
+    found = {"spread": spread, "max": float(shares.max()), "q95": high, "median": middle}
+    return found | {"count": int((shares > HALF).sum())}
+
+
+def _label_spread(leak: Leakage, fit: Any) -> float:
+    """Standard deviation of a label that is a number; NaN for classes, and for several numbers."""
+    if isinstance(fit.loss, VectorLoss) or fit.loss.labels.binary:
+        return float("nan")
+    y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
+    return float("nan") if y.ndim > 1 or np.unique(y).size <= 2 else float(y.std())
+
+
+def _label(eta: Vector, spread: float, shares: Vector) -> Json:
+    figures = {f"eta_{name}": value for name, value in _spread(eta).items() if name in ("max", "mean", "median")}
+    kind = "number" if np.isfinite(spread) else "category"
+    named = {"name": "the label", "kind": kind, "worst_row": int(eta.argmax())}
+    return named | figures | {"revealed": _revealed(spread, shares)}
+
+
+def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector, yes_no: bool) -> Json:
+    figures, known = _spread(cells), bool(np.isfinite(spread))
     return {
         "name": leak.attributes[j],
-        "kind": "number" if leak.sizes[j] == 1 else "category",
+        "kind": "number" if leak.sizes[j] == 1 and not yes_no else "category",
         "eta_column": leak.of(attributes=[j]),
         **{f"eta_{name}": figures[name] for name in ("max", "mean", "median")},
         "error_least": 1.0 / figures["max"] if figures["max"] > 0 else None,
         "error_typical": 1.0 / figures["median"] if figures["median"] > 0 else None,
         "spread": spread if known else None,
         "worst_row": int(cells.argmax()),
-        "revealed": shared | {"count": int((shares > HALF).sum())} if known else None,
+        "revealed": _revealed(spread, shares),
+        **({"yes_no": True} if yes_no else {}),
     }
 
 

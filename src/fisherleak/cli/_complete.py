@@ -22,8 +22,10 @@ __all__ = [
     "SHAPES",
     "answered",
     "columns",
+    "columns_to_set",
     "items",
     "known_to_all",
+    "marks",
     "models",
     "shapes",
     "ways",
@@ -113,6 +115,20 @@ def columns(ctx: typer.Context) -> list[str]:
         return list(_insertable(header_of(path, *given)))
     except Exception:  # a word would appear in the middle of what is typed
         return []
+
+
+def columns_to_set(ctx: typer.Context) -> list[str]:
+    """The same for options that take COLUMN=…: the column and the sign behind it."""
+    return [_followed(name, "=") for name in columns(ctx)]
+
+
+def _followed(name: str, sign: str) -> str:
+    return Typed(name.name + sign, str(name) + sign) if isinstance(name, Typed) else name + sign
+
+
+def marks() -> list[str]:
+    """Decimal marks."""
+    return [".", ","]
 
 
 def _table(ctx: typer.Context) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.audit.defaults import DEFAULT_L2
-from fisherleak.cli._complete import columns, known_to_all, models, ways
+from fisherleak.cli._complete import columns, known_to_all, marks, models, ways
 
 __all__ = [
     "L2",
@@ -83,7 +83,10 @@ Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out.
 Decimal = Annotated[
     str | None,
     typer.Option(
-        "--decimal", metavar="MARK", help="Decimal mark of numbers written as text: . or , (found by column)."
+        "--decimal",
+        metavar="MARK",
+        autocompletion=marks,
+        help="Decimal mark of numbers written as text: . or , (found by column).",
     ),
 ]
 Na = Annotated[

@@ -329,7 +329,8 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
     layout.sentences("\nUnder these assumptions:", card["assumptions"])
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:
-        shaped = "" if card["shape"]["name"] != "isotropic" else "try --shape hessian, "
+        possible = card["shape"]["name"] == "isotropic" and card["model"]["kind"] != "softmax"
+        shaped = "try --shape hessian, " if possible else ""
         layout.paragraph(
             "\nBeware: with this noise the model is no better than a constant. Make single rows matter less with a larger --l2 "
             f"({10 * card['settings']['l2']:g}, say), allow a larger --eta, declare --bounds, {shaped}or collect more rows."

@@ -11,6 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
+from fisherleak.cli._complete import columns_to_set
 from fisherleak.cli._next import command_around
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
@@ -65,6 +66,7 @@ def audit(
         typer.Option(
             "--spread",
             metavar="COLUMN=X",
+            autocompletion=columns_to_set,
             help="What an outsider starts from about a number, in its unit (default: the column's own spread). Repeatable.",
         ),
     ] = None,

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
-from fisherleak.cli._complete import shapes, whose_etas
+from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import show_release
 from fisherleak.errors import InvalidInputError
@@ -47,6 +48,7 @@ def release(
         typer.Option(
             "--bounds",
             metavar="COLUMN=LOW:HIGH",
+            autocompletion=columns_to_set,
             help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
         ),
     ] = None,
@@ -68,7 +70,15 @@ def release(
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: flags.Model = None,
-    l2: flags.L2 = None,
+    l2: Annotated[
+        float | None,
+        typer.Option(
+            "--l2",
+            metavar="X",
+            help="Penalty per row on standardised coefficients (default: with --eta for whoever could be in the table, what "
+            f"numbers of the card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
+        ),
+    ] = None,
     number: flags.Numbers = None,
     category: flags.Categories = None,
     drop: flags.Drop = None,
@@ -84,6 +94,7 @@ def release(
         typer.Option(
             "--levels",
             metavar="COLUMN=a,b,c",
+            autocompletion=columns_to_set,
             help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
             "pooled into '(other)'. Repeatable.",
         ),
@@ -125,6 +136,7 @@ def release(
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
+    With three classes or more and no --l2, the numbers of parameters and rows decide it, and the card says how.
 
     \b
     Examples:
@@ -184,6 +196,7 @@ def release(
                 sign=sign,
                 ledger=ledger,
                 limit=limit,
+                choose_l2=l2 is None,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)

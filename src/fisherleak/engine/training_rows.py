@@ -31,6 +31,8 @@ def check_training(
     where they have names. Weights are zero or more and labels inside the loss's domain, with both classes present among the
     rows that count.
     """
+    if y is None:
+        raise InvalidInputError("y must be an array of labels; got None.")
     X, y, weights = training_rows(X, y, weights, names)
     check_values(X, y, weights, loss, names, intercept)
     return X, y, weights
@@ -111,7 +113,8 @@ def training_rows(
     """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks; y may be None where labels are no numbers yet."""
     given = {"X": X, "y": y, "sample_weight": weights}
     arrays: dict[str, Any] = {
-        name: None if x is None else as_array(x, name, names if name == "X" else None) for name, x in given.items()
+        name: None if x is None and name != "X" else as_array(x, name, names if name == "X" else None)
+        for name, x in given.items()
     }
     if arrays["X"].ndim != 2:
         raise InvalidInputError(

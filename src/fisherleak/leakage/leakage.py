@@ -317,14 +317,16 @@ class Leakage:
 
         Someone who knows all other data and starts from a normal guess of spread s about a value learns at most this part of
         its variance (van Trees' inequality, with eta as it is at the value). NaN for attributes of several dimensions, encoded
-        categories say, and for cells that were missing.
+        categories say, for columns of 0 and 1, which are guessed or not (an attacker tells how often), and for cells that were
+        missing.
 
         Parameters
         ----------
         attributes : names or numbers, optional
             All if not given.
         spread : mapping of name to number, optional
-            What is started from, in the column's unit; its own standard deviation where not given.
+            What is started from, in the column's unit; its own standard deviation where not given. A column of 0 and 1 that is
+            named here counts as a number.
 
         Examples
         --------

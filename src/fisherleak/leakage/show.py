@@ -225,12 +225,18 @@ def _units(leakage: Any, table: Table) -> NDArray[np.float64]:
 
 
 def attribute_spreads(leakage: Any, table: Table, given: Mapping[str, float]) -> NDArray[np.float64]:
-    """What an outsider starts from about each attribute, in its unit; NaN where it has several dimensions or no spread."""
+    """What an outsider starts from about each attribute, in its unit; NaN where it has several dimensions or no spread.
+
+    And where it is 0 or 1 and no spread is given: a yes or no is guessed or not.
+    """
     names = leakage.attributes
     for name in given:
         if name not in names:
             raise InvalidInputError(f"spread names '{name}', which is no attribute. {nearest(name, names)}")
-    own = dict(zip(table.names, table.spreads(), strict=True))
+    own = {
+        name: 0.0 if yes_no else spread
+        for name, yes_no, spread in zip(table.names, table.yes_no(), table.spreads(), strict=True)
+    }
     found = []
     for name, size in zip(names, leakage.sizes, strict=True):
         if size > 1 and name in given:

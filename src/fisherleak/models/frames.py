@@ -17,7 +17,7 @@ from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import with_known_rows
 from fisherleak.rows.selection import same_rows
-from fisherleak.rows.summary import column_spreads
+from fisherleak.rows.summary import column_spreads, zero_one_columns
 
 __all__ = ["Table", "as_table", "same_values"]
 
@@ -101,6 +101,19 @@ class Table:
             spreads = [_spread(self.numbers(j)) for j in numeric]
         found = dict(zip(numeric, spreads, strict=True))
         return [found.get(j, 1.0) for j in range(len(self.names))]
+
+    def yes_no(self) -> list[bool]:
+        """Whether each column holds 0 and 1 only, of the values that are there: a yes or no, however it is encoded."""
+        if not self.is_frame and self.is_numeric(0):
+            return zero_one_columns(self.values)
+        numeric = [j for j in range(len(self.names)) if self.holds_numbers(j)]
+        if self.lazy:
+            (rows,) = with_known_rows(self.select(numeric).values)
+            flags = zero_one_columns(rows)
+        else:
+            flags = [zero_one_columns(self.numbers(j)[:, None])[0] for j in numeric]
+        found = dict(zip(numeric, flags, strict=True))
+        return [found.get(j, False) for j in range(len(self.names))]
 
     def _position(self, name: str) -> int:
         if name not in self.names:

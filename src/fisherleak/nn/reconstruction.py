@@ -77,7 +77,8 @@ class Reconstruct:
 
     @classmethod
     def encoding(cls, leakage: Encoded) -> Reconstruct:
-        """From the noisy embeddings that :func:`fisherleak.nn.encoding` measured."""
+        """From the noisy embeddings that :func:`fisherleak.nn.encoding` measured with normal noise."""
+        _check_normal(leakage.noise)
         through = leakage._through
         network = through.network
         J = torch.as_tensor(through.written_out(through.attributes, False, None)) / leakage.noise.scale
@@ -108,10 +109,11 @@ class Reconstruct:
         Parameters
         ----------
         leakage : HeadLeakage
-            Of ``fl.measure(head, fl.nn.on(module, X), y, noise)``.
+            Of ``fl.measure(head, fl.nn.on(module, X), y, noise)``, with normal noise.
         rows : sequence of int
             The inputs to rebuild, each by itself, with all others known.
         """
+        _check_normal(leakage.noise)
         network, places = leakage._through.network, [int(row) for row in rows]
         wrong = [row for row in places if not 0 <= row < leakage.n]
         if wrong or not places:
@@ -202,6 +204,15 @@ class Reconstruct:
 
         optimizer.step(objective)
         return (centre + spread * z).detach()
+
+
+def _check_normal(noise: Noise) -> None:
+    """Refuse noise for which the nearest input is not the most likely one."""
+    if not noise.normal:
+        raise InvalidInputError(
+            f"Reconstruct searches for the most likely input under normal noise, and this is {type(noise).__name__}: measure "
+            "with fisherleak.Gaussian."
+        )
 
 
 def _spread_out(values: Any, name: str, shape: tuple[int, ...], beside: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from fisherleak._support.arrays import Array, Namespace, as_real, host, namespac
 from fisherleak._support.namespaces import Sums
 from fisherleak.rows import positions, sum_rows
 
-__all__ = ["Digest", "column_spreads", "digest"]
+__all__ = ["Digest", "column_spreads", "digest", "zero_one_columns"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,18 @@ def column_spreads(X: Array) -> list[float]:
     (moments,) = sum_rows(block, X, join=lambda a, b: (_pooled(a[0], b[0], xp),))
     count, _, squares = host(moments)
     return [math.sqrt(x / n) for x, n in zip(squares.tolist(), count.tolist(), strict=True)]
+
+
+def zero_one_columns(X: Array) -> list[bool]:
+    """Whether each column, (d,), holds 0 and 1 only, where it is not NaN."""
+    xp = namespace(X)
+
+    def block(X: Array) -> Sums:
+        X = as_real(X, xp)
+        return (xp.sum(xp.astype((X != 0.0) & (X != 1.0) & (X == X), xp.int64), axis=0),)  # NaN is not itself
+
+    (others,) = sum_rows(block, X)
+    return [count == 0 for count in host(others).tolist()]
 
 
 def _pooled(a: Array, b: Array, xp: Namespace) -> Array:

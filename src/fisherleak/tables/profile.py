@@ -30,8 +30,8 @@ class Numbers:
     ----------
     count : int
     low, high : float
-    whole : bool
-        Whether all are whole.
+    fractions : int
+        How many are not whole.
     few : frozenset or None
         The different values, None where there are more than ``FEW_VALUES``.
     infinite : int
@@ -41,32 +41,42 @@ class Numbers:
     count: int = 0
     low: float = float("inf")
     high: float = float("-inf")
-    whole: bool = True
+    fractions: int = 0
     few: frozenset[float] | None = frozenset()
     infinite: int = 0
     where: str = ""
 
+    @property
+    def whole(self) -> bool:
+        """Whether all are whole."""
+        return self.fractions == 0
+
+    @property
+    def nearly_whole(self) -> bool:
+        """Whether all are whole but a few slips: one, or one in fifty, of at least twenty."""
+        return self.whole or (self.count >= 20 and self.fractions <= max(1, self.count // 50))
+
 
 @dataclass(frozen=True)
 class Order:
-    """How whole numbers follow each other; ``runs`` counts rows with another value than the row before."""
+    """How numbers follow each other: ``breaks`` counts steps other than one, ``runs`` rows with another value than before."""
 
     first: float
     last: float
     ascending: bool
-    by_one: bool
+    breaks: int
     runs: int
 
     @property
     def counts_rows(self) -> bool:
-        return self.by_one and self.first == 1.0
+        return self.breaks == 0 and self.first == 1.0
 
     def __add__(self, other: Order) -> Order:
         return Order(
             self.first,
             other.last,
             self.ascending and other.ascending and self.last <= other.first,
-            self.by_one and other.by_one and other.first == self.last + 1,
+            self.breaks + other.breaks + (other.first != self.last + 1),
             self.runs + other.runs - (self.last == other.first),
         )
 
@@ -85,7 +95,7 @@ class Profile:
     sketch : dict
         How often the values with the least hashes occur, for columns that may be identifiers.
     order : Order or None
-        Of whole numbers, those that are there.
+        Of numbers that are whole, or called an identifier: those that are there.
     """
 
     rows: int
@@ -139,8 +149,9 @@ def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) ->
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
-    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or looks_called_id(name)) else {}
-    order = None if numbers is None or not numbers.whole else _order(as_numbers(values))
+    called = looks_called_id(name)
+    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called) else {}
+    order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
     return Profile(rows, nulls, levels, most, numbers, sketch, order)
 
 
@@ -150,7 +161,7 @@ def _order(values: NDArray[np.float64]) -> Order | None:
         return None
     steps = np.diff(values)
     ends = float(values[0]), float(values[-1])
-    return Order(*ends, bool(np.all(steps >= 0)), bool(np.all(steps == 1)), int(1 + np.count_nonzero(steps)))
+    return Order(*ends, bool(np.all(steps >= 0)), int((steps != 1).sum()), int(1 + np.count_nonzero(steps)))
 
 
 def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
@@ -166,7 +177,7 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         count=present.size,
         low=float(present.min()),
         high=float(present.max()),
-        whole=bool(np.all(present == np.floor(present))),
+        fractions=int(np.count_nonzero(present != np.floor(present))),
         few=frozenset(few.tolist()) if few.size <= FEW_VALUES else None,
         infinite=found,
         where=where,
@@ -184,12 +195,12 @@ def _sketch(values: Any) -> dict[int, int]:
     if pyarrow.types.is_floating(values.type):
         floats = values.to_numpy()
         floats = floats[np.isfinite(floats)]
-        array = (
-            floats.astype(np.int64) if np.all(floats == np.floor(floats)) and np.all(abs(floats) < 2**53) else floats
-        )
+        whole = (floats == np.floor(floats)) & (abs(floats) < 2**53)
+        arrays = [floats[whole].astype(np.int64), floats[~whole].astype(np.float64)]  # 17.0 is 17 beside 17.5 too
     else:
-        array = values.to_numpy() if pyarrow.types.is_integer(values.type) else as_text(values)
-    hashes, counts = np.unique(pandas.util.hash_array(array), return_counts=True)
+        arrays = [values.to_numpy() if pyarrow.types.is_integer(values.type) else as_text(values)]
+    each = np.concatenate([pandas.util.hash_array(array) for array in arrays])
+    hashes, counts = np.unique(each, return_counts=True)
     return dict(zip(hashes[:SKETCHED].tolist(), counts[:SKETCHED].tolist(), strict=True))
 
 
@@ -219,7 +230,7 @@ def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
         count=a.count + b.count,
         low=min(a.low, b.low),
         high=max(a.high, b.high),
-        whole=a.whole and b.whole,
+        fractions=a.fractions + b.fractions,
         few=few if few is not None and len(few) <= FEW_VALUES else None,
         infinite=a.infinite + b.infinite,
         where=a.where or b.where,
