@@ -206,10 +206,7 @@ class Ledger:
             entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
             every = [*content["entries"], entry]
             _aligned(every)
-            for number, earlier in enumerate(content["entries"], start=1):
-                # no table has both values of a changed row: all would be lost on a ledger that had recorded them
-                if used_by(earlier) <= set(rows.table.names):
-                    found_in(earlier, rows, key, number)
+            _check_readable(content["entries"], rows, key, whole=about is not None or limit is not None)
             if limit is not None or any(each.get("mechanism") for each in every):
                 # noise that the data shape is not composed with everything: refused before it is recorded
                 total = self._composed(every, rows, key)
@@ -301,6 +298,22 @@ def _ids(table: Table, ids: Any) -> list[Any]:
     if len(set(map(str, found))) != len(found):
         raise InvalidInputError("ids must differ: two rows with one id cannot be told apart in a ledger.")
     return found
+
+
+def _check_readable(entries: Sequence[Json], rows: Rows, key: bytes, whole: bool) -> None:
+    """Refuse rows that have changed since earlier releases: no table could be held against both, ever again.
+
+    Where the ``whole`` ledger is read with these rows, they need all columns that it used.
+    """
+    for number, entry in enumerate(entries, start=1):
+        missing = sorted(used_by(entry) - set(rows.table.names))
+        if not missing:
+            found_in(entry, rows, key, number)
+        elif whole:
+            raise InvalidInputError(
+                f"Release {number} of the ledger used column '{missing[0]}', which this one leaves out: the ledger has to be "
+                "held against both. Keep the column, or keep another ledger."
+            )
 
 
 def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
