@@ -196,3 +196,14 @@ def test_a_given_penalty_and_other_limits_are_left_alone(table: pandas.DataFrame
         card, _ = save_model(from_frame(table), SETTINGS, tmp_path / "m.skops", overwrite=True, random_state=0, **way)
         assert card["settings"]["l2"] == SETTINGS.l2
         assert not any("No penalty" in sentence for sentence in card["assumptions"])
+
+
+@pytest.mark.long
+def test_adult_is_released_by_default_within_three_tenths_of_a_point(data_folder: Path, tmp_path: Path) -> None:
+    data = fl.datasets.load_adult(data_home=data_folder)
+    table = data.X.assign(income=np.where(data.y == 1, ">50K", "<=50K"))
+    settings = Settings("income", held_out=0.0)
+    card, cost = save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, choose_l2=True, random_state=0)
+    assert card["shape"]["name"] == "hessian"
+    assert 0.01 < card["settings"]["l2"] < 0.02
+    assert cost.points[0].utility > cost.without_noise - 0.003 > cost.constant + 0.07

@@ -337,6 +337,18 @@ def test_choices_of_noise_are_seen_whole_on_a_phone(seen: Callable[..., Opened])
     assert around.evaluate("box => box.scrollHeight - box.clientHeight") <= 1
 
 
+def test_numbers_of_the_map_and_heads_of_groups_keep_their_lines_on_a_phone(seen: Callable[..., Opened]) -> None:
+    page = seen(width=390).page
+    lines = """all => all.filter(e => e.checkVisibility()).map(e => {
+      const r = document.createRange(); r.selectNodeContents(e);
+      return [e.textContent.trim(), new Set([...r.getClientRects()].map(q => Math.round(q.top))).size]; })"""
+    numbers = page.locator("#heat-table td").evaluate_all(lines)
+    heads = page.locator("#groups-table thead button").evaluate_all(lines)
+    assert len(numbers) > 20
+    assert "Difference" in [text for text, _ in heads]
+    assert [text for text, count in [*numbers, *heads] if count > 1 and (" " not in text or "×" in text)] == []
+
+
 @pytest.mark.parametrize(
     ("folded", "scheme", "rules"), [(True, "light", None), (False, "light", None), (False, "dark", ["color-contrast"])]
 )
