@@ -154,3 +154,21 @@ def test_what_does_not_fit_is_refused(fisherleak: Command, people: Path, book: P
     done = fisherleak("ledger", book, changed)
     assert done.status == 2
     assert "other values" in done.err
+
+
+def test_a_release_that_could_not_be_read_back_is_refused(
+    fisherleak: Command, people: Path, book: Path, frame: Any
+) -> None:
+    """Without a limit too: the ledger is as it was, and is read."""
+    release(fisherleak, people, book, 1)
+    named = ("--eta", "0.4", "--id", "person", "--ledger", book, "--out", people.parent / "m.skops")
+    fewer = fisherleak("release", people, "--target", "sick", "--drop", "age", *named)
+    assert fewer.status == 2
+    assert "used column 'age'" in fewer.err
+    other = people.parent / "other.csv"
+    pandas.DataFrame(frame).assign(sick=frame["sick"].iloc[::-1].to_numpy()).to_csv(other, index=False)
+    assert fisherleak("release", other, "--target", "sick", *named).status == 2
+    assert not (people.parent / "m.skops").exists()
+    told = fisherleak("ledger", book, people, "--json")
+    assert told.status == 0
+    assert len(json.loads(told.out)["releases"]) == 1

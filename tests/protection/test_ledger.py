@@ -244,10 +244,29 @@ def test_other_tables_and_changed_rows_are_refused(ledger: fl.Ledger) -> None:
         ledger.leakage(older, y)
     with pytest.raises(fl.InvalidInputError, match="Row 7 of X has other values"):
         ledger.leakage(frame, np.where(frame.index == "p7", np.where(y == "ill", "well", "ill"), y))
+    with pytest.raises(fl.InvalidInputError, match=r"All 80 rows .* Keep one for each target"):
+        ledger.leakage(frame, np.where(y == "ill", "well", "ill"))
     with pytest.raises(fl.InvalidInputError, match="lacks column 'dose'"):
         ledger.leakage(frame.drop(columns="dose"), y)
     with pytest.raises(fl.InvalidInputError, match="ids must differ"):
         ledger.leakage(frame, y, ids=[0] * 80)
+
+
+def test_a_release_of_changed_rows_is_not_recorded(ledger: fl.Ledger) -> None:
+    """No table has both values, so that a ledger with both could never be read again; no limit need be asked for."""
+    frame, y = clinic()
+    model = pipeline(LogisticRegression(tol=1e-10, max_iter=9999))
+    ledger.add(fl.measure(model.fit(frame, y), frame, y, noise=NOISE))
+    older = frame.assign(age=np.where(frame.index == "p7", 99.0, frame["age"]))
+    with pytest.raises(fl.InvalidInputError, match="Row 7 of X has other values"):
+        ledger.add(fl.measure(model.fit(older, y), older, y, noise=NOISE))
+    other = np.where(np.arange(80) % 2 == 0, "ill", "well")
+    with pytest.raises(fl.InvalidInputError, match=r"another label|other values"):
+        ledger.add(fl.measure(model.fit(frame, other), frame, other, noise=NOISE))
+    assert len(ledger.entries) == 1
+    few = frame[["dose"]]  # a release may use fewer columns than those before
+    ledger.add(fl.measure(LogisticRegression(tol=1e-10, max_iter=9999).fit(few, y), few, y, noise=NOISE))
+    assert ledger.leakage(frame, y).n == 80
 
 
 def test_what_cannot_be_kept_exactly_is_refused_by_name(ledger: fl.Ledger) -> None:

@@ -9,10 +9,8 @@ Of a release whose noise the data shape, the mechanism and H^-1 are kept in plac
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,57 +35,13 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table
+from fisherleak.protection.known_rows import Rows, found_in, recorded_labels, row_digests
 
-__all__ = ["Rows", "attribute_of", "digests_of", "entry_of", "numbers_of", "recordable", "release_from"]
+__all__ = ["attribute_of", "entry_of", "recordable", "release_from"]
 
 Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
-LENGTH = 16
-"""Hexadecimal digits of a digest: rows of one table are told apart."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table at hand: its columns, labels as numbers, and the digest of every row's id."""
-
-    table: Table
-    y: Vector
-    ids: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        return len(self.ids)
-
-
-def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
-    """Labels as numbers, and whether they are two classes; text is 0 and 1 in its order."""
-    values = np.asarray(host(y) if hasattr(y, "detach") else y)
-    if values.shape != (n,):
-        raise InvalidInputError(f"y must have one value for each of the {n} rows of X; got shape {values.shape}.")
-    kinds = np.unique(values.astype(str) if values.dtype == object else values)
-    if values.dtype.kind in "fiu":
-        return values.astype(np.float64), kinds.size == 2
-    if kinds.size != 2:
-        raise InvalidInputError(
-            f"y must be numbers or two classes; got {kinds.size} different values that are no numbers."
-        )
-    return (values.astype(str) == kinds[1].astype(str)).astype(np.float64), True
-
-
-def digests_of(key: bytes, values: Sequence[Any]) -> tuple[str, ...]:
-    """Keyed digests of values, each as it reads."""
-    return tuple(hmac.new(key, _text(value).encode(), hashlib.sha256).hexdigest()[:LENGTH] for value in values)
-
-
-def _text(value: Any) -> str:
-    own = value.item() if isinstance(value, np.generic) else value
-    if isinstance(own, bool | int | float):
-        return f"{float(own):.9g}"  # a table that is read again may differ in the last bits
-    return f"{type(own).__name__}:{own}"
-
-
-# From a release to its entry
 
 
 def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None) -> Json:
@@ -116,7 +70,7 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "rows": list(rows.ids),
         "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
     }
-    entry["values"] = list(_row_digests(key, entry, rows, np.arange(rows.n)))
+    entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
     entry["eta"] = [float(f"{eta:.6e}") for eta in host(leakage.per_example())]
     return entry
 
@@ -291,10 +245,8 @@ def release_from(
 
 def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
     """The Jacobian of a recorded release over the rows of a table: rows that it did not have count nothing."""
-    there = {digest: k for k, digest in enumerate(entry["rows"])}
-    places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+    places = found_in(entry, rows, key, number)
     own = np.flatnonzero(places >= 0)
-    _check_same_values(entry, rows, key, own, places, number)
     width = len(entry["offset"])
     folding = _folding(entry, width)
     # a row that was not there has no weight, and lies where the scales of columns do not feel it
@@ -303,7 +255,7 @@ def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int
     weights = np.zeros(rows.n)
     weights[own] = 1.0 if entry["weights"] is None else np.asarray(entry["weights"])[places[own]]
     y = np.zeros(rows.n) + (1.0 if entry["loss"]["name"] == "gamma" else 0.0)
-    y[own] = _labels(entry, rows)[own]
+    y[own] = recorded_labels(entry, rows)[own]
     B, theta = np.asarray(entry["B"]), np.asarray(entry["theta"])
     attributes = tuple(attribute_of(column) for column in entry["columns"])
     noise = Disclosed(entry["what"], np.full(B.shape, np.nan))
@@ -317,45 +269,6 @@ def attribute_of(column: Json) -> Attribute:
     if column["kind"] == "levels":
         encoding = Encoding(tuple(column["levels"]), np.asarray(column["matrix"]))
     return Attribute(column["name"], column["features"], column["directions"], encoding)
-
-
-def _check_same_values(
-    entry: Mapping[str, Any], rows: Rows, key: bytes, own: NDArray[np.int64], places: NDArray[np.int64], number: int
-) -> None:
-    now = _row_digests(key, entry, rows, own)
-    for row, digest in zip(own.tolist(), now, strict=True):
-        if digest != entry["values"][places[row]]:
-            raise InvalidInputError(
-                f"Row {row} of X has other values than the row of that id had when release {number} was recorded: pass the "
-                "rows as they were, or give changed rows an id of their own."
-            )
-
-
-def _row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64]) -> tuple[str, ...]:
-    """Digests of what a release used of rows: their columns and their label."""
-    sources = sorted(
-        {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
-    )
-    values = [rows.table.named(source)[own].tolist() for source in sources]
-    labels = (rows.y if entry["labels"]["classes"] is None else _labels(entry, rows))[own].tolist()
-    texts = ["\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)]
-    return digests_of(key, texts)
-
-
-def _labels(entry: Mapping[str, Any], rows: Rows) -> Vector:
-    """The table's labels as the release had them."""
-    record = entry["labels"]
-    if record["classes"] is None:
-        return np.asarray((rows.y - record["centre"]) / record["unit"])
-    low, high = record["classes"]
-    kinds = np.unique(rows.y)
-    if set(kinds.tolist()) <= {low, high}:
-        return rows.y
-    if kinds.size != 2:
-        raise InvalidInputError(
-            f"y must have the two classes of the recorded releases; got {kinds.size} different values."
-        )
-    return np.asarray(np.where(rows.y == kinds[1], high, low), dtype=np.float64)
 
 
 def _label_slope(entry: Mapping[str, Any]) -> float:

@@ -32,15 +32,8 @@ from fisherleak.leakage.compose import information_together
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
-from fisherleak.protection.entries import (
-    Rows,
-    attribute_of,
-    digests_of,
-    entry_of,
-    numbers_of,
-    recordable,
-    release_from,
-)
+from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
+from fisherleak.protection.known_rows import Rows, digests_of, found_in, numbers_of, used_by
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -213,6 +206,7 @@ class Ledger:
             entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
             every = [*content["entries"], entry]
             _aligned(every)
+            _check_readable(content["entries"], rows, key, whole=about is not None or limit is not None)
             if limit is not None or any(each.get("mechanism") for each in every):
                 # noise that the data shape is not composed with everything: refused before it is recorded
                 total = self._composed(every, rows, key)
@@ -234,10 +228,9 @@ class Ledger:
                 f"'{self.path}' is the ledger of another table: no row of X has an id that any release in it had."
             )
         for entry in content["entries"]:
-            for column in entry["columns"]:
-                missing = [] if column["kind"] == "none" else [s for s in column["sources"] if s not in table.names]
-                if missing:
-                    raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
+            missing = sorted(used_by(entry) - set(table.names))
+            if missing:
+                raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
         return Rows(table, numbers, own)
 
     def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
@@ -305,6 +298,22 @@ def _ids(table: Table, ids: Any) -> list[Any]:
     if len(set(map(str, found))) != len(found):
         raise InvalidInputError("ids must differ: two rows with one id cannot be told apart in a ledger.")
     return found
+
+
+def _check_readable(entries: Sequence[Json], rows: Rows, key: bytes, whole: bool) -> None:
+    """Refuse rows that have changed since earlier releases: no table could be held against both, ever again.
+
+    Where the ``whole`` ledger is read with these rows, they need all columns that it used.
+    """
+    for number, entry in enumerate(entries, start=1):
+        missing = sorted(used_by(entry) - set(rows.table.names))
+        if not missing:
+            found_in(entry, rows, key, number)
+        elif whole:
+            raise InvalidInputError(
+                f"Release {number} of the ledger used column '{missing[0]}', which this one leaves out: the ledger has to be "
+                "held against both. Keep the column, or keep another ledger."
+            )
 
 
 def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
