@@ -41,6 +41,7 @@ bench: $(VENV)/.test $(VENV)-corpus/.ready
 	$(BIN)/python benchmarks/queries.py
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/protect.py
+	$(BIN)/python benchmarks/other_tools.py --environment $(VENV)-other-tools
 	$(BIN)/python benchmarks/reproduce.py
 	$(BIN)/python benchmarks/dask.py --rows 2000000 --growth 2
 
@@ -88,4 +89,4 @@ $(VENV)-corpus/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-corpus $(VENV)-oldest .coverage demo docs/_build docs/api/generated
+	rm -rf $(VENV) $(VENV)-corpus $(VENV)-oldest $(VENV)-other-tools .coverage demo docs/_build docs/api/generated

@@ -2,8 +2,8 @@
 
 At equal success of the same optimal attacker on the row that he guesses best: how good is the model? These packages do not
 install beside the newest scikit-learn, so they run in an environment of their own, made at PATH if there is none; without
-``--environment``, or where it cannot be made, they are left out by name. The attacker knows all rows but one value of one,
-knows the mechanism, and tells two values of it apart at equal odds, by the exact densities of what is released.
+``--environment``, or where they do not install there, they are left out by name. The attacker knows all rows but one value of
+one, knows the mechanism, and tells two values of it apart at equal odds, by the exact densities of what is released.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def environment(path: Path | None) -> Path | None:
     try:
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", str(path)], check=True)  # noqa: S603
+        asked = [str(python), "-c", "import diffprivlib, art"]
+        if subprocess.run(asked, capture_output=True, check=False).returncode:  # noqa: S603
             subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)  # noqa: S603
         return python
     except (OSError, subprocess.CalledProcessError) as error:

@@ -16,7 +16,7 @@ pytest.importorskip("skops")
 import pandas
 
 import fisherleak as fl
-from fisherleak.audit.admitted import admitted_noise
+from fisherleak.audit.admitted import admitted_noise, public_penalty
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, calibrated_scale, train
 from fisherleak.audit.records import Plan
@@ -153,3 +153,57 @@ def test_a_table_without_a_useful_bound_is_refused_and_the_rows_present_can_be_l
     card, _ = save_model(from_frame(small), settings, path, eta=0.5, over="max")
     assert card["noise"]["calibrated"] == {"over": "max", "eta": 0.5}
     assert any("tells about the row that decides it" in sentence for sentence in card["assumptions"])
+
+
+BOUNDS = {"age": (0.0, 120.0), "height": (100.0, 240.0), "income": (0.0, 100.0)}
+
+
+def test_a_penalty_that_is_not_given_is_made_of_numbers_of_the_card(table: pandas.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    save_model(from_frame(table), SETTINGS, path, eta=0.1, bounds=BOUNDS, choose_l2=True, random_state=0)
+    card = json.loads(card_path(path).read_text(encoding="utf-8"))
+    longest = 1.0  # the intercept
+    for column in card["columns"]:
+        known = card["noise"]["calibrated"]["bounds"][column["name"]]
+        ends = (
+            [(known[end] - column["centre"]) / column["scale"] for end in ("low", "high")] if "low" in known else [1.0]
+        )
+        longest += max(end**2 for end in ends)
+    wanted = (card["model"]["parameters"] * longest) ** 0.5 / (card["data"]["rows"] * card["eta"]["limit"])
+    assert 0.05 < wanted < 1.0
+    assert card["settings"]["l2"] == float(f"{wanted:.1e}")
+    (told,) = (sentence for sentence in card["assumptions"] if "No penalty was given" in sentence)
+    assert f"l2 = {card['settings']['l2']:g}," in told
+    again = retrain(load_model(path), from_frame(table))
+    assert again.l2 == again.fit.l2 == card["settings"]["l2"]
+
+
+def test_rows_with_the_same_columns_have_the_same_penalty(table: pandas.DataFrame) -> None:
+    rng = np.random.default_rng(1)
+    shuffled = pandas.DataFrame({name: rng.permutation(table[name]) for name in table})
+    found = {public_penalty(train(from_frame(each), SETTINGS), 1500, 0.1, BOUNDS) for each in (table, shuffled)}
+    assert len(found) == 1
+
+
+def test_a_given_penalty_and_other_limits_are_left_alone(table: pandas.DataFrame, tmp_path: Path) -> None:
+    ways: list[dict[str, Any]] = [
+        {"eta": 0.1, "bounds": BOUNDS},
+        {"eta": 0.1, "over": "max", "choose_l2": True},
+        {"eta": 0.1, "attribute": "age", "bounds": BOUNDS, "choose_l2": True},
+        {"noise": 1.0, "choose_l2": True},
+    ]
+    for way in ways:
+        card, _ = save_model(from_frame(table), SETTINGS, tmp_path / "m.skops", overwrite=True, random_state=0, **way)
+        assert card["settings"]["l2"] == SETTINGS.l2
+        assert not any("No penalty" in sentence for sentence in card["assumptions"])
+
+
+@pytest.mark.long
+def test_adult_is_released_by_default_within_three_tenths_of_a_point(data_folder: Path, tmp_path: Path) -> None:
+    data = fl.datasets.load_adult(data_home=data_folder)
+    table = data.X.assign(income=np.where(data.y == 1, ">50K", "<=50K"))
+    settings = Settings("income", held_out=0.0)
+    card, cost = save_model(from_frame(table), settings, tmp_path / "m.skops", eta=0.5, choose_l2=True, random_state=0)
+    assert card["shape"]["name"] == "hessian"
+    assert 0.01 < card["settings"]["l2"] < 0.02
+    assert cost.points[0].utility > cost.without_noise - 0.003 > cost.constant + 0.07

@@ -38,6 +38,14 @@ def test_it_runs_on_built_in_data(fisherleak: Command, tmp_path: Path) -> None:
     assert "\x1b" not in done.out
 
 
+def test_counts_are_written_as_in_the_report(fisherleak: Command, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pandas.DataFrame({"a": rng.normal(size=2_000), "y": rng.normal(size=2_000)}).to_csv(tmp_path / "t.csv", index=False)
+    done = fisherleak("audit", tmp_path / "t.csv", "--target", "y", "--noise", "1", *FAST)
+    assert "1,500 training, 500 held out" in done.out
+    assert "Most exposed rows (5 of 1,500)" in done.out
+
+
 def test_the_files(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = fisherleak(

@@ -16,8 +16,9 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.admitted import PENALTIES, least_admitted, public_penalty
+from fisherleak.audit.admitted import least_admitted
 from fisherleak.audit.model import Settings, train
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.cli import main
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
@@ -137,21 +138,20 @@ def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: py
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
     size, rows = card["model"]["parameters"], card["data"]["rows"]
     assert (size, rows) == (15, 160)
-    assert card["settings"]["l2"] == public_penalty(size, rows) == 1.0
-    told = "l2 = 1 is what such a release of several classes takes where none is given: the least of 0.01, 0.02, 0.05, "
-    told += "… 10 that is at least 8 x 15 parameters / 160 rows. It looks at no row;"
+    assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05).l2 == 1.0
+    told = "No penalty was given. It is l2 = 1, for several classes the least of 0.01, 0.02, 0.05, … 10 that is at least 8 x 15 "
+    told += "parameters / 160 rows. Nothing but numbers of this card decides it;"
     assert any(told in sentence for sentence in card["assumptions"])
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{told} --l2 chooses another." in shown
     assert "no better than a constant" in shown
     assert "--shape hessian" not in shown  # several classes have none to try
-    assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4"]) == 0
-    assert "are as a new release of this table would have them" in " ".join(capsys.readouterr().out.split())
-    for more in (["--l2", "2", *bounds], ["--over", "max"]):
+    assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4", "--quiet"]) == 0
+    for more in (["--l2", "1", *bounds], ["--over", "max"]):
         assert main([*call, *more, "--out", "b.skops", "--overwrite"]) == 0
         other = json.loads(Path("b.skops.json").read_text(encoding="utf-8"))
-        assert other["settings"]["l2"] == (2.0 if "--l2" in more else 0.01)
-        assert not any("where none is given" in sentence for sentence in other["assumptions"])
+        assert other["settings"]["l2"] == (1.0 if "--l2" in more else 0.01)
+        assert not any("was not given" in sentence for sentence in other["assumptions"])
     capsys.readouterr()
 
 
@@ -172,7 +172,7 @@ def test_iris_is_released_for_whoever_could_be_there(tmp_path: Path, capsys: pyt
     iris = datasets.load_iris(as_frame=True)
     iris.frame.assign(target=iris.target_names[iris.target]).to_csv(table, index=False)
     assert main(["release", table, "--target", "target", "--eta", "1", "--out", model]) == 0
-    assert "l2 = 1 is what such a release of several classes takes" in capsys.readouterr().out
+    assert "l2 = 1 was not given" in capsys.readouterr().out
     assert main(["verify", model]) == 0
     assert main(["attack", table, "--released", model, "--attribute", "target", "--quick"]) == 0
     assert "white-box with prior" in capsys.readouterr().out

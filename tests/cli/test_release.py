@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -706,3 +707,19 @@ def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path,
         done = fisherleak(*base, *wrong)
         assert done.status == 2
         assert says in done.err
+
+
+def test_a_penalty_is_chosen_by_public_numbers_unless_it_is_given(
+    fisherleak: Command, people: Path, tmp_path: Path
+) -> None:
+    base = ("release", people, "--target", "income", "--over", "admissible", "--eta", "1", "--overwrite")
+    done = fisherleak(*base, "--out", tmp_path / "m.skops")
+    assert (done.status, done.err) == (0, "")
+    told = re.search(r"No penalty was given\. It is l2 = (\S+),", " ".join(done.out.split()))
+    assert told is not None
+    chosen = json.loads((tmp_path / "m.skops.json").read_text(encoding="utf-8"))["settings"]["l2"]
+    assert float(told[1]) == chosen > 0.01
+    assert fisherleak("audit", people, "--released", tmp_path / "m.skops", "--quiet", *FAST).status == 0
+    done = fisherleak(*base, "--out", tmp_path / "m.skops", "--l2", "0.5", "--json")
+    assert json.loads(done.out)["settings"]["l2"] == 0.5
+    assert "No penalty" not in done.out

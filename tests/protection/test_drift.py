@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 import fisherleak as fl
 from cases import Case
+from fisherleak.protection import certificate
 from fisherleak.protection.admissible import LOOSEST, certified, worst_admissible
-from fisherleak.protection.drift import Drift, drift_of
+from fisherleak.protection.drift import LENGTHS, Drift, drift_of
 
 Vector = NDArray[np.float64]
 D, BOX, LABELS = 9, (-3.0, 3.0), {"logistic": (0.0, 1.0), "poisson": (0.0, 4.0)}
@@ -94,7 +95,7 @@ def test_a_table_that_the_farthest_row_alone_would_refuse_is_calibrated() -> Non
 
 
 def test_tables_are_read_on_the_safe_side() -> None:
-    size = 29
+    size = len(LENGTHS)
     drift = Drift(np.linspace(0.0, 0.9, size), np.linspace(0.0, 3.0, size))
     assert drift.moved(0.0) == 0.0
     assert drift.moved(1.0) > 1.0
@@ -103,3 +104,25 @@ def test_tables_are_read_on_the_safe_side() -> None:
     assert drift.log_factor(0.5) <= drift.log_factor(0.51)
     flat = Drift(np.full(size, 1.0), np.full(size, 1.0))
     assert flat.moved(1e-6) == flat.log_factor(1e-6) == np.inf
+
+
+def test_the_rows_own_shape_is_calibrated_by_all_rows() -> None:
+    case, bounds = heavy("logistic", 600, 0.05)
+    noise: Any = fl.calibrate(case.leak(), 0.5, "admissible", bounds=bounds, shape="hessian", random_state=0)
+    leak = case.leak(noise.rescaled(1.0))
+    farthest, by_rows = (certified(leak, bounds, by_rows=way).upper for way in (False, True))
+    assert by_rows <= noise.calibrated.confidential.upper < 0.8 * farthest
+
+
+def test_rows_of_an_interval_of_scores_are_means_of_corners_with_scores_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    X = np.clip(rng.normal(size=(2000, D)), *BOX)
+    X[:, 0] = np.clip(rng.exponential(size=2000), 0.0, 12.0)
+    y = np.asarray(rng.random(2000) < 1 / (1 + np.exp(1.0 - 1.5 * X[:, 0])), dtype=np.float64)
+    case, bounds = Case(X, y, "logistic", 0.01, None, True), BOUNDS | {"x0": (0.0, 12.0)}
+    found = certified(case.leak(), bounds, by_rows=True)
+    for row, x, label in rows(case, "logistic"):
+        there = np.append(4.0 * (x[0] > 0), x[1:])
+        assert float(exchanged(case, row, there, label).leak().per_example()[row]) <= found.upper
+    monkeypatch.setattr(certificate, "most_within", lambda values, *_: float(values.max()))
+    assert found.upper < 0.95 * certified(case.leak(), bounds, by_rows=True).upper

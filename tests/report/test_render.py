@@ -279,3 +279,21 @@ def test_the_vendored_library_is_what_its_page_says() -> None:
     assert "Apache License" in folder.joinpath("LICENSE").read_text(encoding="utf-8")
     assert folder.joinpath("NOTICE").is_file()
     assert "</script" not in folder.joinpath("echarts.min.js").read_text(encoding="utf-8").lower()
+
+
+def test_the_choices_of_noise_and_the_slider_agree_on_yes_and_no() -> None:
+    """The rarer yes decides the noise here: a tenth of it is what the choice says, and where the slider stands."""
+    pandas = pytest.importorskip("pandas")
+    from fisherleak.audit import Settings, audit
+    from fisherleak.report.summarise import summarise
+
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"age": rng.normal(50, 10, 200), "treated": (np.arange(200) % 20 == 0).astype(int)})
+    table["dose"] = 0.1 * table["age"] + table["treated"] + rng.normal(size=200)
+    made = summarise(audit(table, Settings("dose"), draws=4, attacks=False))
+    found = {a["name"]: a for a in made["attributes"]}
+    assert found["treated"]["yes_no"]
+    assert max(a["revealed"]["max"] for a in (found["age"], made["label"])) < 0.09
+    text = render(made)
+    assert re.search(r'data-live="share"[^>]*>(?:9\.[89]|10\.0) %', text)
+    assert "a yes or no counts as a number of spread 1/2" in text

@@ -19,6 +19,7 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
+from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -29,29 +30,28 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
-from fisherleak.protection.declared import LABEL
+from fisherleak.protection.declared import LABEL, admissible_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import Gaps, has_feature, has_level
 
-__all__ = [
-    "PENALTIES",
-    "admitted_noise",
-    "declared_on",
-    "least_admitted",
-    "penalty_words",
-    "public_penalty",
-    "with_public_penalty",
-]
+__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
-PENALTIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""The public grid of penalties that are tried where a release has none that is enough."""
-PER_PARAMETER = 8.0
-"""Times the parameters for each row: the penalty of a release of several classes where none is given. About where iris and
-wine, of 4 and 13 columns, are classified best under the noise for eta = 1."""
 MOST_TRIED = 300
 """Parameters of a model for which they are tried."""
+
+
+def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
+    """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there."""
+    if trained.kind.several:
+        return PublicPenalty(trained.parameters, rows, limit)
+    leak = _with_levels(trained)
+    admissible = admissible_rows(
+        one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
+    )
+    farthest = [float(np.max(np.sum(part**2, axis=1))) for part in admissible.parts]
+    return PublicPenalty(trained.parameters, rows, limit, math.sqrt(1.0 + sum(farthest)))
 
 
 def admitted_noise(
@@ -84,38 +84,6 @@ def admitted_noise(
     settled = _settled(trained, settings) and _units_settled(trained.design, own)
     chance = min(1.0, sum(chances)) if settled else 1.0
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
-
-
-def public_penalty(parameters: int, rows: int) -> float:
-    """The penalty of a release of several classes where none is given: of the public grid, by numbers that its card says.
-
-    Bounds for whoever could be in a small table want more of it than the default. This rule looks at no row, so that it tells
-    about none; where it is not enough the release is refused, and the user chooses.
-
-    Examples
-    --------
-    >>> public_penalty(15, 150), public_penalty(255, 30000), public_penalty(900, 20)
-    (1.0, 0.1, 10.0)
-    """
-    return next((l2 for l2 in PENALTIES if l2 * rows >= PER_PARAMETER * parameters * (1.0 - 1e-12)), PENALTIES[-1])
-
-
-def with_public_penalty(trained: Trained, rows: int) -> Trained:
-    """The model with that penalty; ``rows`` is how many the card says there are."""
-    l2 = public_penalty(trained.parameters, rows)
-    return trained_on(trained.kind, trained.design, l2, None, trained.public)
-
-
-def penalty_words(trained: Trained, rows: int) -> str:
-    """How it comes about, where the model has it; else an empty sentence."""
-    if not trained.kind.several or trained.l2 != public_penalty(trained.parameters, rows):
-        return ""
-    grid = ", ".join(f"{l2:g}" for l2 in PENALTIES[:3])
-    return (
-        f"l2 = {trained.l2:g} is what such a release of several classes takes where none is given: the least of {grid}, … "
-        f"{PENALTIES[-1]:g} that is at least {PER_PARAMETER:g} x {trained.parameters} parameters / {rows} rows. It looks at no "
-        "row; `l2` chooses another."
-    )
 
 
 def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, shape: Shape) -> str:

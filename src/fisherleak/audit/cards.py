@@ -13,7 +13,6 @@ from typing import Any
 
 from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import penalty_words
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import COUNTED, Settings, Trained
 from fisherleak.audit.noises import noise_words
@@ -54,6 +53,7 @@ def card_of(
     columns: tuple[str, ...] | None,
     digest: str,
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
+    penalty: str | None = None,
 ) -> Json:
     design, target = trained.design, trained.design.target
     what, size = limited_words(columns, settings.person), trained.parameters
@@ -79,7 +79,10 @@ def card_of(
         "grid": _grid(grid_of(noise, size).tolist()),
         "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
-        "assumptions": _assumptions(trained, noise, None if limit is None else what, shaped),
+        "assumptions": [
+            *_assumptions(trained, noise, None if limit is None else what, shaped),
+            *([] if penalty is None else [penalty]),
+        ],
         "versions": versions(),
     }
     done: dict[str, Any] = plain(card)
@@ -157,9 +160,6 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
             "person has."
         )
-    counted = getattr(getattr(noise, "calibrated", None), "counted", False)
-    penalty = penalty_words(trained, two_digits(design.n)) if counted else ""
-    sentences += [penalty] if penalty else []
     pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
     if pooled:
         sentences.append(

@@ -15,9 +15,10 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import declared_on, least_admitted
-from fisherleak.audit.cards import card_of, limited_words
+from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty
+from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.noises import distance_of
+from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
@@ -109,9 +110,8 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     card, claims, shaped = saved.card, saved.card["eta"], saved.card["shape"]
     columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
     limit = None if claims["limit"] is None else float(claims["limit"])
-    again = card_of(
-        audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"])
-    )
+    own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
+    again = card_of(*own, _penalty_told(saved, audit, limit))
     checked = (*DESCRIBED, *(["assumptions"] if _same_version(saved) else []))
     wrong = [name for name in checked if card[name] != again[name]]
     if (card["noise"].get("shape") is None) != (shaped["name"] == ISOTROPIC):
@@ -123,6 +123,14 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             False,
         )
     return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
+
+
+def _penalty_told(saved: SavedModel, audit: Audit, limit: float | None) -> str | None:
+    """What a card says of a penalty that was not given, where it says something."""
+    if limit is None or not any(str(each).startswith(NOT_GIVEN) for each in saved.card["assumptions"]):
+        return None
+    found = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared_on(saved.card))
+    return found.words() if found.l2 == saved.settings.l2 else None
 
 
 def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -21,11 +21,11 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import admitted_noise, with_public_penalty
+from fisherleak.audit.admitted import admitted_noise, public_penalty
 from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train, trained_on
 from fisherleak.audit.noises import as_noise, by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import (
@@ -114,11 +114,11 @@ def save_model(
     balance: bool = False,
     shape: str | None = None,
     shape_from: RawTable | None = None,
+    choose_l2: bool = False,
     overwrite: bool = False,
     sign: Path | None = None,
     ledger: Path | None = None,
     limit: float | None = None,
-    choose_l2: bool = False,
     random_state: int | None = None,
 ) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
@@ -151,6 +151,9 @@ def save_model(
         "hessian" with ``shape_from``. ``over="max"`` takes "hessian" and "least-loss" too, uncounted.
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
+    choose_l2 : bool
+        In place of ``settings.l2`` take the penalty that public numbers give (``penalties.PublicPenalty``), where a limit is on
+        every row that could be there (of several classes: on whatever); elsewhere nothing changes.
     overwrite : bool
     sign : Path, optional
         An Ed25519 private key (PEM) to sign the card with, and with it the model.
@@ -159,9 +162,6 @@ def save_model(
     limit : float, optional
         With ``ledger``: refuse the release if it takes any row's eta, all recorded releases counted, past this, in
         standard units.
-    choose_l2 : bool
-        Take the penalty of a model of several classes from the numbers of its parameters and rows as the card says them
-        (``audit.admitted.public_penalty``), where the limit is for whoever could be in the table.
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
     """
@@ -186,9 +186,11 @@ def save_model(
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
     check_enough(trained.design)
-    if choose_l2 and trained.kind.several and eta is not None and over == ADMISSIBLE:
-        trained = with_public_penalty(trained, two_digits(trained.design.n))
-        settings = replace(settings, l2=trained.l2)
+    penalty = None
+    if choose_l2 and target is not None and over == ADMISSIBLE and (limited is None or trained.kind.several):
+        chosen_l2 = public_penalty(trained, two_digits(trained.design.n), target, bounds)
+        settings, penalty = replace(settings, l2=chosen_l2.l2), chosen_l2.words()
+        trained = trained_on(trained.kind, trained.design, chosen_l2.l2, None, trained.public)
     trained = trained if given is None else trained.with_noise(given)
     if balance:
         trained = reweighted(trained)
@@ -211,7 +213,8 @@ def save_model(
     with written_whole(path.parent, names) as folder:
         io.dump(released, folder / path.name)
         source = None if shape_from is None else shape_from.source
-        card = card_of(trained, settings, chosen, target, limited, file_digest(folder / path.name), (how, source))
+        digest = file_digest(folder / path.name)
+        card = card_of(trained, settings, chosen, target, limited, digest, (how, source), penalty)
         card = sealed(card, key)
         (folder / names[1]).write_text(
             json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"

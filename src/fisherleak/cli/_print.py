@@ -34,14 +34,14 @@ def show_audit(summary: dict[str, Any]) -> None:
     """The digest of an audit."""
     data, eta, cost = summary["data"], summary["eta"], summary["tradeoff"]
     examples, people = eta["examples"], data["people"]
-    test = f", {data['test_rows']} held out" if data["test_rows"] else ""
+    test = f", {data['test_rows']:,} held out" if data["test_rows"] else ""
     dropped = data["rows_read"] - data["rows_used"]
     emit(f"{printable(summary['title'])}\n")
     _show_verdict(summary)
     layout.pairs(
         [
-            ("rows", f"{data['train_rows']} training{test}" + (f", {dropped} dropped" if dropped else "")),
-            *([] if people is None else [("people", f"{people} in the training rows, by {data['person_column']}")]),
+            ("rows", f"{data['train_rows']:,} training{test}" + (f", {dropped:,} dropped" if dropped else "")),
+            *([] if people is None else [("people", f"{people:,} in the training rows, by {data['person_column']}")]),
             *_kinds(data["columns"], {a["name"] for a in summary["attributes"] if a.get("yes_no")}),
             ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
             (
@@ -202,7 +202,7 @@ def _show_figures(summary: dict[str, Any]) -> None:
     data, people = summary["data"], summary["data"]["people"]
     one, many, count = ("row", "rows", data["train_rows"]) if people is None else ("person", "people", people)
     layout.table(
-        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary['rows']))} of {count})",
+        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary['rows']))} of {count:,})",
         (one, "eta", "least error in standard units"),
         [(_name(row), layout.digits(row["eta"]), layout.inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
     )

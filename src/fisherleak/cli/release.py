@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
@@ -69,7 +70,15 @@ def release(
     ] = None,
     balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
     model: flags.Model = None,
-    l2: flags.L2 = None,
+    l2: Annotated[
+        float | None,
+        typer.Option(
+            "--l2",
+            metavar="X",
+            help="Penalty per row on standardised coefficients (default: with --eta for whoever could be in the table, what "
+            f"numbers of the card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
+        ),
+    ] = None,
     number: flags.Numbers = None,
     category: flags.Categories = None,
     drop: flags.Drop = None,

@@ -130,12 +130,20 @@ def certified(
 
 
 def worst_admissible(
-    leakage: Leakage, bounds: Mapping[str, Any] | None = None, attributes: Any = None, label: bool | None = None
+    leakage: Leakage,
+    bounds: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    label: bool | None = None,
+    by_rows: bool = False,
 ) -> WorstAdmissible:
-    """The worst admissible row over the values that count, as in :meth:`Leakage.per_example`."""
-    above = certified(leakage, bounds, attributes, label)
+    """The worst admissible row over the values that count, as in :meth:`Leakage.per_example`.
+
+    ``by_rows`` takes the lower bound at once, for whoever has no use of how far a replaced row moves it.
+    """
     several = isinstance(leakage._information, SeveralOutputs)
     closer = not leakage.fits[0].loss.quadratic and not several
+    above = certified(leakage, bounds, attributes, label, by_rows and closer)
+    closer = closer and not by_rows
     if not math.isfinite(above.upper):
         above = certified(leakage, bounds, attributes, label, by_rows=True) if closer else above
         closer = False

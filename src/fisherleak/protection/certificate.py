@@ -14,8 +14,8 @@ at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the larg
 :math:`1 - e^{-l q d} = l q N`, N the length of the gradient that the exchange leaves. *The new row's own effect* only reduces
 |r|, and its other part is bounded by :math:`2 \omega a |r| |L g| |E^T g|`. For the squared loss the rest is convex in x and y,
 so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
-convex for given derivatives r, a, c, so that corners suffice for every interval of z. The two-rank part of ||J|| has a closed
-form.
+convex for given derivatives r, a, c, so that corners suffice for every interval of z. Of these, a row whose z lies in the
+interval is a mean of corners whose mean z lies there too (``within``). The two-rank part of ||J|| has a closed form.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from fisherleak.engine.losses import Loss
 from fisherleak.protection.drift import Drift
 from fisherleak.protection.quantities import Curvature, Quantities, Strong, curvature_of
+from fisherleak.protection.within import most_within
 
 __all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]
 
@@ -73,7 +74,7 @@ class Bound:
 
     value: float
     points: Vector
-    """(V,) the bound for each corner, over all labels and intervals."""
+    """(V,) what each corner brings at most, over labels and intervals; the bound is no larger than the largest."""
     labels: Vector
     """(V,) the label for which it is reached."""
     extent: Extent
@@ -86,9 +87,17 @@ class _Cell:
     y: float
     low: Vector
     high: Vector
+    slab: bool = False
+    """Whether it is one interval of z, the same for all points."""
 
     def together(self) -> _Cell:
-        return _Cell(self.y, np.array([float(self.low.min())]), np.array([float(self.high.max())]))
+        return replace(self, low=np.array([float(self.low.min())]), high=np.array([float(self.high.max())]))
+
+    def most(self, values: Vector, q: Quantities) -> float:
+        """The largest value of a convex function over all rows of the cell, by its values at the points."""
+        if not self.slab or not np.isfinite(values).all():
+            return float(values.max())
+        return most_within(values, q.z_low, q.z_high, float(self.low[0]), float(self.high[0]))
 
 
 def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, drift: Drift | None = None) -> Bound:
@@ -98,21 +107,22 @@ def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, 
     """
     kind = curvature_of(loss)
     best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
-    extent, rough = Extent(), []
+    extent, rough, largest = Extent(), [], 0.0
     together = _together(q)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for cell in _cells(q, loss, kind, labels):
             found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift)
             rough.append((_finite(found)[0], cell))
             extent = extent.beside(far)
-        # an interval whose bound over all points at once is below the best needs no look at single points
+        # an interval whose bound over all points at once is below the largest needs no look at single points
         for above, cell in sorted(rough, key=lambda each: -each[0]):
-            if above <= best.max():
+            if above <= largest:
                 break
             found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift)[0])
+            largest = max(largest, cell.most(found, q))
             which = np.where(found > best, cell.y, which)
             best = np.maximum(best, found)
-    return Bound(float(best.max()), best, which, extent)
+    return Bound(largest, best, which, extent)
 
 
 def _finite(values: Vector) -> Vector:
@@ -157,7 +167,7 @@ def _cells(q: Quantities, loss: Loss, kind: Curvature, labels: Vector) -> Iterat
     every = np.ones_like(q.root)
     for low, high in _intervals(lowest, highest):
         for y in labels:
-            yield _Cell(float(y), low * every, high * every)
+            yield _Cell(float(y), low * every, high * every, slab=not kind.by_difference)
 
 
 def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
@@ -177,10 +187,10 @@ def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
 def _at_cell(
     q: Quantities, loss: Loss, kind: Curvature, cell: _Cell, omega: float, label: bool, drift: Drift | None
 ) -> tuple[Vector, Extent]:
-    """||J|| at most, for every point. What is not convex in x is taken at its largest over all points."""
+    """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     slope = kind.slope * math.sqrt(left * q.far)
-    grown, widest = math.exp(q.stretch), float(q.root.max())
+    grown, widest = math.exp(q.stretch), cell.most(q.root, q)
     first = grown * (q.push + math.sqrt(left) * q.pull)
     solved = partial(_farthest_move, slope, drift)
     leaving = math.sqrt(left) * solved(first)
@@ -198,7 +208,7 @@ def _at_cell(
     shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
     tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
     terms = _Terms(above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving)
-    return _norm(q, terms, omega, loss.quadratic)
+    return _norm(q, terms, cell, omega, loss.quadratic)
 
 
 @dataclass(frozen=True)
@@ -221,12 +231,13 @@ class _Terms:
     leaving: float
 
 
-def _norm(q: Quantities, t: _Terms, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
+def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
     value, g, e = _without_own(q, t)
     within = _within(q, t)
-    largest = {name: float(np.max(x)) for name, x in (("g", g), ("e", e), ("a", t.a), ("r", t.r + t.drift), ("m", t.m))}
+    largest = {name: float(np.max(x)) for name, x in (("a", t.a), ("r", t.r + t.drift))}
+    largest |= {name: cell.most(x, q) for name, x in (("g", g), ("e", e), ("m", t.m))}
     s, m = omega * largest["a"], largest["m"] + t.more
-    end = math.sqrt(float(np.exp(t.tau)) * t.left) * float(q.root.max())
+    end = math.sqrt(float(np.exp(t.tau)) * t.left) * cell.most(q.root, q)
     gain, ways = s * end**2, 2.0 * s * largest["g"] * largest["e"]
     if quadratic:
         own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))

@@ -26,8 +26,10 @@ from fisherleak.protection.quantities import Quantities, curvature_of, rows_in_m
 __all__ = ["Drift", "drift_of"]
 
 Vector = NDArray[np.float64]
-LENGTHS = 2.0 ** np.arange(-9.0, 5.01, 0.5)
-"""Moves that are tabulated."""
+LENGTHS = 2.0 ** np.concatenate(
+    [np.arange(-9, -2), np.arange(-2, -1, 0.5), np.arange(-1, 1, 0.125), np.arange(1, 5.01, 0.25)]
+)
+"""Moves that are tabulated: most of them where those of tables lie that can be released."""
 FLATTEST = 60.0
 """Exponents from here on are as good as infinite."""
 

@@ -38,6 +38,8 @@ CHARTED = {
     "slider": 12,
     "paper_rows": 12,
 }
+EVEN_ODDS = 0.5
+"""Spread of a yes or no at even odds."""
 DIGITS = 6
 """Significant digits of the numbers that the charts get."""
 
@@ -100,11 +102,16 @@ def page(summary: Mapping[str, Any]) -> Json:
 
 
 def _targets(shown: Mapping[str, Any]) -> Json:
-    """What can be asked of the noise in words: the largest share revealed of any number, and least errors by column."""
+    """What can be asked of the noise in words: the largest share revealed of any number, and least errors by column.
+
+    A yes or no counts as a number of spread 1/2, as where a noise is chosen: the choices and the slider say the same.
+    """
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
+    even = [(EVEN_ODDS * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
+    shares += [square / (1.0 + square) for square in even]
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
-    return {"shares": max(shares, default=None), "errors": errors}
+    return {"shares": max(shares, default=None), "errors": errors, "even": bool(even)}
 
 
 def _nearest_utility(points: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> float | None:
