@@ -16,6 +16,7 @@ pytest.importorskip("skops")
 import pandas
 
 import fisherleak as fl
+from fisherleak.audit import admitted
 from fisherleak.audit.admitted import admitted_noise, public_penalty
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, calibrated_scale, train
@@ -207,3 +208,12 @@ def test_adult_is_released_by_default_within_three_tenths_of_a_point(data_folder
     assert card["shape"]["name"] == "hessian"
     assert 0.01 < card["settings"]["l2"] < 0.02
     assert cost.points[0].utility > cost.without_noise - 0.003 > cost.constant + 0.07
+
+
+def test_models_of_many_parameters_are_told_that_nothing_larger_is_left_to_try(
+    table: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admitted, "MOST_TRIED", 1)
+    for l2, said in ((10.0, "No `l2` up to 10 is enough"), (0.1, "is not tried for models of more than 1 parameters")):
+        trained = train(from_frame(table), replace(SETTINGS, l2=l2))
+        assert said in admitted._enough(trained, 0.5, None, None, None)

@@ -172,7 +172,7 @@ def test_iris_is_released_for_whoever_could_be_there(tmp_path: Path, capsys: pyt
     iris = datasets.load_iris(as_frame=True)
     iris.frame.assign(target=iris.target_names[iris.target]).to_csv(table, index=False)
     assert main(["release", table, "--target", "target", "--eta", "1", "--out", model]) == 0
-    assert "l2 = 1 was not given" in capsys.readouterr().out
+    assert "It is l2 = 1, for several classes" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", model]) == 0
     assert main(["attack", table, "--released", model, "--attribute", "target", "--quick"]) == 0
     assert "white-box with prior" in capsys.readouterr().out

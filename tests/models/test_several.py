@@ -173,6 +173,26 @@ def test_end_to_end_etas_are_those_of_refits_of_the_whole_pipeline(scaler: type,
     assert 0.1 * (1 - 1e-9) <= quiet.per_example().max() <= 0.1
 
 
+def test_end_to_end_etas_of_ten_classes_are_those_of_refits() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(120, 2)) * [1.0, 20.0] + 3.0
+    y = np.argmax(X @ rng.normal(size=(2, 10)) + 3.0 * rng.gumbel(size=(120, 10)), axis=1)
+    model = make_pipeline(StandardScaler(), lm.LogisticRegression(C=0.1, **EXACT)).fit(X, y)
+    leak = fl.measure(model, X, y, public="nothing")
+    frame = frame_of(complete(neutral(model)[1] or [], 2), True)
+    J = leak._information.written_out(leak._information.attributes, True, None)
+    for j in range(2):
+        moved, step = [], 1e-4 * X[:, j].std()
+        for side in (step, -step):
+            near = X.copy()
+            near[11, j] += side
+            moved.append(
+                in_frame(make_pipeline(StandardScaler(), lm.LogisticRegression(C=0.1, **EXACT)).fit(near, y), frame)
+            )
+        np.testing.assert_allclose(J[11][:, j], (moved[0] - moved[1]) / (2 * step), atol=1e-5 * np.abs(J[11]).max())
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+
+
 def test_end_to_end_with_categories_and_weights() -> None:
     table = people()
     columns = ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", OneHotEncoder(), ["gene"])])

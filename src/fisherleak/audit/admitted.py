@@ -89,11 +89,11 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
         return "Weights of rows decide too which `l2` is enough."
-    if trained.parameters > MOST_TRIED:
+    larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
+    if larger and trained.parameters > MOST_TRIED:
         return (
             f"Which `l2` is enough is not tried for models of more than {MOST_TRIED} parameters, as it takes minutes."
         )
-    larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
 
     def refused(l2: float) -> bool:
         other = trained_on(trained.kind, trained.design, l2, None, trained.public)

@@ -106,9 +106,7 @@ def test_one_number_in_a_column_is_one_number() -> None:
     assert two.of(attributes=[0]) == pytest.approx(one.of(attributes=[0]), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("K", "intercept", "weighted"), [(2, True, True), (3, False, True), (3, True, False), (10, True, True)]
-)
+@pytest.mark.parametrize(("K", "intercept", "weighted"), CASES)
 def test_columns_of_the_jacobian_are_moves_of_refits(K: int, intercept: bool, weighted: bool) -> None:
     X, y = people(50, 3, K)
     given = options(50, intercept, weighted)
@@ -123,18 +121,40 @@ def test_columns_of_the_jacobian_are_moves_of_refits(K: int, intercept: bool, we
         np.testing.assert_allclose(J[:, j], (moved[0] - moved[1]) / 2e-5, atol=1e-5 * np.abs(J).max())
 
 
-def test_columns_of_the_jacobian_are_moves_of_scikit_learns_refits() -> None:
-    X, y = people(60, 2, 3)
-    model = LogisticRegression(C=1.0, solver="newton-cg", tol=1e-13, max_iter=1000)
-    leak = fl.measure(fl.minimise(X, y, loss="softmax", l2=1 / 60, intercept=True), X, y)
+@pytest.mark.parametrize(("K", "intercept", "weighted"), [case for case in CASES if case[0] > 2])
+def test_columns_of_the_jacobian_are_moves_of_scikit_learns_refits(K: int, intercept: bool, weighted: bool) -> None:
+    """Two classes are the binary loss there, at half the penalty: see below."""
+    X, y = people(60, 2, K)
+    given = options(60, intercept, weighted, 1 / 60)
+    model = LogisticRegression(C=1.0, solver="newton-cg", tol=1e-13, max_iter=1000, fit_intercept=intercept)
+    leak = fl.measure(fl.minimise(X, y, loss="softmax", **given), X, y)
     J = leak._information.written_out(leak._information.attributes, False, np.array([11]))[0]
     moved = []
     for step in (1e-4, -1e-4):
         near = X.copy()
         near[11, 1] += step
-        model.fit(near, y)
-        moved.append(np.append(model.coef_.reshape(-1), model.intercept_))
+        model.fit(near, y, given.get("sample_weight"))
+        moved.append(np.append(model.coef_.reshape(-1), model.intercept_ if intercept else []))
     np.testing.assert_allclose(J[:, 1], (moved[0] - moved[1]) / 2e-4, atol=1e-5 * np.abs(J).max())
+
+
+@pytest.mark.parametrize("K", [3, 10])
+def test_a_class_of_one_row_agrees_with_the_dense_jacobian_and_with_refits(K: int) -> None:
+    X, y = people(50, 2, K)
+    y[y == K - 1] = 0
+    y[20] = K - 1
+    given = options(50, True, False)
+    fit = fl.minimise(X, y, loss="softmax", **given)
+    leak = fl.measure(fit, X, y)
+    J = tangent(dense(fit, X, np.eye(K)[y]), 2, K)
+    np.testing.assert_allclose(leak.per_example(), singular(J), rtol=1e-10)
+    written = leak._information.written_out(leak._information.attributes, False, np.array([20]))[0]
+    moved = []
+    for step in (1e-5, -1e-5):
+        near = X.copy()
+        near[20, 0] += step
+        moved.append(fl.minimise(near, y, loss="softmax", **given).theta)
+    np.testing.assert_allclose(written[:, 0], (moved[0] - moved[1]) / 2e-5, atol=1e-5 * np.abs(written).max())
 
 
 def test_a_label_moves_as_refits_with_shared_labels_do() -> None:
@@ -171,17 +191,18 @@ def test_two_classes_are_the_logistic_loss_at_half_the_penalty() -> None:
         np.testing.assert_allclose(two.per_attribute(), one.per_attribute() / np.sqrt(2.0), rtol=1e-10)
 
 
-def test_blocks_of_columns_and_maps_that_differ_by_row() -> None:
+@pytest.mark.parametrize(("K", "intercept", "weighted"), [(2, True, True), (3, False, False), (10, True, True)])
+def test_blocks_of_columns_and_maps_that_differ_by_row(K: int, intercept: bool, weighted: bool) -> None:
     rng = np.random.default_rng(0)
     levels = np.eye(3)[rng.integers(0, 3, 60)]
     X = np.column_stack([rng.normal(size=60), levels])
-    y = people(60, 2, 3)[1]
-    fit = fl.minimise(X, y, loss="softmax", l2=1e-2)
+    y = people(60, 2, K)[1]
+    fit = fl.minimise(X, y, loss="softmax", **options(60, intercept, weighted))
     block = fl.Attribute.one_hot("level", [1, 2, 3])
     leak = fl.measure(fit, X, y, attributes=[block])
-    J = tangent(dense(fit, X, np.eye(3)[y]), 4, 3)
-    E = np.zeros((7, 6))
-    E[1:4, :2], E[0, 2], E[4:, 3:] = fl.Attribute.one_hot("x", [0, 1, 2]).directions, 1.0, np.eye(3)
+    J = tangent(dense(fit, X, np.eye(K)[y]), 4, K)
+    E = np.zeros((4 + K, 3 + K))
+    E[1:4, :2], E[0, 2], E[4:, 3:] = fl.Attribute.one_hot("x", [0, 1, 2]).directions, 1.0, np.eye(K)
     moved = J @ E
     assert leak.attributes == ["level", "x0"]
     np.testing.assert_allclose(leak.per_example(), singular(moved), rtol=1e-10)
