@@ -164,7 +164,7 @@ def trained(epsilon: float, size: Size, X: Any, y: Any, device: str, published: 
         spent["fixed"] if published else None,
         None if ratio is None else [float(ratio.min()), float(np.median(ratio)), float(ratio.max())],
     )
-    return run, (model, etas, labels)
+    return run, (model, etas, labels, ratio)
 
 
 def step(model: Any, loss: Any, X: Any, y: Any, size: Size, noise: float, generator: Any) -> None:
@@ -255,12 +255,15 @@ def table(runs: list[Run], head: dict[str, float] | None, size: Size, machine: s
 
 
 def draw(runs: list[Run], found: list[Any], X: Any, out: Path) -> None:
-    """Etas by class at each epsilon, and the most and least exposed pictures."""
+    """Etas by class at each epsilon, the most and least exposed pictures, and exact etas beside those by the bound."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11.0, 3.4 * len(runs)), layout="constrained")
-    rows: Any = figure.subfigures(len(runs), 1, squeeze=False)[:, 0]
-    for part, run, (_, etas, labels) in zip(rows, runs, found, strict=True):
+    figure = Figure(figsize=(11.0, 3.4 * (len(runs) + 1)), layout="constrained")
+    rows: Any = figure.subfigures(len(runs) + 1, 1, squeeze=False)[:, 0]
+    _draw_bound(
+        rows[-1], next(((run, made) for run, made in zip(runs, found, strict=True) if made[3] is not None), None)
+    )
+    for part, run, (_, etas, labels, _) in zip(rows, runs, found, strict=False):
         left, right = part.subfigures(1, 2, width_ratios=(1.2, 1.0))
         ax = left.subplots()
         present = [k for k in range(10) if (labels == k).any()]
@@ -274,6 +277,21 @@ def draw(runs: list[Run], found: list[Any], X: Any, out: Path) -> None:
                 cell.set_title(f"{etas[row]:.2g}", fontsize=7)
             line[0].set_ylabel(name, fontsize=8)
     figure.savefig(out, dpi=80)
+
+
+def _draw_bound(part: Any, shown: tuple[Run, Any] | None) -> None:
+    """Etas of one run by the exact information of a Poisson-sampled step, and by the bound q / s^2 that needs no integral."""
+    if shown is None:
+        return
+    run, (_, etas, _, ratio) = shown
+    left, right = part.subplots(1, 2)
+    left.scatter(etas, etas * ratio, s=4, alpha=0.4)
+    ends = [float(etas.min()), float((etas * ratio).max())]
+    left.plot(ends, ends, linewidth=1, color="black")
+    left.set(xscale="log", yscale="log", xlabel="eta, exact", ylabel="eta by the published bound")
+    left.set_title(f"epsilon {run.epsilon:g}, the same run; the line is where they agree", fontsize=9)
+    right.hist(ratio, bins=40)
+    right.set(xlabel="bound over exact", ylabel="pictures")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Digits rebuilt from noisy embeddings and from noisy gradients, at three levels of noise, with eta beside them.
+"""Digits rebuilt from noisy embeddings, gradients and last layers, at three levels of noise, with eta beside them.
 
 ``python examples/reconstruct_digits.py [--out picture.png]`` draws the picture of docs/networks.md from the digits that
 scikit-learn carries: originals above, what an optimiser makes of the releases below. The bound on the mean squared error per
@@ -20,7 +20,9 @@ import fisherleak as fl
 
 SHOWN = 6
 DRAWN = 60
-SCALES = {"embedding": (0.02, 0.2, 2.0), "gradient": (0.001, 0.01, 0.1)}
+BESIDE = 40
+"""Other pictures that a last layer is fitted on."""
+SCALES = {"embedding": (0.02, 0.2, 2.0), "gradient": (0.001, 0.01, 0.1), "last layer": (0.001, 0.02, 0.2)}
 
 
 def digits() -> tuple[Any, Any, Any]:
@@ -46,6 +48,15 @@ def trained(torch: Any, pictures: Any, labels: Any) -> Any:
     return model
 
 
+def from_head(torch: Any, encoder: Any, X: Any, y: Any, beside: tuple[Any, Any], noise: Any) -> Any:
+    """Pictures rebuilt from a last layer that was fitted on them, and on some others, by least squares on their classes."""
+    pictures = torch.cat([X, beside[0][:BESIDE]])
+    classes = torch.nn.functional.one_hot(torch.cat([y, beside[1][:BESIDE]]), 10).double()
+    seen = fl.nn.on(encoder, pictures)
+    leak: Any = fl.measure(fl.minimise(seen.features, classes, "squared", 1e-2), seen, classes, noise)
+    return fl.nn.Reconstruct.last_layer(leak, range(len(X)))
+
+
 @dataclass(frozen=True)
 class Level:
     """One release at one level of noise."""
@@ -53,14 +64,17 @@ class Level:
     name: str
     digits: Any
     """The digits shown, rebuilt."""
-    draws: Any
-    """Draws from the prior, rebuilt."""
+    draws: Any = None
+    """Draws from the prior, rebuilt; not from last layers, each candidate for which is a fit."""
 
     @property
     def words(self) -> str:
+        shown = f"{self.name}\nerror {float(self.digits.error.mean()):.2g}"
+        if self.draws is None:
+            return shown
         error = self.draws.error
         return (
-            f"{self.name}\nerror {float(self.digits.error.mean()):.2g}\nof draws {float(error.mean()):.2g} ± "
+            f"{shown}\nof draws {float(error.mean()):.2g} ± "
             f"{float(error.std()) / DRAWN**0.5:.1g}\nbound {self.draws.bound:.2g}"
         )
 
@@ -75,13 +89,16 @@ def attacked() -> tuple[Any, list[Level]]:
     attacks: dict[str, Any] = {
         "embedding": lambda X, y, noise: fl.nn.Reconstruct.encoding(fl.nn.encoding(model[:3], X, noise)),
         "gradient": lambda X, y, noise: fl.nn.Reconstruct.gradient(model, loss, X, y, noise),
+        "last layer": lambda X, y, noise: from_head(torch, model[:3], X, y, (others, labels[SHOWN:]), noise),
     }
     levels = []
     for kind, make in attacks.items():
         for scale in SCALES[kind]:
             noise = fl.Gaussian(scale)
-            digit = make(shown, labels[:SHOWN], noise).run(mean, sd, limits=(0.0, 1.0), random_state=0)
-            drawn = make(draws, labels[:DRAWN], noise).run(mean, sd, random_state=0)
+            fitted = kind == "last layer"
+            steps = 100 if fitted else 300
+            digit = make(shown, labels[:SHOWN], noise).run(mean, sd, limits=(0.0, 1.0), steps=steps, random_state=0)
+            drawn = None if fitted else make(draws, labels[:DRAWN], noise).run(mean, sd, random_state=0)
             levels.append(Level(f"{kind}, sigma {scale:g}", digit, drawn))
     return shown, levels
 
