@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from cases import Case, make
-from fisherleak.protection.counted import _Moves
+from fisherleak.protection.counted import _CountedMoves
 from fisherleak.protection.limited import raw_map
 from realdata import image_features
 
@@ -83,7 +83,7 @@ def test_the_shape_of_the_posterior_has_a_closed_form() -> None:
     leak = case.leak()
     fit = leak.fits[0]
     U = raw_map(fit)
-    moves = _Moves(
+    moves = _CountedMoves(
         leak._information.jacobians[0],
         leak._information.attributes,
         False,

@@ -143,7 +143,7 @@ def attack_all(
 
 
 @dataclass(frozen=True)
-class _Found:
+class _OnColumn:
     """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, what was not run, and moves."""
 
     outcomes: list[tuple[Outcome, str]]
@@ -177,7 +177,7 @@ class _Attacks:
             return FEW_ROWS
         return QUICK_ROWS if self.quick else MOST_ROWS
 
-    def on(self, name: str) -> _Found:
+    def on(self, name: str) -> _OnColumn:
         """Every attacker on a column, or on the label."""
         aim = _aim(self.trained.design, name, self.most, self.seed)
         outcomes: list[tuple[Outcome, str]] = []
@@ -204,17 +204,17 @@ class _Attacks:
             notes.append(aim.note)
         known = made.get(KNOWN)
         apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
-        return _Found(outcomes, curve, notes, apart)
+        return _OnColumn(outcomes, curve, notes, apart)
 
-    def apart(self, name: str, row: int) -> _Found:
+    def apart(self, name: str, row: int) -> _OnColumn:
         """How well values of a column are told apart, in some rows and in one that is named."""
         aim = _aim(self.trained.design, name, min(QUICK_ROWS, self.most), self.seed)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
-            return _Found([], nothing, [], _apart(self._known(aim), self.noise, name))
+            return _OnColumn([], nothing, [], _apart(self._known(aim), self.noise, name))
         except FisherleakError as error:
-            return _Found([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
+            return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
 
     @cached_property
     def _read(self) -> Jacobian | OutputsJacobian:

@@ -70,7 +70,7 @@ WORK = 2**32
 
 
 @dataclass(frozen=True)
-class _Task:
+class _RemovalTask:
     """A fit at its minimum, how moves are measured, and what all examples share."""
 
     fit: Fit
@@ -105,7 +105,7 @@ class _Task:
         return self.fit.uncentred(moves.T).T
 
 
-Finish = Callable[[_Task, Array], Array]
+Finish = Callable[[_RemovalTask, Array], Array]
 """From moves (m, p) for rows as they are centred to what is wanted of them."""
 
 
@@ -126,12 +126,12 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | No
             )
         return map_rows(closed_form(jacobian), *jacobian.arrays)
     chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
-    return _walked(_task(jacobian, tolerance), chosen, _Task.length)
+    return _walked(_task(jacobian, tolerance), chosen, _RemovalTask.length)
 
 
 def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
     """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
-    return _walked(_task(jacobian, tolerance), rows, _Task.released)
+    return _walked(_task(jacobian, tolerance), rows, _RemovalTask.released)
 
 
 def _left_out_of_the_sum(jacobian: Jacobian) -> Callable[..., Array]:
@@ -182,10 +182,10 @@ def is_light(fit: Fit) -> bool:
     return fit.loss.quadratic or pays(n, p) or n * n * p <= WORK
 
 
-def _task(jacobian: Jacobian, tolerance: float) -> _Task:
+def _task(jacobian: Jacobian, tolerance: float) -> _RemovalTask:
     """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
     risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = _Task(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
+    task = _RemovalTask(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
     if jacobian.fit.loss.quadratic:
         return task
     if jacobian.fit.distance > AT_MINIMUM:
@@ -196,7 +196,7 @@ def _task(jacobian: Jacobian, tolerance: float) -> _Task:
     return replace(task, rest=rest, spread=spread**0.5)
 
 
-def _usual_move(task: _Task) -> float:
+def _usual_move(task: _RemovalTask) -> float:
     """The mean move of an example's own predictor when it is left out, or a number that rounding still tells from zero."""
     xp = namespace(task.B)
     model, B = task.model, task.B
@@ -210,7 +210,7 @@ def _usual_move(task: _Task) -> float:
     return max(float(moved), EPSILON**0.5 * float(predicted)) / task.fit.n or 1.0
 
 
-def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
+def _walked(task: _RemovalTask, rows: Array, finish: Finish) -> Array:
     """``finish(task, moves)`` of every row that is left out, block by block; infinite where there is no minimum."""
     xp = namespace(rows)
     places, found = [], []
@@ -229,20 +229,20 @@ def _walked(task: _Task, rows: Array, finish: Finish) -> Array:
     return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
 
 
-def _blocks(task: _Task, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
+def _blocks(task: _RemovalTask, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
     most, count = rows_per_block(task.risk.size, task.risk.X), rows.shape[0]
     for start in track(range(0, count, most), -(-count // most), doing):
         yield start, rows[start : min(start + most, count)]
 
 
-def _with_third(task: _Task, count: int) -> _Task:
+def _with_third(task: _RemovalTask, count: int) -> _RemovalTask:
     """T where so many rows would cost more passes over all others."""
     if task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
         return task
     return replace(task, third=third_derivative(task.risk, task.model, task.rest.step))
 
 
-def _improved(task: _Task, rows: Array, finish: Finish) -> Array:
+def _improved(task: _RemovalTask, rows: Array, finish: Finish) -> Array:
     """The same for rows for which one Newton step is not near enough."""
     xp = namespace(rows)
     parts = []
@@ -260,7 +260,7 @@ def _improved(task: _Task, rows: Array, finish: Finish) -> Array:
     return xp.concat(parts, axis=0)
 
 
-def _by_chords(task: _Task, part: LeftOut, finish: Finish, moves: Array, rate: Array) -> Array:
+def _by_chords(task: _RemovalTask, part: LeftOut, finish: Finish, moves: Array, rate: Array) -> Array:
     """The same for a few rows whose moves are not near enough yet."""
     moves, lost = _chords(task, part, moves, rate)
     found = finish(task, moves)
@@ -270,7 +270,7 @@ def _by_chords(task: _Task, part: LeftOut, finish: Finish, moves: Array, rate: A
     return found
 
 
-def _newton_moves(task: _Task, part: LeftOut) -> tuple[Array, Array]:
+def _newton_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array]:
     """A block's moves by H alone, and which of these are near enough."""
     still = _still(task, part)
     precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
@@ -283,19 +283,19 @@ def _newton_moves(task: _Task, part: LeftOut) -> tuple[Array, Array]:
     return moves, still | (near & (part.left > UNSURE))
 
 
-def _still(task: _Task, part: LeftOut) -> Array:
+def _still(task: _RemovalTask, part: LeftOut) -> Array:
     """Rows that move nothing when they go."""
     return (part.omega == 0) & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
 
 
-def _across(task: _Task, part: LeftOut, moves: Array) -> Array:
+def _across(task: _RemovalTask, part: LeftOut, moves: Array) -> Array:
     """D^T H D of moves by H, from (H - a x x^T) D = r x - P w, (b,)."""
     xp = namespace(part.x)
     pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
     return xp.clip(row_dots(moves, pull, xp) + part.a * row_dots(part.x, moves, xp) ** 2, 0.0, None)
 
 
-def _third_moves(task: _Task, part: LeftOut) -> tuple[Array, Array, Array]:
+def _third_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array, Array]:
     """A block's moves by H and T, which of these are near enough, and by how much a step improves them."""
     xp = namespace(part.x)
     pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
@@ -317,7 +317,7 @@ def _third_moves(task: _Task, part: LeftOut) -> tuple[Array, Array, Array]:
     return moves, _still(task, part) | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
 
 
-def _round(task: _Task, part: LeftOut, newton: Array, moves: Array) -> Array:
+def _round(task: _RemovalTask, part: LeftOut, newton: Array, moves: Array) -> Array:
     """Moves with T, and P where there is one, taken at earlier moves."""
     xp = namespace(part.x)
     assert task.third is not None
@@ -329,7 +329,7 @@ def _round(task: _Task, part: LeftOut, newton: Array, moves: Array) -> Array:
 
 
 def _rounds(
-    task: _Task, part: LeftOut, newton: Array, moves: Array, rate: Array, lengths: list[Array]
+    task: _RemovalTask, part: LeftOut, newton: Array, moves: Array, rate: Array, lengths: list[Array]
 ) -> tuple[Array, Array, list[Array]]:
     """Two rounds more, for P may shorten steps less than T does; not where T moves much, for they would lead astray."""
     xp = namespace(part.x)
@@ -343,7 +343,7 @@ def _rounds(
     return found, xp.where(near, xp.maximum(rate, ratio(further[1], further[0])), rate), [lengths[0], length]
 
 
-def _removed(task: _Task, rows: Array) -> LeftOut:
+def _removed(task: _RemovalTask, rows: Array) -> LeftOut:
     xp = namespace(task.risk.X)
     risk, weights = task.risk, task.risk.weights
     X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
@@ -351,7 +351,7 @@ def _removed(task: _Task, rows: Array) -> LeftOut:
     return leave_out(task.model, task.B, X, y, omega, rows, task.fold)
 
 
-def _chords(task: _Task, part: LeftOut, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _chords(task: _RemovalTask, part: LeftOut, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Moves improved until they settle, and which did not."""
     xp = namespace(moves)
     places = np.arange(moves.shape[0])
@@ -380,7 +380,7 @@ def _chords(task: _Task, part: LeftOut, moves: Array, rate: Array) -> tuple[Arra
     return xp.take(together, like(order, moves, xp), axis=0), lost
 
 
-def _gradients(task: _Task, part: LeftOut, moves: Array) -> Array:
+def _gradients(task: _RemovalTask, part: LeftOut, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
     theta = task.fit.centred_theta[None, :] + moves
     z = row_dots(part.x, theta, namespace(moves))
@@ -388,7 +388,7 @@ def _gradients(task: _Task, part: LeftOut, moves: Array) -> Array:
     return gradients_at(task.risk, theta) - own[:, None] * part.x + part.pushed(theta)
 
 
-def _refit(task: _Task, row: int) -> Array | None:
+def _refit(task: _RemovalTask, row: int) -> Array | None:
     """The move by a true fit without the row; None where there is no minimum."""
     risk = task.risk
     xp = namespace(risk.X)

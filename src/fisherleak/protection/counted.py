@@ -130,7 +130,7 @@ def counted(
     W = (V / np.sqrt(s)).T
     asked = _asked(leakage, units, W, rule, rows, most)
     U = raw_map(jacobian.fit)
-    moves = _Moves(jacobian, chosen, with_label, W @ np.linalg.inv(U))
+    moves = _CountedMoves(jacobian, chosen, with_label, W @ np.linalg.inv(U))
     found = [_terms(moves, units, W, rule, int(row)) for row in asked]
     parts = [(target**2 * first, second) for first, second in found]
     first, second, both = (
@@ -243,7 +243,7 @@ def _largest(F: Matrix) -> float:
     return float(np.sqrt(max(np.linalg.eigvalsh(F)[-1], 0.0)))
 
 
-def _terms(moves: _Moves, units: SingleRows, W: Matrix, rule: Moving, row: int) -> tuple[Matrix, Matrix]:
+def _terms(moves: _CountedMoves, units: SingleRows, W: Matrix, rule: Moving, row: int) -> tuple[Matrix, Matrix]:
     """Both terms of a row's information at a limit of one, (m, m) each."""
     K = W @ units.written_out([row])[0]
     deciding = list(rule.rows)
@@ -274,7 +274,7 @@ def value_moves(jacobian: Jacobian, attributes: tuple[Attribute, ...], label: bo
 
 
 @dataclass(frozen=True)
-class _Moves:
+class _CountedMoves:
     """Refits with one value moved, in coordinates in which the noise is white: ``into`` takes parameters there."""
 
     jacobian: Jacobian

@@ -80,7 +80,7 @@ class EndToEndEtas:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _RowNorms:
     """How one norm of each row depends on the state and on the row's own values."""
 
     log_norm: Vector
@@ -109,7 +109,7 @@ class Round:
     """The derivative of a by the predictor."""
     N: Vector
     """(n, p, m)."""
-    parts: dict[str, _Part]
+    parts: dict[str, _RowNorms]
 
     @property
     def theta(self) -> Vector:
@@ -212,7 +212,7 @@ class Procedure:
         N = _moves(X, V, curve, theta)
         return Round(fit, weights, eta, U @ U.T, curve.r, curve.a, a_move, curve.a_z, N, parts)
 
-    def _part(self, E: _Split, V: _Split, at: _Curve, theta: Vector, B: Vector) -> _Part:
+    def _part(self, E: _Split, V: _Split, at: _Curve, theta: Vector, B: Vector) -> _RowNorms:
         X, root = self.rows, self.noise.unit_information_root(B.shape[0])
         WB = B if root is None else root @ B
         N = _moves(X, E, at, theta)
@@ -236,7 +236,7 @@ class Procedure:
             + np.outer(bend, dz)
             + np.outer(gx * (at.a_y * along + at.c_y * e_y) + ge * at.c, dy)
         )
-        return _Part(np.log(norms), g, h, by_theta, by_values)
+        return _RowNorms(np.log(norms), g, h, by_theta, by_values)
 
     def _derivative(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
         """Of the last parameters by each row's values, (n, p, m): backwards through all fits."""

@@ -81,16 +81,16 @@ class _Summed:
     join: Join
     masked: bool
 
-    def __call__(self, *blocks: Array | None) -> _Part:
+    def __call__(self, *blocks: Array | None) -> _BlockSums:
         with alone():
             if self.masked:
                 *rest, mask = blocks
                 blocks = tuple(None if x is None else x[mask] for x in rest)
-            return _Part(sum_in_memory(self.function, blocks, None, self.most, self.join))
+            return _BlockSums(sum_in_memory(self.function, blocks, None, self.most, self.join))
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BlockSums:
     """What a block brings to a sum: not an array, so that Dask hands it on as it is."""
 
     values: tuple[Any, ...]
@@ -100,11 +100,11 @@ def _apply(function: Callable[..., Any], *blocks: Any) -> Any:
     return function(*blocks)
 
 
-def _added(join: Join, parts: list[_Part]) -> _Part:
+def _added(join: Join, parts: list[_BlockSums]) -> _BlockSums:
     total = parts[0].values
     for part in parts[1:]:
         total = join(total, part.values)
-    return _Part(total)
+    return _BlockSums(total)
 
 
 def map_lazily(
@@ -272,11 +272,11 @@ def rows_of(
     return tuple(arrays)
 
 
-def _made(make: Callable[[Any], Sums], value: Any) -> _Part:
-    return _Part(make(value[0]))
+def _made(make: Callable[[Any], Sums], value: Any) -> _BlockSums:
+    return _BlockSums(make(value[0]))
 
 
-def _taken(part: _Part, k: int) -> Any:
+def _taken(part: _BlockSums, k: int) -> Any:
     return part.values[k]
 
 

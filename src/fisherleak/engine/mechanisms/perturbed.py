@@ -136,7 +136,7 @@ def _together(problem: _Problem, tilts: Vector) -> tuple[Vector, Vector]:
     size = np.sqrt(np.einsum("cj,jk,ck->c", b, core, b))
     theta, inverses = np.empty_like(b), np.empty((*b.shape, b.shape[1]))
     left = np.arange(len(b))
-    state = _Points.of(problem, np.tile(problem.start, (len(b), 1)), b)
+    state = _TiltedPoints.of(problem, np.tile(problem.start, (len(b), 1)), b)
     for _ in range(MOST_STEPS):
         now = state.decrement()
         still = (now >= 0.25 * state.last) & (now <= ROUNDED * size[left])
@@ -154,7 +154,7 @@ def _together(problem: _Problem, tilts: Vector) -> tuple[Vector, Vector]:
 
 
 @dataclass(frozen=True)
-class _Points:
+class _TiltedPoints:
     """Points of the search, their risk and its derivatives with the tilt, and the Newton steps from there."""
 
     T: Vector
@@ -166,7 +166,7 @@ class _Points:
     """Decrements at the points before."""
 
     @classmethod
-    def of(cls, problem: _Problem, T: Vector, b: Vector) -> _Points:
+    def of(cls, problem: _Problem, T: Vector, b: Vector) -> _TiltedPoints:
         value, gradient, H = problem.at(T)
         gradient = gradient + b
         step = np.asarray(-np.linalg.solve(H, gradient[:, :, None])[:, :, 0], dtype=np.float64)
@@ -175,16 +175,16 @@ class _Points:
     def decrement(self) -> Vector:
         return np.asarray(np.sqrt(np.clip(-np.sum(self.gradient * self.step, axis=1), 0.0, None)))
 
-    def take(self, rows: Any) -> _Points:
+    def take(self, rows: Any) -> _TiltedPoints:
         fields = (self.T, self.value, self.gradient, self.H, self.step, self.last)
-        return _Points(*(x[rows] for x in fields))
+        return _TiltedPoints(*(x[rows] for x in fields))
 
-    def moved(self, problem: _Problem, b: Vector, decrement: Vector) -> _Points:
+    def moved(self, problem: _Problem, b: Vector, decrement: Vector) -> _TiltedPoints:
         """After a step, shortened until the risk falls."""
         length = np.ones(len(b))
         slack = 1e-13 * (np.abs(self.value) + 1.0)
         while True:
-            there = _Points.of(problem, self.T + length[:, None] * self.step, b)
+            there = _TiltedPoints.of(problem, self.T + length[:, None] * self.step, b)
             fallen = there.value <= self.value - ARMIJO * length * decrement**2 + slack
             if np.all(fallen | (length < 1e-12)):
                 return replace(there, last=decrement)

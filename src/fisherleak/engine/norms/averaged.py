@@ -97,7 +97,7 @@ class Averaged(DataShaped):
         return rounding_of(self.jacobian.fit)
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        parts = _Scores.of(self, attributes)
+        parts = _DrawnScores.of(self, attributes)
         found = [parts.limits(*block, label) for block in self._blocks(parts, label)]
         return np.sqrt(np.concatenate(found)) if found else np.zeros(0)
 
@@ -110,7 +110,7 @@ class Averaged(DataShaped):
 
     def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
         """From the scores of all draws: averages over few of them see a set's directions as larger, not less."""
-        parts = _Scores.of(self, attributes)
+        parts = _DrawnScores.of(self, attributes)
         count = int(self.jacobian.X.shape[0] if rows is None else rows.shape[0])
         values = count * (int(parts.by_t.shape[1]) + int(label))
         if min(values, self.count) > LARGEST_SET:
@@ -134,7 +134,7 @@ class Averaged(DataShaped):
         return limit / average - 1.0 if average > 0 else 0.0
 
     def _one(self, attributes: Sequence[Attribute], label: bool, row: int) -> float:
-        parts = _Scores.of(self, attributes)
+        parts = _DrawnScores.of(self, attributes)
         (block,) = self._blocks(parts, label, np.array([row]))
         return math.sqrt(float(parts.limits(*block, label)[0]))
 
@@ -143,12 +143,12 @@ class Averaged(DataShaped):
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         """Scores of all draws over sqrt N, (b, N, m + label): their Gram is the average."""
-        parts = _Scores.of(self, attributes)
+        parts = _DrawnScores.of(self, attributes)
         blocks = [parts.scores(*block, label) for block in self._blocks(parts, label, rows)]
         return np.concatenate(blocks) / math.sqrt(self.count)
 
     def _blocks(
-        self, parts: _Scores, label: bool, rows: Array | None = None
+        self, parts: _DrawnScores, label: bool, rows: Array | None = None
     ) -> Iterator[tuple[Vector, Vector, Vector]]:
         chosen = slice(None) if rows is None else np.asarray(host(rows))
         X, y = (np.asarray(a)[chosen] for a in self.rows)
@@ -160,7 +160,7 @@ class Averaged(DataShaped):
 
 
 @dataclass(frozen=True)
-class _Scores:
+class _DrawnScores:
     """What blocks of rows need of the draws: E^T t and E^T b (N, m), and H^-1 E as one matrix (p, N m)."""
 
     loss: Loss
@@ -175,7 +175,7 @@ class _Scores:
     """The inverse Hessians side by side, (p, N p)."""
 
     @classmethod
-    def of(cls, information: Averaged, attributes: Sequence[Attribute]) -> _Scores:
+    def of(cls, information: Averaged, attributes: Sequence[Attribute]) -> _DrawnScores:
         J, found = information.jacobian, information.minima
         p = int(J.theta.shape[0])
         E = np.asarray(J.map(J.named(attributes)).after(np.eye(p))) if attributes else np.zeros((p, 0))

@@ -54,7 +54,7 @@ def top_by_products(
     count = state[0].shape[0]
     V = xp.tile(like(start_of(size), state[0], xp)[None, :], (count, 1))
     before, off = xp.zeros_like(V), xp.zeros(count, dtype=V.dtype, device=device(V))
-    rows, found = xp.arange(count, device=device(V)), _Found(np.zeros(count), np.full(count, np.inf), wanted)
+    rows, found = xp.arange(count, device=device(V)), _Converging(np.zeros(count), np.full(count, np.inf), wanted)
     diagonal: list[Array] = []
     beside: list[Array] = []
     steps = 0
@@ -97,7 +97,7 @@ def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace)
     return theta, xp.where(theta > 0, error, 0.0)
 
 
-class _Found:
+class _Converging:
     """Values and errors of all rows, on the host; a row that is done is not looked at again."""
 
     def __init__(self, values: Any, errors: Any, wanted: float) -> None:

@@ -94,7 +94,7 @@ def top_eigenvalues_portable(s: Array, v: Array, U: Array, r: Array, h: Array, c
     unit = xp.where(trace > 0, 1.0 / xp.sqrt(xp.where(trace > 0, trace, 1.0)), 0.0)
     K *= unit[:, None]
     second = None if second is None else second * unit
-    rows = _Rows(K, second, (r * unit) ** 2)
+    rows = _SecularRows(K, second, (r * unit) ** 2)
     poles = xp.stack([xp.ones_like(s), top - s])
     delta, upper = _start(rows, v, poles[1, :], xp)
     delta = _climb(rows, v, poles, delta, upper, xp)
@@ -102,19 +102,19 @@ def top_eigenvalues_portable(s: Array, v: Array, U: Array, r: Array, h: Array, c
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _SecularRows:
     """Rows in units of their trace bound: the vectors k (n, k), the factors gamma (n,) of v, if any, and r^2 (n,)."""
 
     K: Array
     second: Array | None
     squared_r: Array
 
-    def take(self, rows: Array, xp: Namespace) -> _Rows:
+    def take(self, rows: Array, xp: Namespace) -> _SecularRows:
         second = None if self.second is None else xp.take(self.second, rows)
-        return _Rows(xp.take(self.K, rows, axis=0), second, xp.take(self.squared_r, rows))
+        return _SecularRows(xp.take(self.K, rows, axis=0), second, xp.take(self.squared_r, rows))
 
 
-def _start(rows: _Rows, v: Array, gaps: Array, xp: Namespace) -> tuple[Array, Array]:
+def _start(rows: _SecularRows, v: Array, gaps: Array, xp: Namespace) -> tuple[Array, Array]:
     """A point below the root (a Rayleigh quotient, or the top diagonal entry) and one above it."""
     K = rows.K
     g11 = row_squares(K, xp)
@@ -146,7 +146,7 @@ def _top_of_two(g11: Array, g12: Array, g22: Array, xp: Namespace) -> tuple[Arra
     return middle + radius, middle - radius, cos, xp.where(g12 < 0, -other, other)
 
 
-def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Namespace) -> tuple[Array, Array, Array]:
+def _secular(rows: _SecularRows, v: Array, poles: Array, delta: Array, xp: Namespace) -> tuple[Array, Array, Array]:
     """The function g, the second eigenvalue, and minus the derivative of g, at delta."""
     # delta + r^2 gaps as one product of inner size two
     distances = xp.stack([delta, rows.squared_r], axis=1) @ poles
@@ -166,7 +166,7 @@ def _secular(rows: _Rows, v: Array, poles: Array, delta: Array, xp: Namespace) -
     return g, second, slope + 2.0 * cos * sin * (T1 @ v) + sin * sin * (T @ squares)
 
 
-def _climb(rows: _Rows, v: Array, poles: Array, delta: Array, upper: Array, xp: Namespace) -> Array:
+def _climb(rows: _SecularRows, v: Array, poles: Array, delta: Array, upper: Array, xp: Namespace) -> Array:
     """Newton's method on 1/g, kept inside a bracket; rows leave when half of them are done."""
     lower = delta
     index = xp.arange(delta.shape[0], device=device(delta))

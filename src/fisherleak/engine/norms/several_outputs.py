@@ -188,7 +188,7 @@ def _most(values: int, reference: Array) -> int:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenOut:
     """J_i of one release, or of several one above the other, from the rows of all of them; Z_i where ``inner``."""
 
     counts: tuple[int, ...]
@@ -198,7 +198,7 @@ class _Written:
     @classmethod
     def of(
         cls, releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, inner: bool = False
-    ) -> tuple[tuple[Array | None, ...], _Written]:
+    ) -> tuple[tuple[Array | None, ...], _WrittenOut]:
         named = [(each.jacobian, each.jacobian.named(attributes)) for each in releases]
         groups = [J.arrays_for(own) for J, own in named]
         writers = tuple((J.inner if inner else J.dense)(own, label) for J, own in named)
@@ -216,14 +216,14 @@ def written_rows(
     releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, rows: Array | None
 ) -> Array:
     """J_i of some rows, of all releases one above the other."""
-    arrays, write = _Written.of(releases, attributes, label)
+    arrays, write = _WrittenOut.of(releases, attributes, label)
     return write(*gather(arrays, rows))
 
 
 def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
     """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
     xp = namespace(releases[0].jacobian.B)
-    arrays, write = _Written.of(releases, attributes, label)
+    arrays, write = _WrittenOut.of(releases, attributes, label)
     B = releases[0].jacobian.B
     if any(attribute.local for each in releases for attribute in each.jacobian.named(attributes)):
 
@@ -254,7 +254,7 @@ def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
 
 def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
     """J_S J_S^T of releases one above the other, B (sum Z_i Z_i^T) B^T with Z_i that are written out block by block."""
-    arrays, write = _Written.of(releases, attributes, label, inner=True)
+    arrays, write = _WrittenOut.of(releases, attributes, label, inner=True)
     roots = [each.jacobian.B for each in releases]
     most, xp = _most(write.values, roots[0]), namespace(roots[0])
 

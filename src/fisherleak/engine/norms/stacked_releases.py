@@ -43,7 +43,7 @@ class StackedReleases:
 
     counts: tuple[int, ...]
     writers: tuple[Callable[..., Array], ...]
-    kinds: tuple[_Kind, ...]
+    kinds: tuple[_ReleaseProducts, ...]
     label: bool
 
     @classmethod
@@ -54,7 +54,7 @@ class StackedReleases:
         chosen = [J.named(attributes) for J in parts]
         groups = [J.arrays_for(named) for J, named in zip(parts, chosen, strict=True)]
         writers = tuple(J.dense(named, label) for J, named in zip(parts, chosen, strict=True))
-        kinds = tuple(_Kind.of(J, named) for J, named in zip(parts, chosen, strict=True))
+        kinds = tuple(_ReleaseProducts.of(J, named) for J, named in zip(parts, chosen, strict=True))
         arrays = tuple(x for group in groups for x in group)
         return arrays, cls(tuple(len(group) for group in groups), writers, kinds, label)
 
@@ -150,7 +150,7 @@ class StackedReleases:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ReleaseBlock:
     """A block of one release: its derivatives, its map and E^T theta."""
 
     rows: Derivatives
@@ -168,7 +168,7 @@ class _Block:
         return self.rows.moved(self.E).push(change)
 
 
-def _pair(one: _Block, two: _Block, label: bool) -> Array:
+def _pair(one: _ReleaseBlock, two: _ReleaseBlock, label: bool) -> Array:
     r"""sum_i Z_i Y_i^T with :math:`Z = a\, x w^T + r E` (and :math:`c\, x` for the label) of two releases."""
     xp = namespace(one.w)
     x, y = one.rows, two.rows
@@ -184,7 +184,7 @@ def _pair(one: _Block, two: _Block, label: bool) -> Array:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _ReleaseProducts:
     """Products of one release with vectors: through S where all rows share the map, through B where they do not."""
 
     model: Any
@@ -196,7 +196,7 @@ class _Kind:
     w: Array | None
 
     @classmethod
-    def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Kind:
+    def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _ReleaseProducts:
         places = places_of(attributes)
         if J.folding is not None or any(place.local for place in places) or not places:
             return cls(J.model, J.B, places, merged(places), None, None, None)
@@ -204,7 +204,7 @@ class _Kind:
         A = E.after(J.B)
         return cls(J.model, J.B, places, merged(places), A.T @ A, A, E.pull(J.theta))
 
-    def turned(self, basis: Array, diagonal: Array | None = None) -> _Kind:
+    def turned(self, basis: Array, diagonal: Array | None = None) -> _ReleaseProducts:
         """The same for vectors in another orthonormal basis, in which S is the given diagonal where it is known."""
         assert self.S is not None
         assert self.A is not None
@@ -212,9 +212,9 @@ class _Kind:
         S = basis.T @ self.S @ basis if diagonal is None else diagonal
         return replace(self, S=S, A=self.A @ basis, w=basis.T @ self.w)
 
-    def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _Block:
+    def block(self, X: Array, y: Array, weights: Array | None, *local: Array) -> _ReleaseBlock:
         E = BlockMap(self.places, self.B.shape[1], local, self.B, known_runs=self.runs)
-        return _Block(self.model.rows(X, y, weights), E, self.model.theta)
+        return _ReleaseBlock(self.model.rows(X, y, weights), E, self.model.theta)
 
     def prepared(self, X: Array, y: Array, weights: Array | None, *local: Array, label: bool) -> tuple[Array, ...]:
         """What the products need of the rows: r, a, c first."""

@@ -48,7 +48,7 @@ STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class _Followed:
+class _FollowedMoves:
     """Rows that are followed exactly, at the parameters that moves start from."""
 
     x: Array
@@ -71,7 +71,7 @@ class Expansion:
     """The linear forms, (f, L)."""
     units: tuple[Array, Array]
     """Of the outputs, (L,), and of the parameters of each, (p,)."""
-    followed: _Followed
+    followed: _FollowedMoves
     grams: tuple[Array, Array, Array]
     """Sums over rows of x x^T: with h l and with the weight of |H^-1 (N - T / 2)|, of rows not followed; with w h, of all."""
     terms: Array
@@ -236,7 +236,7 @@ def _row_maker(
     return block
 
 
-def _followed(risk: Risk, theta: Array, loss: ReducedLoss, chosen: Array) -> _Followed:
+def _followed(risk: Risk, theta: Array, loss: ReducedLoss, chosen: Array) -> _FollowedMoves:
     xp = namespace(theta)
     X, y, weights = gather((risk.X, risk.y, risk.weights), chosen)
     assert X is not None
@@ -245,7 +245,7 @@ def _followed(risk: Risk, theta: Array, loss: ReducedLoss, chosen: Array) -> _Fo
     omega = xp.ones_like(x[:, 0]) if weights is None else weights
     z = x @ xp.reshape(theta, (loss.outputs, -1)).T
     r, A = omega[:, None] * loss.gradient(z, y), omega[:, None, None] * loss.curvature(z, y)
-    return _Followed(x, y, omega, z, r, A)
+    return _FollowedMoves(x, y, omega, z, r, A)
 
 
 def _third(risk: Risk, theta: Array, loss: ReducedLoss, mask: Array, units: tuple[Array, Array]) -> Array:
