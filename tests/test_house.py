@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from where import ELSEWHERE, called, files_of, modules, own_file
+
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "fisherleak"
 # what a file tests that is wider than one module
@@ -70,6 +72,23 @@ def test_every_file_of_tests_names_a_module_or_a_topic(file: str) -> None:
 
 def test_topics_are_those_of_files() -> None:
     assert set(TOPICS) <= set(FILES)
+
+
+def test_every_module_has_a_file_of_its_name_or_a_place_in_the_table() -> None:
+    """``python tests/where.py cards`` prints it."""
+    assert not [module for module in modules() if not files_of(module)], "add them to ELSEWHERE in tests/where.py"
+    assert called("cards") == called("fisherleak.audit.cards") == called("src/fisherleak/audit/cards.py")
+
+
+def test_the_table_of_tests_holds_modules_without_a_file_of_their_name_and_no_others() -> None:
+    assert set(ELSEWHERE) <= set(modules())
+    assert not [module for module in ELSEWHERE if (TESTS / own_file(module)).is_file()]
+
+
+@pytest.mark.parametrize("file", sorted({file for files in ELSEWHERE.values() for file in files}))
+def test_files_of_the_table_hold_tests(file: str) -> None:
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    assert any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in ast.walk(tree))
 
 
 def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
