@@ -329,7 +329,7 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
     layout.sentences("\nUnder these assumptions:", card["assumptions"])
     better = noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant
     if not better:
-        possible = card["shape"]["name"] == "isotropic" and card["model"]["kind"] != "softmax"
+        possible = card["shape"]["name"] == "isotropic" and len(card["target"]["classes"] or ()) < 3
         shaped = "try --shape hessian, " if possible else ""
         layout.paragraph(
             "\nBeware: with this noise the model is no better than a constant. Make single rows matter less with a larger --l2 "

@@ -14,14 +14,15 @@ at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the larg
 :math:`1 - e^{-l q d} = l q N`, N the length of the gradient that the exchange leaves. *The new row's own effect* only reduces
 |r|, and its other part is bounded by :math:`2 \omega a |r| |L g| |E^T g|`. For the squared loss the rest is convex in x and y,
 so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
-convex for given derivatives r, a, c, so that corners suffice for every interval of z. Of these, a row whose z lies in the
+convex for given derivatives r, a, c, so that corners suffice for every interval of z, and ends of the label; where r and a both
+depend on the label (the Gamma loss), each is taken at its largest in intervals of it. Of these, a row whose z lies in the
 interval is a mean of corners whose mean z lies there too (``within``). The two-rank part of ||J|| has a closed form.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -42,6 +43,8 @@ WIDTH, FINE, COARSE = 0.25, 16.0, 8
 """Intervals of z: of this width up to ``FINE`` from zero, then eight to each doubling."""
 LEAST = 2.0**-6
 """Leverages of a new row below which its damping is not looked at; above, intervals by the same eighths of a doubling."""
+LABEL_CELLS = 8
+"""Intervals of the label, where curvature depends on it."""
 ENDS, FAR = 64.0, 1e8
 """Beyond these z only limits count."""
 
@@ -82,13 +85,17 @@ class Bound:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A label, and the interval of z (at the present fit) for each point."""
+    """A label or the ends of an interval of labels, and the interval of z (at the present fit) for each point."""
 
-    y: float
+    labels: Vector
     low: Vector
     high: Vector
     slab: bool = False
     """Whether it is one interval of z, the same for all points."""
+
+    def largest(self, function: Callable[[Vector, Vector], Any], z: Vector) -> Vector:
+        """Of a function that is monotone in the label, at z: (V,)."""
+        return np.asarray(np.max([np.asarray(function(z, np.full_like(z, y))) for y in self.labels], axis=0))
 
     def together(self) -> _Cell:
         return replace(self, low=np.array([float(self.low.min())]), high=np.array([float(self.high.max())]))
@@ -120,7 +127,7 @@ def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, 
                 break
             found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift)[0])
             largest = max(largest, cell.most(found, q))
-            which = np.where(found > best, cell.y, which)
+            which = np.where(found > best, cell.labels[-1], which)
             best = np.maximum(best, found)
     return Bound(largest, best, which, extent)
 
@@ -159,15 +166,23 @@ def _cells(q: Quantities, loss: Loss, kind: Curvature, labels: Vector) -> Iterat
     """Labels by intervals of z; one interval for each point where the loss is quadratic, as all is convex there."""
     if loss.quadratic:
         for y in labels:
-            yield _Cell(float(y), q.z_low, q.z_high)
+            yield _Cell(np.array([y]), q.z_low, q.z_high)
         return
     lowest, highest = q.lowest, q.highest
     if kind.by_difference:
         lowest, highest, labels = lowest - float(labels.max()), highest - float(labels.min()), np.zeros(1)
     every = np.ones_like(q.root)
     for low, high in _intervals(lowest, highest):
-        for y in labels:
-            yield _Cell(float(y), low * every, high * every, slab=not kind.by_difference)
+        for some in _label_cells(kind, labels):
+            yield _Cell(some, low * every, high * every, slab=not kind.by_difference)
+
+
+def _label_cells(kind: Curvature, labels: Vector) -> list[Vector]:
+    """The ends of the labels, as all is convex in them; intervals where curvature and gradient both move with the label."""
+    if not kind.by_label or len(labels) < 2:
+        return [np.array([y]) for y in labels]
+    edges = np.linspace(float(np.min(labels)), float(np.max(labels)), LABEL_CELLS + 1)
+    return [edges[k : k + 2] for k in range(LABEL_CELLS)]
 
 
 def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
@@ -194,16 +209,16 @@ def _at_cell(
     first = grown * (q.push + math.sqrt(left) * q.pull)
     solved = partial(_farthest_move, slope, drift)
     leaving = math.sqrt(left) * solved(first)
-    size = float(max(np.abs(_r(loss, end, cell.y)).max() for end in (cell.low, cell.high)))
+    size = float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
     moved = solved(first + grown * math.sqrt(left) * omega * size * widest)
     move = math.sqrt(left) * moved
     # adding the new row only reduces |r|, so that r moves with the row that leaves alone
     shift = 0.0 if loss.quadratic else widest * leaving
-    above = np.maximum(_r(loss, cell.high + shift, cell.y), 0.0)
-    below = np.maximum(-_r(loss, cell.low - shift, cell.y), 0.0)
+    above = np.maximum(cell.largest(loss.r, cell.high + shift), 0.0)
+    below = np.maximum(cell.largest(_down(loss), cell.low - shift), 0.0)
     z = np.clip(kind.peak, cell.low - widest * move, cell.high + widest * move)
-    a = np.asarray(loss.a(z, np.full_like(z, cell.y)))
-    c = np.abs(np.asarray(loss.c(z, np.full_like(z, cell.y)))) * float(label)
+    a = cell.largest(loss.a, z)
+    c = cell.largest(lambda z, y: np.abs(loss.c(z, y)), z) * float(label)
     m, more = q.m / omega * np.ones_like(a), q.m_by_move * move / omega
     shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
     tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
@@ -311,5 +326,5 @@ def _farthest_move(slope: float, drift: Drift | None, gradient: float) -> float:
     return min(_solved(slope, gradient), math.inf if drift is None else drift.moved(gradient))
 
 
-def _r(loss: Loss, z: Vector, y: float) -> Vector:
-    return np.asarray(loss.r(z, np.full_like(z, y)))
+def _down(loss: Loss) -> Callable[[Vector, Vector], Vector]:
+    return lambda z, y: -np.asarray(loss.r(z, y))

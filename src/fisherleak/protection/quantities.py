@@ -58,11 +58,15 @@ class Curvature:
         Where it is largest.
     by_difference : bool
         Whether all derivatives depend on z - y alone.
+    by_label : bool
+        Whether it depends on the label as the gradient does: both are affine in it, and their product may be largest between
+        its ends.
     """
 
     slope: float
     peak: float
     by_difference: bool = False
+    by_label: bool = False
 
 
 def curvature_of(loss: Loss) -> Curvature:
@@ -71,7 +75,7 @@ def curvature_of(loss: Loss) -> Curvature:
         "squared": Curvature(0.0, 0.0),
         "logistic": Curvature(1.0, 0.0),
         "poisson": Curvature(1.0, math.inf),
-        "gamma": Curvature(1.0, -math.inf),
+        "gamma": Curvature(1.0, -math.inf, by_label=True),
     }
     check_name(loss)
     if loss.name in known:
