@@ -125,7 +125,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "nn/step_information.py": ("nn/test_accountant.py",),
     "nn/through.py": ("nn/test_last_layer.py", "nn/test_heads.py", "nn/test_encoders.py"),
     "protection/ascent.py": ("protection/test_admissible.py", "protection/test_several_certificate.py"),
-    "protection/certificate.py": ("protection/test_admissible.py", "protection/test_drift.py"),
     "protection/contenders.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/entries.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
     "protection/implicit.py": ("protection/test_counted.py",),
