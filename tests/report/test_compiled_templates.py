@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 from jinja2 import DictLoader, Environment, FileSystemLoader
+from jinja2.bccache import bc_magic
 
 from fisherleak.report.compiled_templates import CompiledTemplates
 
@@ -55,6 +57,18 @@ def test_file_that_is_not_whole_is_replaced(folder: Path, part: int) -> None:
     (path,) = kept(folder)
     whole = path.read_bytes()
     path.write_bytes(whole[:part])
+    assert rendered(folder) == "4&lt;b&gt;"
+    assert path.read_bytes() == whole
+
+
+def test_no_pickle_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever puts one there has nothing run: it is replaced."""
+    rendered(folder)
+    (path,) = kept(folder)
+    whole = path.read_bytes()
+    path.write_bytes(bc_magic + pickle.dumps("text"))
+    for name in ("load", "loads"):
+        monkeypatch.setattr(pickle, name, lambda *_, **__: pytest.fail("a pickle was read"))
     assert rendered(folder) == "4&lt;b&gt;"
     assert path.read_bytes() == whole
 

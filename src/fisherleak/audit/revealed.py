@@ -31,6 +31,7 @@ from fisherleak.rows.moments import Moments
 from fisherleak.tables import Feature
 
 __all__ = [
+    "EVEN_ODDS",
     "HALF",
     "Limits",
     "Share",

@@ -39,12 +39,12 @@ def _kind_settled(design: Design) -> bool:
     target, most = design.target, _most_rows(design)
     if not target.assumed:
         return True
-    values, counts = np.unique(np.asarray(design.labels()), return_counts=True)
-    if values.dtype.kind not in "fiu":
+    labels = np.asarray(design.labels())
+    if labels.dtype.kind not in "fiu":
         return True  # classes of text, of which there are always enough rows
+    values, counts = np.unique(np.round(labels, DIGITS), return_counts=True)
     if target.classes:
         return bool(counts.min() - most >= (FEWEST_CODED if len(values) > 2 else 1))
-    values, counts = np.unique(np.round(np.asarray(design.labels(), dtype=np.float64), DIGITS), return_counts=True)
     left = len(values) - min(most, int(np.sum(counts <= most)))
     if left <= 2:
         return False

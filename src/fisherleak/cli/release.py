@@ -136,7 +136,7 @@ def release(
     """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
-    With three classes or more and no --l2, the numbers of parameters and rows decide it, and the card says how.
+    Without --l2, numbers that its card tells anyway decide the penalty, and the card says how.
 
     \b
     Examples:

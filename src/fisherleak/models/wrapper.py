@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -53,6 +53,11 @@ def one_target(estimator: Estimator, y: VectorLike, several: bool = False) -> An
             "several with fisherleak.measure."
         )
     y = column_or_1d(y, warn=True)
+    if y.dtype.kind in "USO" and len(y) and isinstance(y[0], str) and is_regressor(estimator):
+        raise InvalidInputError(
+            f"y holds text ({str(y[0])[:40]!r}, say), and {type(estimator).__name__} predicts numbers: encode it as numbers, "
+            "or use a classifier."
+        )
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return y  # the estimator says it best
     if not several and is_classifier(estimator) and type_of_target(y, input_name="y") == "multiclass":

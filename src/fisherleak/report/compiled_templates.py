@@ -1,10 +1,13 @@
-"""Templates compiled once: their code is kept where Python keeps that of the modules beside them, and nowhere else."""
+"""Templates compiled once: their code is kept where Python keeps that of the modules beside them, and as Python keeps it.
+
+Behind a line that says what it was made from lies the code itself, by ``marshal``; Jinja's own files hold a pickle.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import marshal
 import os
-import pickle
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -43,9 +46,11 @@ class CompiledTemplates(BytecodeCache):
 
     def load_bytecode(self, bucket: Bucket) -> None:
         # a file that is not whole is as good as none
-        with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+        with suppress(OSError, EOFError, ValueError, TypeError):
             if bucket.key:
-                bucket.bytecode_from_string(Path(bucket.key).read_bytes())
+                head, _, code = Path(bucket.key).read_bytes().partition(b"\n")
+                if head == _head(bucket):
+                    bucket.code = marshal.loads(code)  # noqa: S302 - as Python reads the code of modules, in the same folder
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         if sys.dont_write_bytecode or not bucket.key:
@@ -53,7 +58,12 @@ class CompiledTemplates(BytecodeCache):
         place = Path(bucket.key)
         with suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(place, bucket.bytecode_to_string())
+            _write_whole(place, _head(bucket) + b"\n" + marshal.dumps(bucket.code))
+
+
+def _head(bucket: Bucket) -> bytes:
+    """What code was made from: the version of Python's bytecode, and the checksum of everything else."""
+    return f"{importlib.util.MAGIC_NUMBER.hex()} {bucket.checksum}".encode()
 
 
 def _write_whole(place: Path, content: bytes) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.revealed import EVEN_ODDS, share_of
 from fisherleak.report._numbers import number
 from fisherleak.report.lines import apart, difference_sentence, lines_of
 from fisherleak.report.sentences import columns_used
@@ -38,8 +39,6 @@ CHARTED = {
     "slider": 12,
     "paper_rows": 12,
 }
-EVEN_ODDS = 0.5
-"""Spread of a yes or no at even odds."""
 DIGITS = 6
 """Significant digits of the numbers that the charts get."""
 
@@ -108,8 +107,8 @@ def _targets(shown: Mapping[str, Any]) -> Json:
     """
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
-    even = [(EVEN_ODDS * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
-    shares += [square / (1.0 + square) for square in even]
+    even = [share_of(EVEN_ODDS * a["eta_max"]) for a in shown["attributes"] if a["yes_no"]]
+    shares += even
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
     return {"shares": max(shares, default=None), "errors": errors, "even": bool(even)}
 

@@ -253,7 +253,7 @@ def refuse_membership(information: DataShaped | ShapedReleases) -> NoReturn:
     """Say by name that no one number tells how far apart releases with and without a row are."""
     releases = (information,) if isinstance(information, DataShaped) else information.releases
     shaped = next(each for each in releases if isinstance(each, DataShaped))
-    simulated = len(releases) == 1 and shaped.jacobian.fit.loss.name == "squared"
+    simulated = len(releases) == 1 and shaped.jacobian.fit.loss.quadratic
     remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
     raise InvalidInputError(
         "membership has a closed form for noise whose shape does not depend on the data, and that of "
