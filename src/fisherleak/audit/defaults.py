@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_L2", "DRAWS"]
+__all__ = ["DEFAULT_L2", "DRAWS", "EVEN_ODDS"]
 
 DEFAULT_L2 = 1e-2
 """Penalty per row on standardised coefficients."""
 DRAWS = 100
 """Noisy copies behind each point of utility."""
+EVEN_ODDS = 0.5
+"""The standard deviation of a value that is 0 or 1 at even odds."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Sums
+from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.audit.model import Trained
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
@@ -31,7 +32,6 @@ from fisherleak.rows.moments import Moments
 from fisherleak.tables import Feature
 
 __all__ = [
-    "EVEN_ODDS",
     "HALF",
     "Limits",
     "Share",
@@ -44,8 +44,6 @@ __all__ = [
     "yardsticks",
 ]
 
-EVEN_ODDS = 0.5
-"""The standard deviation of a value that is 0 or 1 at even odds."""
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
 Vector = NDArray[np.float64]

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fisherleak._support.arrays import Array, namespace
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 
-__all__ = ["LOSSES", "Labels", "Loss", "check_name", "get_loss", "pseudo_huber", "with_label_unit"]
+__all__ = ["LOSSES", "Labels", "Loss", "check_name", "get_loss", "pseudo_huber"]
 
 LARGEST_EXPONENT = 200.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""
@@ -387,19 +387,3 @@ def check_name(loss: Loss) -> None:
             f"The loss has the name {loss.name!r}, which is that of a loss of the package with other derivatives: give it a "
             "name of its own."
         )
-
-
-@dataclass(frozen=True)
-class _Times:
-    """A derivative times a number."""
-
-    function: Callable[[Array, Array], Array]
-    factor: float
-
-    def __call__(self, z: Array, y: Array) -> Array:
-        return self.factor * self.function(z, y)
-
-
-def with_label_unit(loss: Loss, factor: float) -> Loss:
-    """The loss whose derivative by the label is by a label that its own follows ``factor`` times."""
-    return replace(loss, c=_Times(loss.c, factor))

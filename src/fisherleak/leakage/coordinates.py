@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak.engine.encodings import Encoding, common_coordinates
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.losses import with_label_unit
+from fisherleak.engine.label_units import with_label_unit
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import gather, sum_rows

@@ -28,6 +28,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.nn.clipping import CLIPS, LONGEST
 from fisherleak.nn.example_gradients import ExampleGradients, check_model_alone, example_gradients
 from fisherleak.nn.library import Module, Tensor, torch
+from fisherleak.nn.opacus_engine import count_steps
 from fisherleak.nn.row_maps import as_given
 from fisherleak.nn.saved_state import fingerprint, read_state, write_state
 from fisherleak.nn.step_information import StepInformation
@@ -196,50 +197,8 @@ class SGDAccountant:
         parameters together (``clipping="flat"``). With ``poisson_sampling=False`` it takes an accountant of
         ``sampling="fixed"``. Gives back the accountant.
         """
-        books: Any = getattr(privacy_engine, "accountant", None)
-        if not hasattr(books, "get_optimizer_hook_fn") or not hasattr(privacy_engine, "make_private"):
-            raise InvalidInputError(
-                f"attach takes an Opacus PrivacyEngine, before make_private; got {type(privacy_engine).__name__}."
-            )
-        original = books.get_optimizer_hook_fn
-
-        def hook_of(sample_rate: float) -> Callable[[Any], None]:
-            theirs = original(sample_rate)
-
-            def hook(optimizer: Any) -> None:
-                if optimizer.max_grad_norm != self.max_grad_norm:
-                    raise InvalidInputError(
-                        f"max_grad_norm is {self.max_grad_norm} here and {optimizer.max_grad_norm} in the engine; "
-                        "pass the same number to both."
-                    )
-                self.step(optimizer.noise_multiplier, sample_rate * getattr(optimizer, "accumulated_iterations", 1))
-                theirs(optimizer)
-
-            return hook
-
-        books.get_optimizer_hook_fn = hook_of
-        self._hold_to(privacy_engine)
+        count_steps(self, privacy_engine)
         return self
-
-    def _hold_to(self, privacy_engine: Any) -> None:
-        """Refuse an engine that clips or samples in another way than is counted here."""
-        make_private = privacy_engine.make_private
-
-        def checked(*args: Any, **options: Any) -> Any:
-            clipping = options.get("clipping", "flat")
-            if clipping != "flat":
-                raise InvalidInputError(
-                    f"clipping is {clipping!r} in the engine, and one clip of all parameters together is counted: leave it at "
-                    "'flat'."
-                )
-            if self.sampling == "poisson" and not options.get("poisson_sampling", True):
-                raise InvalidInputError(
-                    "poisson_sampling is False in the engine, and Poisson sampling is counted: make the accountant with "
-                    "sampling='fixed', or leave poisson_sampling at True."
-                )
-            return make_private(*args, **options)
-
-        privacy_engine.make_private = checked
 
     # what was revealed
 

@@ -32,8 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.losses import Loss
+from fisherleak.protection.curvatures import Curvature, curvature_of
 from fisherleak.protection.drift import Drift
-from fisherleak.protection.quantities import Curvature, Quantities, Strong, curvature_of
+from fisherleak.protection.quantities import Quantities, Strong
 from fisherleak.protection.within import most_within
 
 __all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.protection.quantities import Quantities, curvature_of, rows_in_metric
+from fisherleak.protection.curvatures import curvature_of
+from fisherleak.protection.quantities import Quantities, rows_in_metric
 
 __all__ = ["Drift", "drift_of"]
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from fisherleak.engine.losses import Loss
 from fisherleak.protection.certificate import Bound, Extent, bound
-from fisherleak.protection.quantities import Curvature, Present, Quantities, curvature_of, maxima
+from fisherleak.protection.curvatures import Curvature, curvature_of
+from fisherleak.protection.quantities import Present, Quantities, maxima
 
 __all__ = ["spread_of"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.revealed import EVEN_ODDS, share_of
+from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.report._numbers import number
 from fisherleak.report.lines import apart, difference_sentence, lines_of
 from fisherleak.report.sentences import columns_used
@@ -107,8 +107,8 @@ def _targets(shown: Mapping[str, Any]) -> Json:
     """
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
-    even = [share_of(EVEN_ODDS * a["eta_max"]) for a in shown["attributes"] if a["yes_no"]]
-    shares += even
+    even = [(EVEN_ODDS * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
+    shares += [square / (1.0 + square) for square in even]
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
     return {"shares": max(shares, default=None), "errors": errors, "even": bool(even)}
 
