@@ -95,6 +95,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/outputs/class_labels.py": ("engine/outputs/test_several_fit.py", "models/test_several.py"),
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
+    "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
     "engine/outputs/vector_losses.py": (
         "engine/replacement/test_reduced_loss.py",
         "engine/outputs/test_several_fit.py",
@@ -126,8 +127,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "nn/saved_state.py": ("nn/test_accountant.py",),
     "nn/step_information.py": ("nn/test_accountant.py",),
     "nn/through.py": ("nn/test_last_layer.py", "nn/test_heads.py", "nn/test_encoders.py"),
-    "protection/curvatures.py": (
+    "protection/known_losses.py": (
         "protection/test_certificate.py",
+        "engine/test_loss_traits.py",
         "engine/test_losses.py",
         "protection/test_admissible.py",
     ),
