@@ -24,7 +24,7 @@ ELSE_UTILITY = (
 )
 ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the policy requires."
 FROM_ROWS = (
-    "That scale follows from the rows: a card with it tells about the row that decides it, and a limit counts that."
+    "That scale follows from the rows: a card with it tells about the row that decides it; a limit counts that."
 )
 SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Shares of a value between which people choose."""
@@ -78,7 +78,7 @@ def advice_on(audit: Audit) -> Advice:
     if worst is None:
         return Advice(None, "Set a limit, and audit the noise that you plan to use.")
     noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
-    told_of = f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
+    told_of = f"Noise of scale {noise:g} reveals at most 10 % of any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
 
 
