@@ -23,9 +23,7 @@ ELSE_UTILITY = (
     "The limits on what is revealed are kept and utility is not: it takes less noise, more rows or other limits."
 )
 ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the policy requires."
-FROM_ROWS = (
-    "That scale follows from the rows: a card with it tells about the row that decides it; a limit counts that."
-)
+FROM_ROWS = "That scale follows from the rows: a card with it tells about the row that decides it; a limit counts that."
 SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Shares of a value between which people choose."""
 TENTH = 0.1
