@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fisherleak._support.numbers import number, percent, share
 from fisherleak.report import render
-from fisherleak.report._numbers import number, percent
-from fisherleak.report.sentences import share
 from report import sample
 
 pytest.importorskip("pandas")

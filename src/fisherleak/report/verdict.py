@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fisherleak.report._numbers import number, percent
-from fisherleak.report.sentences import in_hundred, share
+from fisherleak._support.numbers import in_hundred, number, percent, share
 
 __all__ = ["Verdict", "choices_in_words", "utility_between", "verdict_of"]
 
@@ -109,7 +108,7 @@ def _people(summary: Mapping[str, Any]) -> list[str]:
     worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
     who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
     whose = "row" if summary["data"].get("people") is None else "the person of row"
-    most = f"The most: {worst['name']} of {whose} {number(worst['worst_row'])}, {share(worst['revealed']['max'])}."
+    most = f"The most: {worst['name']} of {whose} {worst['worst_row']}, {share(worst['revealed']['max'])}."
     return [f"{who}. {most}"]
 
 
