@@ -350,4 +350,5 @@ def _largest_move(attack: WhiteBox, noise: Noise) -> Vector:
     """How far the value that is most unlike each row's own moves the parameters, in units of the noise's shape: (m,)."""
     root = noise.unit_information_root(attack.target.given.shape[0])
     moves = [host(each.values) for each in attack.moves]
-    return np.max([np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves], axis=0)
+    found: Vector = np.max([np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves], axis=0)
+    return found
