@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import prior_spreads, share_of
@@ -159,7 +160,7 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
     given = as_noise(noise)
     unit = trained.unit if of == "score" else 1.0
     by = Answers(features, given.rescaled(given.scale / unit), of)
-    return _answered(trained, features, of, f"noise of scale {given.scale:.4g} on each {of}", by)
+    return _answered(trained, features, of, f"noise of scale {number(given.scale)} on each {of}", by)
 
 
 def _answered(trained: Trained, features: Vector, of: str, how: str, by: Answers | SampledLabels) -> Answered:
@@ -173,7 +174,7 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     features = query_features(trained.design, queries)
     root = _projected(trained, features, noise.rescaled(noise.scale / trained.unit))
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
-    how = f"a model released with noise of scale {noise.scale:.4g}, which answers exactly"
+    how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
     shape = shape_term(trained.leak._information.jacobians[0]) if has_own_shape(noise) else None
     return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)
