@@ -79,7 +79,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/noise/releasing.py": ("engine/test_noise.py", "attacks_on_us/test_low_bits.py"),
     "engine/norms/compiled.py": ("engine/norms/test_small.py", "engine/norms/test_secular.py"),
     "engine/norms/grams_numba.py": ("engine/norms/test_matrix_free.py",),
-    "engine/norms/kernels.py": ("engine/norms/test_secular.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos.py": ("engine/norms/test_small.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos_numba.py": ("engine/norms/test_matrix_free.py",),
     "engine/norms/output_grams.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
