@@ -20,24 +20,14 @@ from copies import copies
 from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.own_shape import own_shape
+from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]
-BOX, LABELS = (-2.5, 2.5), (-4.0, 5.0)
-BOUNDS: Any = {f"x{j}": BOX for j in range(3)} | {"label": LABELS}
-
-
-def problem(seed: int = 1, **options: Any) -> Case:
-    case = make("squared", seed, **({"n": 120, "l2": 0.1} | options))
-    return replace(case, X=np.clip(case.X, *BOX), y=np.clip(case.y, *LABELS))
 
 
 def plainly(case: Case) -> Measure:
     return lambda X, y: replace(case, X=X, y=y).leak()
-
-
-def folded(X: Vector, y: Vector) -> fl.Leakage:
-    return fl.measure(make_pipeline(StandardScaler(), Ridge(10.0)).fit(X, y), X, y, public="nothing")
 
 
 def both_terms(measure: Measure, X: Vector, y: Vector, row: int, scale: float, step: float = 1e-4) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import one_release, refuse_several
@@ -40,6 +41,7 @@ __all__ = [
     "admissible_scale",
     "certified",
     "check_useful",
+    "rounding",
     "worst_admissible",
 ]
 
@@ -112,8 +114,7 @@ def certified(
     chosen, counted = leakage._chosen(attributes, label)
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
-    # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
-    error = EPSILON * (64.0 + jacobian.fit.condition)
+    error = rounding(jacobian.fit)
     if isinstance(jacobian, OutputsJacobian):
         # how far a replaced row moves this bound is not known
         several = bound_of_several(jacobian, points, chosen, counted)
@@ -126,6 +127,11 @@ def certified(
     known = admissible.settled and not by_rows
     spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if known else math.inf
     return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found, q, omega)
+
+
+def rounding(fit: Fit) -> float:
+    """A bound's relative error, by rounding alone: no distance from the minimum is one, for the fit was moved there."""
+    return EPSILON * (64.0 + fit.condition)
 
 
 def worst_admissible(

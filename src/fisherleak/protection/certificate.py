@@ -38,7 +38,7 @@ from fisherleak.protection.known_losses import known_traits
 from fisherleak.protection.quantities import Quantities, Strong
 from fisherleak.protection.within import most_within
 
-__all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]
+__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "two_ranks"]
 
 Vector = NDArray[np.float64]
 WIDTH, FINE, COARSE = 0.25, 16.0, 8
@@ -310,10 +310,15 @@ def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
     folded = t.m * q.columns
     aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
     across = t.a * (t.r * q.along + folded * q.u)
-    p2 = q.p**2
-    inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
-    two = aligned + 0.5 * beta * p2 + np.sqrt(inside)
+    two = two_ranks(aligned, across, beta, q.p)
     return np.asarray(np.sqrt((t.r * q.direct + folded) ** 2 + two))
+
+
+def two_ranks(aligned: Vector, across: Vector, beta: Vector | float, p: Vector) -> Vector:
+    """The largest eigenvalue of beta a a^T + a b^T + b a^T, with |a| = p, |b| = across and at most a.b = aligned."""
+    p2 = p**2
+    inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
+    return np.asarray(aligned + 0.5 * beta * p2 + np.sqrt(inside))
 
 
 def _solved(slope: float, gradient: float) -> float:

@@ -12,7 +12,8 @@ the logistic loss it is four times a bound on the Hessian. Labels and parameters
 
 With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
 h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
-multiplies the bound of ``certificate`` for noise of the fixed shape B. *Second*: for a move e of the features it is
+multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``own_metric`` bounds it in one,
+which is lower. *Second*: for a move e of the features it is
 :math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
 folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
 with s. The label has none.
@@ -43,10 +44,11 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.admissible import check_useful, worst_admissible
+from fisherleak.protection.admissible import check_useful, rounding, worst_admissible
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.grid import STEP, on_public_grid
 from fisherleak.protection.limited import raw_map
+from fisherleak.protection.own_metric import bound_in_own_metric
 from fisherleak.protection.quantities import Quantities, feature_map, quantities_of
 
 __all__ = ["HESSIAN", "admissible_own_shape", "linear_part", "own_shape", "public_curvature"]
@@ -104,10 +106,14 @@ def admissible_own_shape(
     shaped = leakage.with_noise(unit)
     # a replaced row changes the shape anyway, so that no probability is told that the scale stays
     worst = worst_admissible(shaped, bounds, attributes, label, by_rows=True)
-    chosen, _ = shaped._chosen(attributes, label)
+    chosen, counted = shaped._chosen(attributes, label)
     linear = linear_part(shaped._information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
+    if fit.loss.quadratic:
+        ends = worst.admissible.labels
+        directly = bound_in_own_metric(linear, q, worst.certified.points, chosen, ends, omega, counted)
+        first = min(first, directly * (1.0 + rounding(fit)))
     second = _second(q, omega, linear, chosen)
     check_useful(first, max(worst.lower, worst.present))
     if not second < eta:

@@ -158,6 +158,8 @@ class Quantities:
     m_by_mean: float = 0.0
     scale_push: float = 0.0
     """How fast the penalty's curvature moves with a feature of a row, through its folded scale."""
+    loosened: float = 0.0
+    """The part of the Hessian that a changed penalty takes away, at most."""
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,7 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
         "columns_root": _norm(base.root[:, :d][:, learned]),
         "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
         "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "loosened": _norm(base.root[:, :d] * np.sqrt(fit.n * fit.l2 * change)) ** 2,
         "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
     }
 
