@@ -37,7 +37,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "cli/_complete.py": ("cli/test_start.py",),
     "cli/_flags.py": ("cli/test_options.py", "cli/test_once.py", "cli/test_start.py"),
     "cli/_next.py": ("cli/test_audit.py",),
-    "cli/_print.py": ("cli/test_audit.py", "cli/test_layout.py", "cli/test_ledger.py"),
     "cli/reproduce.py": ("reproduce/test_numbers.py", "cli/test_options.py", "cli/test_start.py"),
     "datasets/_dataset.py": ("datasets/test_datasets.py", "test_extending_losses_and_data.py"),
     "datasets/_files.py": ("datasets/test_datasets.py", "cli/test_options.py"),

@@ -112,6 +112,18 @@ class Design:
         """Whether the training rows are not in memory."""
         return is_lazy(self.X)
 
+    @property
+    def decided(self) -> list[str]:
+        """What was decided about the table, in sentences, and how to decide otherwise."""
+        ignored = [column for column in self.columns if column.kind == "ignored" and column.assumed]
+        sentences = [
+            *self.notes,
+            *(f"Column '{column.name}' is not used: it {column.note}." for column in ignored[:20]),
+        ]
+        if len(ignored) > 20:
+            sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
+        return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
+
     def raw(self, feature: Feature, X: Vector | None = None) -> NDArray[Any]:
         """The raw values of a column in all training rows, or those whose features are ``X``."""
         block = (self.X if X is None else X)[:, list(feature.columns)]
