@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -203,7 +204,11 @@ class _Attacks:
         if aim.note and outcomes:
             notes.append(aim.note)
         known = made.get(KNOWN)
-        apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
+        apart = None
+        if isinstance(known, WhiteBox) and outcomes and not aim.note:
+            # where there is no model without some value, notes of the attackers who need it say so
+            with suppress(FisherleakError):
+                apart = _apart(known, self.noise, name)
         return _OnColumn(outcomes, curve, notes, apart)
 
     def apart(self, name: str, row: int) -> _OnColumn:
