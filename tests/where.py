@@ -37,7 +37,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "cli/_complete.py": ("cli/test_start.py",),
     "cli/_flags.py": ("cli/test_options.py", "cli/test_once.py", "cli/test_start.py"),
     "cli/_next.py": ("cli/test_audit.py",),
-    "cli/_print.py": ("cli/test_audit.py", "cli/test_layout.py", "cli/test_ledger.py"),
     "cli/reproduce.py": ("reproduce/test_numbers.py", "cli/test_options.py", "cli/test_start.py"),
     "datasets/_dataset.py": ("datasets/test_datasets.py", "test_extending_losses_and_data.py"),
     "datasets/_files.py": ("datasets/test_datasets.py", "cli/test_options.py"),
@@ -79,7 +78,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/noise/releasing.py": ("engine/test_noise.py", "attacks_on_us/test_low_bits.py"),
     "engine/norms/compiled.py": ("engine/norms/test_small.py", "engine/norms/test_secular.py"),
     "engine/norms/grams_numba.py": ("engine/norms/test_matrix_free.py",),
-    "engine/norms/kernels.py": ("engine/norms/test_secular.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos.py": ("engine/norms/test_small.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos_numba.py": ("engine/norms/test_matrix_free.py",),
     "engine/norms/output_grams.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
@@ -96,6 +94,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/outputs/class_labels.py": ("engine/outputs/test_several_fit.py", "models/test_several.py"),
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
+    "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
     "engine/outputs/vector_losses.py": (
         "engine/replacement/test_reduced_loss.py",
         "engine/outputs/test_several_fit.py",
@@ -127,8 +126,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "nn/saved_state.py": ("nn/test_accountant.py",),
     "nn/step_information.py": ("nn/test_accountant.py",),
     "nn/through.py": ("nn/test_last_layer.py", "nn/test_heads.py", "nn/test_encoders.py"),
-    "protection/curvatures.py": (
+    "protection/known_losses.py": (
         "protection/test_certificate.py",
+        "engine/test_loss_traits.py",
         "engine/test_losses.py",
         "protection/test_admissible.py",
     ),

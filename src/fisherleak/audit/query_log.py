@@ -27,7 +27,7 @@ from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import prior_spreads, share_of
 from fisherleak.engine.calibrated import has_own_shape
-from fisherleak.engine.mechanisms.served import DRAWN, Answers, Disclosed, SampledLabels, told_by
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
@@ -149,7 +149,7 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
             "A label is drawn from the model's own probability, without `noise`; a score or a probability needs `noise`: an "
             "answer without any tells without limit."
         )
-    if of != "score" and not (trained.design.target.classes or (of == "label" and trained.fit.loss.name in DRAWN)):
+    if of != "score" and not (trained.design.target.classes or (of == "label" and has_law(trained.fit.loss))):
         raise InvalidInputError(
             f"`of={of!r}` is for models of classes, and this one is {trained.kind.words}: its answers are scores."
         )

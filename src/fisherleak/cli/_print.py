@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, share
 from fisherleak.cli import _layout as layout
 from fisherleak.cli._common import emit, printable
+from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
@@ -20,6 +21,7 @@ __all__ = [
     "show_gate",
     "show_ledger",
     "show_policy",
+    "show_reading",
     "show_release",
 ]
 
@@ -299,6 +301,12 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
         rows,
     )
     layout.sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
+
+
+def show_reading(sentences: Sequence[str]) -> None:
+    """What was decided about a table, where that stands in no document."""
+    if sentences:
+        layout.sentences("\nHow the table was read:", [in_options(sentence) for sentence in sentences])
 
 
 def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
