@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.attacks import candidates
-from fisherleak.audit import attackers
+from fisherleak.audit import attackers, told_apart
 from fisherleak.audit.attackers import ATTACKERS, SERVED, Attacked, attack_all
 from fisherleak.audit.model import Settings, Trained, train
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
@@ -176,4 +176,4 @@ def test_few_rows_of_large_models_of_several_classes_are_attacked(monkeypatch: p
     assert {each.n for each, _ in found.outcomes} == {100}
     monkeypatch.setattr(attackers, "MANY_PARAMETERS", 5)
     found = attack_all(train(from_frame(table), Settings("sick", held_out=0.0)), ["kind"], 0.5, quick=True)
-    assert {each.n for each, _ in found.outcomes} == {attackers.FEW_ROWS}
+    assert {each.n for each, _ in found.outcomes} == {told_apart.FEW_ROWS}
