@@ -19,6 +19,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "_support/json.py": ("cli/test_audit.py", "audit/test_run.py", "cli/test_release.py"),
     "_support/lazy.py": ("test_imports.py",),
     "_support/locked.py": ("protection/test_ledger.py",),
+    "_support/numbers.py": ("report/test_browser.py", "report/test_render.py", "cli/test_layout.py"),
     "attacks/closed_form.py": ("attacks/test_white_box.py", "attacks/test_beliefs.py", "attacks/test_informed.py"),
     "attacks/scores.py": ("attacks/test_any_noise.py", "attacks/test_white_box.py"),
     "audit/cards.py": ("cli/test_release.py", "audit/test_people.py", "attacks_on_us/test_odd_cells.py"),
@@ -77,7 +78,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/noise/releasing.py": ("engine/test_noise.py", "attacks_on_us/test_low_bits.py"),
     "engine/norms/compiled.py": ("engine/norms/test_small.py", "engine/norms/test_secular.py"),
     "engine/norms/grams_numba.py": ("engine/norms/test_matrix_free.py",),
-    "engine/norms/kernels.py": ("engine/norms/test_secular.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos.py": ("engine/norms/test_small.py", "engine/norms/test_matrix_free.py"),
     "engine/norms/lanczos_numba.py": ("engine/norms/test_matrix_free.py",),
     "engine/norms/output_grams.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
@@ -94,6 +94,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/outputs/class_labels.py": ("engine/outputs/test_several_fit.py", "models/test_several.py"),
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
+    "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
     "engine/outputs/vector_losses.py": (
         "engine/replacement/test_reduced_loss.py",
         "engine/outputs/test_several_fit.py",
@@ -125,8 +126,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "nn/saved_state.py": ("nn/test_accountant.py",),
     "nn/step_information.py": ("nn/test_accountant.py",),
     "nn/through.py": ("nn/test_last_layer.py", "nn/test_heads.py", "nn/test_encoders.py"),
-    "protection/curvatures.py": (
+    "protection/known_losses.py": (
         "protection/test_certificate.py",
+        "engine/test_loss_traits.py",
         "engine/test_losses.py",
         "protection/test_admissible.py",
     ),
@@ -145,7 +147,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "protection/reweight.py": ("protection/test_irfil.py", "_support/test_arrays.py"),
     "protection/searched.py": ("engine/norms/test_data_shaped.py", "engine/norms/test_averaged.py"),
     "protection/several_moves.py": ("protection/test_several_certificate.py",),
-    "report/_numbers.py": ("report/test_browser.py", "report/test_render.py"),
     "report/answers_page.py": ("cli/test_answers.py",),
     "report/assumptions.py": ("cli/test_classes.py", "cli/test_answers.py", "cli/test_audit.py"),
     "report/lines.py": ("report/test_render.py",),
