@@ -110,7 +110,7 @@ def admissible_own_shape(
     linear = linear_part(shaped._information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
-    if fit.loss.quadratic:
+    if fit.loss.unit_curvature:
         ends = worst.admissible.labels
         directly = bound_in_own_metric(linear, q, worst.certified.points, chosen, ends, omega, counted)
         first = min(first, directly * (1.0 + rounding(fit)))
