@@ -244,8 +244,8 @@ def test_the_logistic_shape_costs_less_where_parameters_are_known_with_different
 
 def test_other_losses_are_refused_by_name() -> None:
     case = make("logistic", 1, n=500, l2=0.1)
-    case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own"))
-    with pytest.raises(fl.InvalidInputError, match="counted for the package's own losses, and the loss is own"):
+    case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own", traits=None))
+    with pytest.raises(fl.InvalidInputError, match="own losses of one output, and the loss is own"):
         fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
     with pytest.raises(fl.InvalidInputError, match="shape='least-loss' is computed from the rows present"):
         fl.calibrate(problem().leak(), 1.0, "admissible", shape="least-loss", bounds=BOUNDS)

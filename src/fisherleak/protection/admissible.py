@@ -23,7 +23,6 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import one_release, refuse_several
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.vector_losses import SOFTMAX
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.ascent import Found, ascend
@@ -201,7 +200,7 @@ def admissible_scale(
 def _of_classes(leakage: Leakage) -> OutputsJacobian:
     """The same for a model of several classes."""
     jacobian = one_release(leakage._information)
-    if jacobian.fit.loss.name != SOFTMAX.name:
+    if not (isinstance(jacobian, OutputsJacobian) and jacobian.fit.loss.shares):
         refuse_several(leakage._information, "calibrate(over='admissible')")
     assert isinstance(jacobian, OutputsJacobian)
     if is_lazy(jacobian.X):
