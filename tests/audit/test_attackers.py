@@ -112,6 +112,18 @@ def test_a_number_that_is_predicted_is_guessed_among_typical_ones() -> None:
     assert found.told_apart == ()
 
 
+def test_a_class_of_one_row_stops_no_audit() -> None:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(4)
+    table = pandas.DataFrame({"age": rng.normal(50, 12, 60), "ill": np.where(np.arange(60) == 3, "yes", "no")})
+    found = attack_all(train(from_frame(table), Settings("ill", held_out=0.0)), ["ill"], 0.5, quick=True)
+    # without that row's label there is no model: who needs it says so, and others go on
+    assert [outcome.attacker for outcome, _ in found.outcomes] == ["black-box", "prior"]
+    assert any("The white-box attack on 'ill' was not run" in note for note in found.notes)
+    assert found.told_apart == ()
+
+
 def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     from fisherleak.attacks import ideal, informed
 

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -193,7 +194,9 @@ class _Attacks:
         known = made.get(KNOWN)
         apart = None
         if isinstance(known, WhiteBox) and outcomes and not aim.note:
-            apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
+            # where there is no model without some value, notes of the attackers who need it say so
+            with suppress(FisherleakError):
+                apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
         return _OnColumn(outcomes, curve, notes, apart)
 
     def _at_row(self, aim: _Aim, row: int | None) -> list[WhiteBox]:
