@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fisherleak.audit.model import Settings, calibrated_scale, train
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
+from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
 
 SETTINGS = Settings("income", l2=0.1, held_out=0.0, rare=5)
@@ -217,3 +219,27 @@ def test_models_of_many_parameters_are_told_that_nothing_larger_is_left_to_try(
     for l2, said in ((10.0, "No `l2` up to 10 is enough"), (0.1, "is not tried for models of more than 1 parameters")):
         trained = train(from_frame(table), replace(SETTINGS, l2=l2))
         assert said in admitted._enough(trained, 0.5, None, None, None)
+
+
+def test_a_refusal_names_columns_without_which_a_bound_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admitted, "MOST_TRIED", 1)
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(160, 2))
+    scores = x @ np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) + rng.gumbel(size=(160, 3))
+    kinds = pandas.DataFrame(
+        {"age": x[:, 0], "dose": x[:, 1], "kind": np.array(["a", "b", "c"])[scores.argmax(axis=1)]}
+    )
+    settings = Settings("kind", l2=0.5, held_out=0.0)
+    bounds = {"age": (-4.0, 4.0), "dose": (-50.0, 50.0)}
+    trained = train(from_frame(kinds), settings)
+    reach = 50.0 / next(feature.scale for feature in trained.design.features if feature.name == "dose")
+    told = (
+        re.escape(f"count most: 'dose' ({reach:.0f}). Leave them out with `drop` first.")
+        + ".* keep `l2=0.5`, which was tried"
+    )
+    with pytest.raises(NoUsefulBoundError, match=told):
+        admitted_noise(trained, settings, 0.5, bounds=bounds, random_state=0)
+    without = replace(settings, drop=("dose",))
+    noise = admitted_noise(train(from_frame(kinds), without), without, 0.5, bounds={"age": (-4.0, 4.0)}, random_state=0)
+    assert noise.scale > 0
+    assert admitted._far_columns(trained, {"age": (-4.0, 4.0), "dose": (-4.0, 4.0)}) == ""
