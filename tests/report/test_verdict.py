@@ -77,7 +77,7 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
 def test_no_noise_is_chosen_silently() -> None:
     made = sample.choices()
     assert "No noise was given" in said(made).lines[0]
-    assert "no number of anyone in the table is revealed by more than 10 %" in said(made).lines[0]
+    assert "the least that reveals at most 10 % of any number of anyone in the table" in said(made).lines[0]
     words = choices_in_words(made)
     assert [most for _, most, _ in words] == ["90.0 %", "50.0 %", "25.0 %", "10.0 %", "5.0 %", "2.0 %", "1.0 %"]
     assert words[0][2].endswith("more than 99.9 % of what the model does better than a constant")

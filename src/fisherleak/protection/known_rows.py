@@ -15,7 +15,7 @@ from fisherleak._support.arrays import host
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
-__all__ = ["Rows", "digests_of", "found_in", "numbers_of", "recorded_labels", "row_digests", "used_by"]
+__all__ = ["Rows", "digests_of", "found_in", "id_digests", "numbers_of", "recorded_labels", "row_digests", "used_by"]
 
 Vector = NDArray[np.float64]
 LENGTH = 16
@@ -52,7 +52,22 @@ def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
 
 def digests_of(key: bytes, values: Sequence[Any]) -> tuple[str, ...]:
     """Keyed digests of values, each as it reads."""
-    return tuple(hmac.new(key, _text(value).encode(), hashlib.sha256).hexdigest()[:LENGTH] for value in values)
+    return tuple(_digest(key, _text(value)) for value in values)
+
+
+def id_digests(key: bytes, ids: Sequence[Any]) -> tuple[str, ...]:
+    """Keyed digests of ids: whole numbers with all their digits, other values as they read."""
+    return tuple(_digest(key, _id_text(value)) for value in ids)
+
+
+def _digest(key: bytes, text: str) -> str:
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:LENGTH]
+
+
+def _id_text(value: Any) -> str:
+    own = value.item() if isinstance(value, np.generic) else value
+    whole = isinstance(own, int) or (isinstance(own, float) and own.is_integer())
+    return str(int(own)) if whole else _text(own)
 
 
 def _text(value: Any) -> str:

@@ -33,7 +33,7 @@ from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
 from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
-from fisherleak.protection.known_rows import Rows, digests_of, found_in, numbers_of, used_by
+from fisherleak.protection.known_rows import Rows, found_in, id_digests, numbers_of, used_by
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -166,7 +166,7 @@ class Ledger:
         [0.0324, 0.0324]
         """
         content = self._content()
-        (digest,) = digests_of(bytes.fromhex(content["key"]), [name])
+        (digest,) = id_digests(bytes.fromhex(content["key"]), [name])
         places = [(entry, {row: k for k, row in enumerate(entry["rows"])}.get(digest)) for entry in content["entries"]]
         return [None if place is None else float(entry["eta"][place]) for entry, place in places]
 
@@ -221,7 +221,7 @@ class Ledger:
         if table.lazy:
             raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
         numbers, _ = numbers_of(y, table.n)
-        own = digests_of(bytes.fromhex(content["key"]), _ids(table, ids))
+        own = id_digests(bytes.fromhex(content["key"]), _ids(table, ids))
         known = {digest for entry in content["entries"] for digest in entry["rows"]}
         if content["entries"] and not known & set(own):
             raise InvalidInputError(
@@ -295,7 +295,7 @@ def _ids(table: Table, ids: Any) -> list[Any]:
     found = list(range(table.n)) if given is None else np.asarray(given).tolist()
     if len(found) != table.n:
         raise InvalidInputError(f"ids must have one value for each of the {table.n} rows; got {len(found)}.")
-    if len(set(map(str, found))) != len(found):
+    if len(set(id_digests(b"", found))) != len(found):
         raise InvalidInputError("ids must differ: two rows with one id cannot be told apart in a ledger.")
     return found
 
@@ -320,7 +320,7 @@ def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key:
     """The rows of a leakage, with labels in the table's own units."""
     centre, unit = (0.0, 1.0) if label is None else label
     y = np.asarray(host(leakage._information.rows[1]), dtype=np.float64)
-    return Rows(leakage._table, centre + unit * y, digests_of(key, _ids(leakage._table, ids)))
+    return Rows(leakage._table, centre + unit * y, id_digests(key, _ids(leakage._table, ids)))
 
 
 def _aligned(entries: Sequence[Json]) -> tuple[list[tuple[Attribute, ...]], tuple[str, ...]]:
