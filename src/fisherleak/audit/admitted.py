@@ -40,8 +40,9 @@ Shape = NDArray[np.float64] | str | None
 MOST_TRIED = 300
 """Parameters of a model for which they are tried."""
 FAR = 6.0
-"""Columns that reach farther than this from their centre, in standard units, are named where no bound holds."""
-MOST_NAMED = 12
+"""Columns whose bounds reach farther than this from their centre, in standard units, are named where no bound holds."""
+MOST_NAMED = 3
+"""At a time: without them the refusal, if it is still one, names others."""
 
 
 def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
@@ -94,15 +95,12 @@ def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     declared = _in_standard_units(trained.design, bounds or {})
     known = admissible_rows(one_release(leak._information), leak._table, declared).bounds
     reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
-    far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])
+    far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
     if not far:
         return ""
-    named = ", ".join(f"'{name}' ({reach[name]:.0f})" for name in far[:MOST_NAMED])
-    named += f" and {len(far) - MOST_NAMED} more" if len(far) > MOST_NAMED else ""
-    return (
-        f"Columns whose bounds reach farthest from the centre, in standard units, count most: {named}. Leave them out with "
-        "`drop` first."
-    )
+    *others, last = (f"'{name}'" for name in far)
+    named = f"Columns {', '.join(others)} and {last} reach" if others else f"Column {last} reaches"
+    return f"{named} farthest: leave {'these' if others else 'it'} out with `drop`."
 
 
 def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, shape: Shape) -> str:
@@ -112,8 +110,8 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
     if larger and trained.parameters > MOST_TRIED:
         return (
-            f"Which `l2` is enough is not tried for models of more than {MOST_TRIED} parameters, as it takes minutes. With "
-            f"`over='max'` keep `l2={trained.l2:g}`, which was tried here."
+            f"No larger `l2` is tried beyond {MOST_TRIED} parameters, as it takes minutes; with `over='max'` keep "
+            f"`l2={trained.l2:g}`."
         )
 
     def refused(l2: float) -> bool:
