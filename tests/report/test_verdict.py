@@ -88,3 +88,15 @@ def test_no_noise_is_chosen_silently() -> None:
     assert all(left in page for _, _, left in words[-2:])
     made["tradeoff"]["constant"] = 1e9
     assert "no better than a constant" in said(made).cost
+
+
+def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
+    made = sample.summary()
+    made["told_apart"] = [
+        {"attribute": "sex", "rows": 9, "worst": 0.8, "q95": 0.7, "median": 0.6, "error_least": 0.1},
+    ]
+    for attribute in made["attributes"]:
+        attribute["kind"] = "category" if attribute["name"] == "sex" else "number"
+    assert "Of categories, sex is told best: rightly 80 of 100 times" in " ".join(said(made).lines)
+    next(a for a in made["attributes"] if a["name"] != "sex")["kind"] = "category"
+    assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)

@@ -7,14 +7,13 @@ them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
@@ -25,7 +24,7 @@ from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
-from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.audit.told_apart import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
@@ -34,20 +33,17 @@ from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 
-__all__ = ["ATTACKERS", "Apart", "Attacked", "attack_all"]
+__all__ = ["ATTACKERS", "Attacked", "attack_all"]
 
 Attribute = str | tuple[str, int]
-Vector = NDArray[np.float64]
 MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
 DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 QUICK_ROWS, QUICK_DRAWS = 100, 20
 """The same where a quick look is wanted."""
-FEW_ROWS, MANY_PARAMETERS = 20, 300
-"""Rows that are attacked where a model of several classes has more parameters than this."""
-MOST_MOVES = 1_000
-"""Values, over rows, that are told apart in a column that is not attacked."""
+MANY_PARAMETERS = 300
+"""Parameters of a model of several classes past which few rows are attacked."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 ATTACKERS = {
@@ -76,22 +72,6 @@ NO_ANSWERS = (
     "No attacker here is told what the released model answers for the record too: there is none yet for models of several "
     "classes."
 )
-
-
-@dataclass(frozen=True)
-class Apart:
-    """How well the best test tells a row's value from the one most unlike it, at equal odds, from exact moves.
-
-    ``error_least`` is the least standard deviation of an unbiased estimate of which of the two it is, as 0 or 1, for the most
-    exposed row (Hammersley, Chapman and Robbins); none where nothing moves.
-    """
-
-    attribute: str
-    rows: int
-    worst: float
-    q95: float
-    median: float
-    error_least: float | None
 
 
 @dataclass(frozen=True)
@@ -229,7 +209,9 @@ class _Attacks:
         known = made.get(KNOWN)
         apart = None
         if isinstance(known, WhiteBox) and outcomes and not aim.note:
-            apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
+            # where there is no model without some value, notes of the attackers who need it say so
+            with suppress(FisherleakError):
+                apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
         return _OnColumn(outcomes, curve, notes, apart)
 
     def _at_row(self, aim: _Aim, row: int | None) -> list[WhiteBox]:
@@ -242,7 +224,7 @@ class _Attacks:
         """How well values of a column are told apart, in some rows and in one that is named."""
         levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
         few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
-        aim = _aim(self.trained.design, name, min(QUICK_ROWS, self.most, few), self.seed)
+        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.seed)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
@@ -353,17 +335,5 @@ def _apart(attacks: Sequence[WhiteBox], noise: Noise, name: str) -> Apart | None
     """From the moves of attacks on all values of a column, in other rows each; none where the noise is not normal."""
     if not noise.normal:
         return None
-    mu = np.concatenate([_largest_move(attack, noise) for attack in attacks]) / noise.scale
-    right = np.asarray(best_test(mu))
-    least = float(hammersley_chapman_robbins(float(mu.max())))
-    q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
-    error = math.sqrt(least) if math.isfinite(least) else None
-    return Apart(name, mu.size, float(right.max()), q95, median, error)
-
-
-def _largest_move(attack: WhiteBox, noise: Noise) -> Vector:
-    """How far the value that is most unlike each row's own moves the parameters, in units of the noise's shape: (m,)."""
-    root = noise.unit_information_root(attack.target.given.shape[0])
-    moves = [host(each.values) for each in attack.moves]
-    found: Vector = np.max([np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves], axis=0)
-    return found
+    mu = [in_noise([host(each.values) for each in attack.moves], noise) for attack in attacks]
+    return apart_by(name, np.concatenate(mu))

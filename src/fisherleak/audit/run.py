@@ -46,6 +46,7 @@ from fisherleak.audit.revealed import (
 )
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
+from fisherleak.audit.told_apart import MOST_TOLD
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
@@ -65,8 +66,6 @@ GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
 ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
-MOST_TOLD = 8
-"""Columns of yes and no, and categories, whose values are told apart, the most exposed first."""
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",

@@ -136,8 +136,10 @@ def _guessed(summary: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     most = max(found, key=lambda apart: float(apart["worst"]))
+    all_tried = len(found) >= sum(attribute["kind"] == "category" for attribute in summary["attributes"])
+    which = "Of categories" if all_tried else f"Of the categories that were tried ({number(len(found))})"
     return [
-        f"Of categories, {most['attribute']} is told best: {_told_rightly(most)}, from the value most unlike it; 50 is "
+        f"{which}, {most['attribute']} is told best: {_told_rightly(most)}, from the value most unlike it; 50 is "
         "guessing."
     ]
 

@@ -15,21 +15,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
+from fisherleak.engine.losses import Loss
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
-from fisherleak.errors import FisherleakError
+from fisherleak.engine.risk import FAR
+from fisherleak.errors import FisherleakError, SeparableClassesError
 from fisherleak.rows import block_elements
 
 __all__ = ["Moves", "replacement_moves"]
+
+Vector = NDArray[np.float64]
+LEAST_HOLD = 1e-12
+"""Gradient far out, for each unit of weight, that counts as any."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ def replacement_moves(
     """
     xp = namespace(shared.X)
     m, size = int(rows.shape[0]), int(shared.inverse.shape[0])
+    if labels is not None:
+        _refuse_lost_classes(shared, host(rows), host(labels), what)
     found, errors, kept, again = [], [], [], 0
     for chosen in _blocks(shared, m, what):
         some = xp.take(rows, chosen, axis=0)
@@ -95,6 +105,49 @@ def replacement_moves(
     place = xp.where(real, xp.cumulative_sum(xp.astype(real, xp.int64)), 0)
     values = shared.fit.uncentred(xp.concat([zero, *found], axis=0).T).T
     return Moves(xp.take(values, place, axis=0), xp.take(xp.concat([zero[:, 0], *errors]), place), again)
+
+
+def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDArray[Any], what: str) -> None:
+    """Refuse other labels that leave a free intercept without a minimum: of a class's only row, of the only count above zero.
+
+    Steps would come to rest far out where the gradient is below rounding.
+    """
+    fit, y = shared.fit, host(shared.y)
+    if fit.intercept is None or fit.intercept_l2 > 0:
+        return
+    omega = np.ones(len(y)) if fit.sample_weight is None else host(fit.sample_weight)
+    several = isinstance(fit, OutputsFit)
+    found = _without_class(fit.loss, y, omega, rows, new) if several else _without_hold(fit.loss, y, omega, rows, new)
+    lost = np.flatnonzero(found)
+    if lost.size:
+        last = "its class" if several or fit.loss.labels.binary else "a label on that side"
+        raise SeparableClassesError(
+            f"With {what} in row {rows[lost[0]]} there is no model to compare with: no other row has {last}, and nothing else "
+            "holds the intercept. Fit without one, or leave the row out with rows=."
+        )
+
+
+def _without_class(loss: Any, y: Vector, omega: Vector, rows: NDArray[np.int64], new: Vector) -> NDArray[np.bool_]:
+    """Changes that leave a class without a row, where every class needs one: (m,)."""
+    if loss.quadratic:
+        return np.zeros(len(rows), dtype=bool)
+    counted = omega > 0
+    _, kind = np.unique(y, return_inverse=True)
+    return np.asarray(counted[rows] & (np.bincount(kind[counted])[kind[rows]] == 1) & (new != y[rows]))
+
+
+def _without_hold(loss: Loss, y: Vector, omega: Vector, rows: NDArray[np.int64], new: Vector) -> NDArray[np.bool_]:
+    """Changes after which the risk falls for ever along the intercept, since all gradients far out have one sign: (m,)."""
+    lost = np.zeros(len(rows), dtype=bool)
+    for far in (-FAR, FAR):
+        at = [
+            np.sign(far) * omega_of * loss.r(np.full(len(of), far), of)
+            for omega_of, of in ((omega, y), (omega[rows], new))
+        ]
+        holding = (at[0] > LEAST_HOLD * omega).astype(np.int64)
+        mine = (at[1] > LEAST_HOLD * omega[rows]).astype(np.int64)
+        lost |= holding.sum() - holding[rows] + mine == 0
+    return lost
 
 
 def _blocks(shared: Replacements, m: int, what: str) -> Iterator[Array]:
