@@ -103,7 +103,7 @@ def test_two_values_that_are_almost_one_are_told_apart_by_residuals() -> None:
     """Whoever trusts the gap to the third one takes their mean, and states an error of 1e-11 for one of 5e-7."""
     values = np.append([1.0, 1.0 - 1e-6], np.linspace(0.5, 0.0, 200))
     product = lambda state, V: state[0] * V  # noqa: E731
-    found, errors = top_by_products(product, (values[None, :],), values.size, 4e-11, by_residual=True, compiled=False)
+    found, errors = top_by_products(product, (values[None, :],), values.size, 4e-11, compiled=False)
     assert errors[0] <= 4e-11
     assert abs(found[0] - 1.0) <= 4e-11
 

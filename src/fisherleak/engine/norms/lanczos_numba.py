@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.norms.compiled import compiled
-from fisherleak.engine.norms.lanczos import NEAR, start_of
+from fisherleak.engine.norms.lanczos import start_of
 from fisherleak.engine.norms.tridiagonal_numba import room_for, solve_abreast
 
 __all__ = ["top_of_releases"]
@@ -52,7 +52,7 @@ def top_of_releases(
     found, errors = np.zeros(values.shape[1]), np.full(values.shape[1], np.inf)
     begin = start_of(size)
     contiguous = [np.ascontiguousarray(x) for x in (values, g, w, first, others)]
-    _kernel(*contiguous, begin, begin[: first.shape[0]] @ others, bool(label), wanted, NEAR, checks, found, errors)
+    _kernel(*contiguous, begin, begin[: first.shape[0]] @ others, bool(label), wanted, checks, found, errors)
     return found, errors
 
 
@@ -66,7 +66,6 @@ def _all_groups(
     ahead: Vector,
     label: bool,
     wanted: float,
-    near: float,
     checks: Index,
     found: Vector,
     errors: Vector,
@@ -76,7 +75,7 @@ def _all_groups(
     last, moved = np.zeros((2, GROUP)), np.empty((GROUP, others.shape[1]))
     tridiagonal, off, who = np.empty((2, most, GROUP)), np.empty(GROUP), np.empty(GROUP, dtype=np.int64)
     factors = np.empty((w.shape[0], 3))
-    solved, work = np.empty((3, GROUP)), room_for(most, GROUP)
+    solved, work = np.empty((2, GROUP)), room_for(most, GROUP)
     for start in range(0, found.shape[0], GROUP):
         count = min(GROUP, found.shape[0] - start)
         for i in range(count):
@@ -97,7 +96,8 @@ def _all_groups(
                 steps += 1
             solve_abreast(tridiagonal[0], tridiagonal[1], steps, count, solved, work)
             for i in range(count - 1, -1, -1):
-                theta, error = solved[0, i], _error(solved[0, i], off[i] * solved[1, i], solved[2, i], near)
+                theta = solved[0, i]
+                error = off[i] * solved[1, i] / theta if theta > 0.0 else 0.0
                 if error < errors[who[i]]:
                     found[who[i]], errors[who[i]] = theta, error
                 if errors[who[i]] <= wanted:
@@ -108,16 +108,6 @@ def _all_groups(
                     tridiagonal[:, :steps, i] = tridiagonal[:, :steps, count]
             if count == 0:
                 break
-
-
-def _error(theta: float, residual: float, gap: float, near: float) -> float:
-    """The relative error of a Ritz value by its residual, and by the gap below it once that is believed."""
-    if not theta > 0.0:
-        return 0.0
-    relative, apart = residual / theta, gap / theta
-    if relative <= near and apart > 0.0:
-        return min(relative, relative * relative / apart)
-    return relative
 
 
 def _step_of_rows(
@@ -184,6 +174,5 @@ def _step_of_rows(
             last[1, i] *= unit
 
 
-_error = compiled(_error, nogil=True, error_model="numpy")
 _step = compiled(_step_of_rows, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 _kernel = compiled(_all_groups, nogil=True, error_model="numpy")

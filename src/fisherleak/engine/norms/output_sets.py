@@ -136,7 +136,7 @@ class _Columns:
         residuals: list[float] = []
         for start in range(0, len(self.attributes), at_once):
             some = tuple(part[start : min(start + at_once, part.shape[0]), :] for part in state)
-            found = top_by_products(self._product, some, int(J.B.shape[0]), SETTLED, by_residual=True, compiled=False)
+            found = top_by_products(self._product, some, int(J.B.shape[0]), SETTLED, compiled=False)
             for kept, new in zip((values, residuals), found, strict=True):
                 kept += host(new).tolist()
         left = [j for j, residual in enumerate(residuals) if residual > SETTLED]

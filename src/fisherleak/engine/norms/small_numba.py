@@ -31,7 +31,7 @@ def _solve(start: int, stop: int, G: Vector, out: Vector) -> None:
     m = G.shape[1]
     M, v, p, alpha, beta = np.empty((m, m)), np.empty(m), np.empty(m), np.empty(m), np.zeros(m)
     diagonal, beside = np.empty((m, ABREAST)), np.empty((m, ABREAST))
-    unit, solved, work = np.empty(ABREAST), np.empty((3, ABREAST)), room_for(m, ABREAST)
+    unit, solved, work = np.empty(ABREAST), np.empty((2, ABREAST)), room_for(m, ABREAST)
     for first in range(start, stop, ABREAST):
         count = min(ABREAST, stop - first)
         for i in range(count):

@@ -34,18 +34,17 @@ SMALLEST, LARGEST = 1e-18, 1e150
 
 def top_of_tridiagonals(
     diagonal: Sequence[Array], beside: Sequence[Array], compiled: bool = True
-) -> tuple[Array, Array, Array]:
-    r"""The largest eigenvalue, the last component of its unit eigenvector (its size), and a bound on the gap below it.
+) -> tuple[Array, Array]:
+    """The largest eigenvalue, and the last component of its unit eigenvector (its size).
 
-    The gap is at least :math:`2 p'(\theta) / p''(\theta)` of the characteristic polynomial p. ``compiled``
-    is whether the compiled kernel may be loaded, which pays where many are to come.
+    ``compiled`` is whether the compiled kernel may be loaded, which pays where many are to come.
     """
     xp = namespace(diagonal[0])
     if on_accelerator(diagonal[0]):
         # a few numbers for each row: starting hundreds of kernels for them costs more than bringing them here
         here = top_of_tridiagonals(*_on_host(diagonal, beside, xp), compiled)
-        value, last, gap = (like(x, diagonal[0], xp) for x in here)
-        return value, last, gap
+        value, last = (like(x, diagonal[0], xp) for x in here)
+        return value, last
     if compiled and is_compiled(diagonal[0], 1):
         from fisherleak.engine.norms.tridiagonal_numba import top_of_tridiagonals_compiled
 
@@ -62,7 +61,7 @@ def _on_host(diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace) 
 
 def top_of_tridiagonals_portable(
     diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     """The same in array API functions alone."""
     unit = _above(diagonal, beside, xp)
     unit = xp.where(unit > 0, unit, 1.0)
@@ -71,14 +70,13 @@ def top_of_tridiagonals_portable(
     x = xp.ones_like(unit)
     degree = float(len(diagonal))
     for _ in range(MOST_PASSES):
-        inside, first, second = _derivatives(x, diagonal, squares, xp)[:3]
+        inside, first, second = _derivatives(x, diagonal, squares, xp)
         root = xp.sqrt(xp.clip((degree - 1.0) * (degree * second - first * first), 0.0, None))
         step = xp.where(inside, degree / xp.where(inside, first + root, 1.0), 0.0)
         x = x - step
         if bool(xp.all(step <= SETTLED)):
             break
-    curved = _derivatives(x, diagonal, squares, xp)[3]
-    return unit * x, _last(x, diagonal, beside, squares, xp), unit * 2.0 / xp.clip(curved, 2.0, None)
+    return unit * x, _last(x, diagonal, beside, squares, xp)
 
 
 def _above(diagonal: Sequence[Array], beside: Sequence[Array], xp: Namespace) -> Array:
@@ -99,12 +97,11 @@ def _positive(pivot: Array, xp: Namespace) -> tuple[Array, Array]:
 
 
 def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], xp: Namespace) -> Sums:
-    """Whether x is above all eigenvalues, p'/p, (p'/p)^2 - p''/p, and p''/p' at a root, from the pivots."""
+    """Whether x is above all eigenvalues, p'/p and (p'/p)^2 - p''/p, from the pivots."""
     inside, pivot = _positive(x - diagonal[-1], xp)
     slope, bend = xp.ones_like(x), xp.zeros_like(x)
-    first, second, others = slope / pivot, (slope / pivot) ** 2, xp.zeros_like(x)
+    first, second = slope / pivot, (slope / pivot) ** 2
     for i in range(len(diagonal) - 2, -1, -1):
-        others = others + slope / pivot
         share = squares[i] / (pivot * pivot)
         bend = share * (bend - 2.0 * slope * slope / pivot)
         bend = xp.where(bend > -LARGEST, bend, -LARGEST)
@@ -114,7 +111,7 @@ def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], 
         inside = inside & positive
         part = slope / pivot
         first, second = first + part, second + part * part - bend / pivot
-    return inside, first, second, bend / slope + 2.0 * others
+    return inside, first, second
 
 
 def _last(

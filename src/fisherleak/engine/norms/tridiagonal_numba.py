@@ -21,16 +21,16 @@ ROWS = 10
 """Numbers that each matrix keeps while it is solved, besides itself."""
 
 
-def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector, Vector]:
+def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
     """As :func:`fisherleak.engine.norms.tridiagonal.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
-    out = np.empty((3, diagonal.shape[1]))
+    out = np.empty((2, diagonal.shape[1]))
     in_threads(_kernel, diagonal.shape[1], (np.ascontiguousarray(diagonal), np.ascontiguousarray(beside), out))
-    return out[0], out[1], out[2]
+    return out[0], out[1]
 
 
 def _all_groups(start: int, stop: int, diagonal: Vector, beside: Vector, out: Vector) -> None:
     size = diagonal.shape[0]
-    alpha, beta, solved = np.empty((size, ABREAST)), np.zeros((size, ABREAST)), np.empty((3, ABREAST))
+    alpha, beta, solved = np.empty((size, ABREAST)), np.zeros((size, ABREAST)), np.empty((2, ABREAST))
     work = room_for(size, ABREAST)
     for first in range(start, stop, ABREAST):
         count = min(ABREAST, stop - first)
@@ -46,7 +46,7 @@ def _room_for(size: int, abreast: int) -> Vector:
 
 
 def _solve_abreast(alpha: Vector, beta: Vector, size: int, count: int, out: Vector, work: Vector) -> None:
-    """Largest eigenvalue, size of the last component of its eigenvector, and a bound on the gap below it: into ``out``.
+    """Largest eigenvalue, and the size of the last component of its eigenvector: into ``out``.
 
     Of the first ``count`` columns of ``alpha`` (diagonals) and ``beta`` (beside them), ``size`` values each.
     """
@@ -144,19 +144,14 @@ def _one_pass(size: int, count: int, work: Vector) -> int:
 
 def _ends(a: Vector, b: Vector, size: int, count: int, out: Vector, work: Vector) -> None:
     """What is asked for, at the root; the squared ratios of the eigenvector's components take the place of b."""
-    unit, x, inverse, slope, bend, others = work[0], work[1], work[5], work[6], work[7], work[8]
-    total, component = work[2], work[3]
+    unit, x, inverse, total, component = work[0], work[1], work[5], work[2], work[3]
     for i in range(count):
         inverse[i] = 1.0 / max(x[i] - a[size - 1, i], 1e-18)
-        slope[i], bend[i], others[i] = 1.0, 0.0, 0.0
         total[i], component[i] = 1.0, 1.0
     for k in range(size - 2, -1, -1):
         for i in range(count):
-            before, steep = inverse[i], slope[i]
+            before = inverse[i]
             share = b[k, i] * before * before
-            others[i] += steep * before
-            bend[i] = max(share * (bend[i] - 2.0 * steep * steep * before), -1e150)
-            slope[i] = min(1.0 + share * steep, 1e60)
             inverse[i] = 1.0 / max(x[i] - a[k, i] - b[k, i] * before, 1e-18)
             b[k, i] = share
     for k in range(size - 1):
@@ -166,7 +161,6 @@ def _ends(a: Vector, b: Vector, size: int, count: int, out: Vector, work: Vector
     for i in range(count):
         out[0, i] = unit[i] * x[i]
         out[1, i] = math.sqrt(component[i] / total[i])
-        out[2, i] = unit[i] * 2.0 / max(bend[i] / slope[i] + 2.0 * others[i], 2.0)
 
 
 room_for = compiled(_room_for, nogil=True)
