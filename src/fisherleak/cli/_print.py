@@ -78,11 +78,11 @@ def show_audit(summary: dict[str, Any]) -> None:
 
 def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
     """What has been spent on whom, with a picture of how it is spread."""
-    releases, eta = document["releases"], document["eta"]
+    releases, eta, left = document["releases"], document["eta"], document["left"]
     layout.pairs(
         [
             ("releases", f"{len(releases)}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
-            ("rows", str(document["rows"])),
+            ("rows", str(document["rows"]) + (f"; {left} more left the table, and keep their record" if left else "")),
             (
                 "eta of a row",
                 f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all releases together",
@@ -139,11 +139,11 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
             c["name"],
             layout.inverse(c["eta"]),
             "" if c["share"] is None else layout.hundredths(c["share"]),
-            str(c["row"]),
+            c["id"],
         )
         for c in document["columns"][:MOST_SHOWN]
     ]
-    layout.table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
+    layout.table("\nWorst value of a column", ("column", "least error", "revealed", "id"), columns)
     _show_past(document)
     if document["times"]:
         layout.paragraph(f"Such a log could be answered {document['times']} times before someone passes it.")
