@@ -14,6 +14,8 @@ import fisherleak as fl
 from cases import Case, make, moved
 from copies import copies
 from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES
+from fisherleak.engine.norms import averaged
+from fisherleak.engine.norms.averaged import _DrawnScores
 
 Vector = NDArray[np.float64]
 SIGMA = 0.6
@@ -129,6 +131,56 @@ def test_calibration_keeps_its_limit_and_scikit_learn_models_are_measured() -> N
     np.testing.assert_allclose(other.per_example(), leak.per_example(), rtol=1e-4)
     for copied in copies(leak):
         np.testing.assert_array_equal(copied.per_example(), leak.per_example())
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "gamma"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_largest_is_found_behind_ceilings_that_hold(loss: str, intercept: bool) -> None:
+    case = make(loss, n=30, weighted=True, intercept=intercept, l2=0.05)
+    mixed = [fl.Attribute("both", [0, 2], [[1.0, 0.5], [-2.0, 1.0]])]
+    for scale in (0.05, 1.0):
+        mechanism = fl.ObjectivePerturbation(scale, draws=300)
+        for leak in (case.leak(mechanism), fl.measure(case.fit(), case.X, case.y, mechanism, attributes=mixed)):
+            told: Any = leak._information
+            for attributes, label in ((told.attributes, True), (told.attributes[:1], False), ((), True)):
+                norms = np.asarray(told.example_norms(attributes, label))
+                parts = _DrawnScores.of(told, attributes)
+                above = np.concatenate([parts.ceilings(*block, label) for block in told._blocks(parts, label)])
+                assert np.all(np.sqrt(above) >= norms)
+                row, largest = told.largest_norm(attributes, label)
+                assert (row, largest) == (int(np.argmax(norms)), pytest.approx(norms.max(), rel=1e-12))
+
+
+def test_rows_that_ceilings_keep_below_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    X[7] *= 6.0
+    y = (X[:, 0] + rng.normal(size=400) > 0) * 1.0
+    leak = fl.measure(fl.minimise(X, y, "logistic", 0.05), X, y, fl.ObjectivePerturbation(1.0, draws=300))
+    told: Any = leak._information
+    norms = leak.per_example()
+    monkeypatch.setattr(averaged, "VALUES", 20 * 300 * 11)
+    seen = []
+    limits = _DrawnScores.limits
+    monkeypatch.setattr(
+        _DrawnScores, "limits", lambda parts, X, *rest: (seen.append(len(X)), limits(parts, X, *rest))[1]
+    )
+    assert told.largest_norm(told.attributes, True) == (int(np.argmax(norms)), pytest.approx(norms.max()))
+    assert sum(seen) < 100
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 1.0, 1.6])
+def test_few_scales_are_tried(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the limit is kept, and hardly anything of it is left."""
+    leak = make("logistic", l2=0.05).leak(fl.ObjectivePerturbation(0.5, draws=300))
+    limit = part * float(leak.per_example().max())
+    tried = []
+    solve = averaged.minima
+    monkeypatch.setattr(averaged, "minima", lambda *given: (tried.append(1), solve(*given))[1])
+    found = fl.calibrate(leak, limit)
+    assert len(tried) <= 7
+    eta = float(leak.with_noise(found).per_example().max())
+    assert (1.0 - 1.1e-3) * limit <= eta <= limit
 
 
 def test_what_would_not_fit_is_refused() -> None:
