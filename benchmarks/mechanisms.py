@@ -33,7 +33,7 @@ from fisherleak.engine.norms.averaged import Averaged
 Vector = NDArray[np.float64]
 DRAWS = 20_000
 QUERIES = 1000
-TILT = 28.8
+TILT = 31.44
 """Scale from which that of the averaged mechanism is looked for."""
 
 
@@ -191,11 +191,12 @@ def main(name: str, *only: str) -> None:
         kinds["ObjectivePerturbation"] = fl.ObjectivePerturbation(TILT)
     kinds = {label: kind for label, kind in kinds.items() if not only or label in only}
     print(f"{name}: {X.shape[0]} x {X.shape[1]}, {loss}, l2 {l2:g}, loss {fit.loss.value(X @ fit.coef, y).mean():.4f}")
-    ways = {label: fl.calibrate(leak.with_noise(kind), 1.0) for label, kind in kinds.items()}
+    started = {label: leak.with_noise(kind) for label, kind in kinds.items()}
+    ways = {label: fl.calibrate(begun, 1.0) for label, begun in started.items()}
     if not only or "Gaussian, least-loss" in only:
         ways["Gaussian, least-loss"] = fl.calibrate(leak, 1.0, shape="least-loss", gap=0.02)
     for label, way in ways.items():
-        own = leak.with_noise(way)
+        own = started.get(label, leak).with_noise(way)
         if isinstance(own._information, Averaged):
             averaged(own, fit, X, y)
             continue

@@ -20,7 +20,7 @@ __all__ = ["searched"]
 
 CLOSE = 1e-9
 """Relative distance from the least scale at which the search ends."""
-CLOSE_AVERAGED = 1e-3
+CLOSE_AVERAGED = 5e-3
 """Relative distance below the target that an averaged eta may have."""
 FURTHEST = 1e4
 """Factor by which such a scale is raised at most."""
@@ -67,17 +67,17 @@ def _by_lines(eta: Callable[[float], float], start: float, target: float, name: 
 
     A scale below which no eta was above the target is taken in halves of what is between, as bisections do.
     """
-    low, high, last = -math.inf, math.inf, None
+    low, high, last, tried = -math.inf, math.inf, None, start
     scale, slope, aim = math.log(start), -1.0, math.log(target * (1.0 - 0.5 * CLOSE_AVERAGED))
     while True:
-        value = eta(math.exp(scale))
+        value = eta(tried)
         if value == 0:
             raise InvalidInputError(NOTHING)
         if target * (1.0 - CLOSE_AVERAGED) <= value <= target or (value <= target and scale - low < CLOSE):
-            return math.exp(scale)
+            return tried
         if value > target and scale > math.log(FURTHEST * start):
             raise InvalidInputError(
-                f"eta stays above {target:g} with {name} up to a scale of {math.exp(scale):.3g}: use fisherleak.Gaussian, or "
+                f"eta stays above {target:g} with {name} up to a scale of {tried:.3g}: use fisherleak.Gaussian, or "
                 "a larger limit."
             )
         low, high = (scale, high) if value > target else (low, scale)
@@ -86,3 +86,4 @@ def _by_lines(eta: Callable[[float], float], start: float, target: float, name: 
         last = (scale, math.log(value))
         step = max(-FURTHER, min((aim - last[1]) / slope, FURTHER))
         scale = scale + step if low < scale + step < high else 0.5 * (low + high)
+        tried = math.exp(scale)

@@ -85,6 +85,11 @@ class Averaged(DataShaped):
         assert isinstance(self.mechanism, ObjectivePerturbation)
         return int(self.mechanism.draws)
 
+    def is_of(self, mechanism: SelfShaped) -> bool:
+        """Whether it is the information of such a mechanism: of that kind and scale, over as many draws."""
+        same = isinstance(mechanism, ObjectivePerturbation) and mechanism == self.mechanism
+        return same and mechanism.draws == self.count
+
     @cached_property
     def minima(self) -> Minima:
         """Of the draws, the same in every run: they are no noise of a release."""
