@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import fisherleak as fl
+from fisherleak.audit.kinds import KINDS
 from where import ELSEWHERE, called, files_of, modules, own_file
 
 TESTS = Path(__file__).parent
@@ -101,6 +103,28 @@ def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
                 if called in {"import_module", "__import__", "module"} and library in {"dask", "distributed"}:
                     assert path.relative_to(SOURCE).parts[0] == "rows", f"{path}:{node.lineno} loads {library}"
                 assert called not in {"import_module", "__import__"} or library != "torch", f"{path}:{node.lineno}"
+
+
+LISTS = ("engine/losses.py", "audit/kinds.py")
+"""Where losses and kinds of model are told apart by name."""
+OTHER_WORDS = {"nn/opacus_engine.py"}
+"""Poisson sampling of batches is no loss."""
+
+
+def test_losses_and_kinds_of_model_are_compared_by_name_in_their_lists_only() -> None:
+    """Elsewhere a record is asked: a loss from outside would fall through a comparison of names."""
+    names = {*fl.LOSSES, "softmax", *(kind.name for kind in KINDS)}
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and place not in (*LISTS, *OTHER_WORDS):
+                parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
+                words = {part.value for part in parts if isinstance(part, ast.Constant)}
+                of_loss = [part for part in parts if isinstance(part, ast.Attribute) and part.attr == "name"]
+                asked = any(ast.unparse(part.value).endswith("loss") for part in of_loss)
+                found += [f"{place}:{node.lineno}"] if words & names or asked else []
+    assert not found
 
 
 SHARED = {

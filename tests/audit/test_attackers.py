@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.attacks import candidates
-from fisherleak.audit import attackers
+from fisherleak.audit import attackers, told_apart
 from fisherleak.audit.attackers import ATTACKERS, SERVED, Attacked, attack_all
 from fisherleak.audit.model import Settings, Trained, train
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
@@ -112,6 +112,18 @@ def test_a_number_that_is_predicted_is_guessed_among_typical_ones() -> None:
     assert found.told_apart == ()
 
 
+def test_a_class_of_one_row_stops_no_audit() -> None:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(4)
+    table = pandas.DataFrame({"age": rng.normal(50, 12, 60), "ill": np.where(np.arange(60) == 3, "yes", "no")})
+    found = attack_all(train(from_frame(table), Settings("ill", held_out=0.0)), ["ill"], 0.5, quick=True)
+    # without that row's label there is no model: who needs it says so, and others go on
+    assert [outcome.attacker for outcome, _ in found.outcomes] == ["black-box", "prior"]
+    assert any("The white-box attack on 'ill' was not run" in note for note in found.notes)
+    assert found.told_apart == ()
+
+
 def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     from fisherleak.attacks import ideal, informed
 
@@ -164,4 +176,4 @@ def test_few_rows_of_large_models_of_several_classes_are_attacked(monkeypatch: p
     assert {each.n for each, _ in found.outcomes} == {100}
     monkeypatch.setattr(attackers, "MANY_PARAMETERS", 5)
     found = attack_all(train(from_frame(table), Settings("sick", held_out=0.0)), ["kind"], 0.5, quick=True)
-    assert {each.n for each, _ in found.outcomes} == {attackers.FEW_ROWS}
+    assert {each.n for each, _ in found.outcomes} == {told_apart.FEW_ROWS}

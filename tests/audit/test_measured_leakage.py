@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
+from fisherleak._support.numbers import number
 from fisherleak.audit.measured_leakage import summary_of_leakage
-from fisherleak.report._numbers import number
 
 pandas = pytest.importorskip("pandas")
 

@@ -106,6 +106,28 @@ def test_a_yes_that_is_not_attacked_is_told_in_the_row_that_is_most_exposed() ->
     assert told["b"].worst >= norm.cdf(mu / 2) * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("asked", [["sort"], ["sex"]])
+def test_the_category_that_is_told_best_is_named_whether_or_not_it_was_attacked(asked: list[str]) -> None:
+    """A level of two people among 300, of which no 100 rows drawn at random need hold one."""
+    table = rare(300).drop(columns="vip").assign(sex=np.array(["f", "m"])[np.arange(300) % 2])
+    table["sort"] = np.array(["a", "b", "c"])[np.where(np.isin(np.arange(300), [7, 200]), 2, np.arange(300) % 2)]
+    result = audit(table, Settings("dose", held_out=0.0), draws=4, noise=0.4, quick=True, attributes=asked)
+    told = {apart.attribute: apart for apart in result.attacked.told_apart}
+    assert set(told) == {"sort", "sex"}
+    model, frame, labels = pipeline_of(result.trained)
+    noise = standard_noise(result.trained, fl.Gaussian(0.4))
+    attack = fl.attacks.WhiteBox(model, frame, labels, "sort")
+    root = noise.unit_information_root(attack.target.given.size)
+    assert root is not None
+    mu = np.max([np.linalg.norm(each.values @ root.T, axis=1) for each in attack.moves], axis=0) / noise.scale
+    assert told["sort"].worst == pytest.approx(norm.cdf(mu.max() / 2), rel=1e-6)
+    drawn = np.setdiff1d(np.arange(300), np.argsort(mu)[-5:])
+    assert told["sort"].worst > norm.cdf(mu[drawn].max() / 2) + 0.01
+    verdict = verdict_of(summarise(result))
+    assert verdict is not None
+    assert any("sort is told best" in line for line in verdict.lines)
+
+
 def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
     known = {"age": 1e-3, "dose": 1e-3}  # so well that only the rare yes is left to decide
     result = audit(rare(), Settings("dose", held_out=0.0), draws=4, attacks=False, spread=known)

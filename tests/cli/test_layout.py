@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -13,9 +14,11 @@ import pytest
 
 from fisherleak.cli import _layout
 from fisherleak.cli._layout import paragraph, wrapped
+from fisherleak.cli._print import show_audit
 
 Command = Callable[..., Any]
 COPIED = ("    fisherleak ", "open ")
+REPORT = Path(__file__).parents[2] / "docs" / "reports" / "iwpc.json"
 POLICY = """[columns.age]
 max_revealed = 0.1
 
@@ -72,3 +75,16 @@ def test_lines_go_on_below_their_beginning() -> None:
     assert len(found) > 1
     assert all(line.startswith("    word") for line in found[1:])
     assert max(map(len, found)) <= 80
+
+
+def test_numbers_have_one_style(capsys: pytest.CaptureFixture[str]) -> None:
+    """Thousands are set apart, a minus is one, and no number has an e: as in the report."""
+    summary = json.loads(REPORT.read_text(encoding="utf-8"))
+    summary["attributes"][0] |= {"error_least": 27_460.2, "error_typical": 5.6e7, "spread": 7_365.4}
+    summary["groups"][0]["count"] = 15_358
+    summary["tradeoff"] |= {"constant": -0.0022}
+    show_audit(summary)
+    said = capsys.readouterr().out
+    for number in ("± 27,500", "± 5.6 × 10⁷", "7,370", "15,358", "−0.0022 for a constant"):
+        assert number in said
+    assert re.search(r"\de[+-]\d", said) is None

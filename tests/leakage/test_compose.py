@@ -91,3 +91,15 @@ def test_what_cannot_be_composed() -> None:
         fl.calibrate(both, 0.1)
     with pytest.raises(fl.InvalidInputError, match="no single noise"):
         both.with_noise(fl.Gaussian(1.0))
+
+
+def test_a_shape_of_the_rows_own_is_not_composed() -> None:
+    case = make("squared")
+    leak = case.leak()
+    bounds = dict.fromkeys((*leak.attributes, "label"), (-5.0, 5.0))
+    shaped = leak.with_noise(fl.calibrate(leak, 1.0, "admissible", shape="hessian", bounds=bounds, random_state=0))
+    assert "what it tells by itself is not in these etas" in shaped.summary()
+    assert fl.compose(shaped) is shaped
+    for pair in ((shaped, leak), (leak, shaped)):
+        with pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"):
+            fl.compose(*pair)

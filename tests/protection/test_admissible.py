@@ -268,7 +268,7 @@ def test_what_has_no_bound_is_refused_by_name() -> None:
     poly = make_pipeline(PolynomialFeatures(2), StandardScaler(), Ridge(10.0)).fit(numbers, y)
     scaled = make_pipeline(MinMaxScaler(), Ridge(1.0)).fit(numbers, y)
     case = make("squared", 0)
-    steep = replace(fl.LOSSES["squared"], name="steep", quadratic=False)
+    steep = replace(fl.LOSSES["squared"], name="steep", quadratic=False, traits=None)
     other = fl.measure(fl.minimise(case.X, case.y, steep, l2=0.1), case.X, case.y)
     refusals: list[tuple[fl.Leakage, str]] = [
         (fl.measure(poly, numbers, y), "'age' is preprocessed by a step that is not affine.*over='max'"),

@@ -470,3 +470,17 @@ def test_two_writers_that_are_killed_lose_nothing(ledger: fl.Ledger) -> None:
 @pytest.mark.long
 def test_two_hundred_kills(ledger: fl.Ledger) -> None:
     check_killed(ledger, 200)
+
+
+def test_ids_of_many_digits_are_told_apart(ledger: fl.Ledger) -> None:
+    case = make("squared")
+    leak = case.leak(NOISE)
+    eta = np.asarray(leak.per_example())
+    ids = [9434765919 + k for k in range(len(eta))]
+    assert ledger.add(leak, ids=ids) == 1
+    assert [ledger.recorded(ids[k]) for k in (0, 1)] == [[pytest.approx(eta[k], rel=1e-6)] for k in (0, 1)]
+    # read as floats, as a column with a gap was once, and added again
+    same(ledger.leakage(case.X, case.y, ids=np.array(ids, dtype=float)), leak)
+    assert ledger.add(leak, ids=ids) == 2
+    with pytest.raises(fl.InvalidInputError, match="ids must differ"):
+        ledger.add(leak, ids=[1, 1.0, *ids[2:]])

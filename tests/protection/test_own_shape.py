@@ -20,24 +20,14 @@ from copies import copies
 from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.own_shape import own_shape
+from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]
-BOX, LABELS = (-2.5, 2.5), (-4.0, 5.0)
-BOUNDS: Any = {f"x{j}": BOX for j in range(3)} | {"label": LABELS}
-
-
-def problem(seed: int = 1, **options: Any) -> Case:
-    case = make("squared", seed, **({"n": 120, "l2": 0.1} | options))
-    return replace(case, X=np.clip(case.X, *BOX), y=np.clip(case.y, *LABELS))
 
 
 def plainly(case: Case) -> Measure:
     return lambda X, y: replace(case, X=X, y=y).leak()
-
-
-def folded(X: Vector, y: Vector) -> fl.Leakage:
-    return fl.measure(make_pipeline(StandardScaler(), Ridge(10.0)).fit(X, y), X, y, public="nothing")
 
 
 def both_terms(measure: Measure, X: Vector, y: Vector, row: int, scale: float, step: float = 1e-4) -> float:
@@ -254,8 +244,8 @@ def test_the_logistic_shape_costs_less_where_parameters_are_known_with_different
 
 def test_other_losses_are_refused_by_name() -> None:
     case = make("logistic", 1, n=500, l2=0.1)
-    case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own"))
-    with pytest.raises(fl.InvalidInputError, match="counted for the package's own losses, and the loss is own"):
+    case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own", traits=None))
+    with pytest.raises(fl.InvalidInputError, match="own losses of one output, and the loss is own"):
         fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
     with pytest.raises(fl.InvalidInputError, match="shape='least-loss' is computed from the rows present"):
         fl.calibrate(problem().leak(), 1.0, "admissible", shape="least-loss", bounds=BOUNDS)

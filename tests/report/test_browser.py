@@ -5,6 +5,7 @@ Pictures of it go to the folder that FISHERLEAK_ARTEFACTS names, to be looked at
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -16,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fisherleak._support.numbers import number, percent, share
 from fisherleak.report import render
-from fisherleak.report._numbers import number, percent
-from fisherleak.report.sentences import share
 from report import sample
 
 pytest.importorskip("pandas")
 playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install playwright")
 pytestmark = pytest.mark.long
+REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 PARTS = ("summary", "hostile", "bare", "choices")
 CONTRAST = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -119,6 +120,10 @@ def seen(browser: Any, documents: dict[str, Path]) -> Iterator[Callable[..., Ope
     yield go
     for each in made.values():
         each.page.context.close()
+
+
+def pages_of(paper: Path) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes()))
 
 
 @pytest.fixture
@@ -369,6 +374,20 @@ def test_short_and_the_verdict_first(seen: Callable[..., Opened]) -> None:
     assert page.locator("details.part[open]").count() == 1
 
 
+@pytest.mark.parametrize("name", ["adult", "iwpc"])
+def test_real_reports_answer_on_the_first_screen_of_a_phone_and_on_six_pages(
+    browser: Any, tmp_path: Path, name: str
+) -> None:
+    document, paper = tmp_path / f"{name}.html", tmp_path / f"{name}.pdf"
+    document.write_text(render(json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))), encoding="utf-8")
+    page = opened_in(browser, document, 390, folded=True).page
+    assert page.evaluate("document.getElementById('verdict').getBoundingClientRect().bottom") <= 700
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.pdf(path=paper, format="A4")
+    page.context.close()
+    assert pages_of(paper) <= 6
+
+
 def test_a_link_opens_its_part(visit: Callable[..., Opened]) -> None:
     page = visit(folded=True).page
     assert not page.locator("#attacks-table").is_visible()
@@ -454,7 +473,7 @@ def test_paper(visit: Callable[..., Opened], artefacts: Path) -> None:
     written = (artefacts / "report.pdf").read_bytes()
     assert written.startswith(b"%PDF")
     # every part that a report can have: a gate, a policy, groups and a balance beside the demo's, which are on six
-    assert len(re.findall(rb"/Type\s*/Page\b", written)) <= 12
+    assert pages_of(artefacts / "report.pdf") <= 12
 
 
 @pytest.mark.long

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
+from fisherleak._support.numbers import number
 from fisherleak.report import render
-from fisherleak.report._numbers import number
 from fisherleak.report.render import embedded
 from fisherleak.report.words import WORDS
 from report import sample

@@ -77,7 +77,7 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
 def test_no_noise_is_chosen_silently() -> None:
     made = sample.choices()
     assert "No noise was given" in said(made).lines[0]
-    assert "no number of anyone in the table is revealed by more than 10 %" in said(made).lines[0]
+    assert "the least that reveals at most 10 % of any number of anyone in the table" in said(made).lines[0]
     words = choices_in_words(made)
     assert [most for _, most, _ in words] == ["90.0 %", "50.0 %", "25.0 %", "10.0 %", "5.0 %", "2.0 %", "1.0 %"]
     assert words[0][2].endswith("more than 99.9 % of what the model does better than a constant")
@@ -88,3 +88,15 @@ def test_no_noise_is_chosen_silently() -> None:
     assert all(left in page for _, _, left in words[-2:])
     made["tradeoff"]["constant"] = 1e9
     assert "no better than a constant" in said(made).cost
+
+
+def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
+    made = sample.summary()
+    made["told_apart"] = [
+        {"attribute": "sex", "rows": 9, "worst": 0.8, "q95": 0.7, "median": 0.6, "error_least": 0.1},
+    ]
+    for attribute in made["attributes"]:
+        attribute["kind"] = "category" if attribute["name"] == "sex" else "number"
+    assert "Of categories, sex is told best: rightly 80 of 100 times" in " ".join(said(made).lines)
+    next(a for a in made["attributes"] if a["name"] != "sex")["kind"] = "category"
+    assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)

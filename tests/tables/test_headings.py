@@ -85,3 +85,10 @@ def test_names_are_given_on_the_line_or_in_a_file(tmp_path: Path, capfd: pytest.
     capfd.readouterr()
     assert main(command) == 2
     assert "--columns, or read it with --no-header; --header" in capfd.readouterr().err
+
+
+def test_each_cell_counts_however_often_its_text_stands_there() -> None:
+    """Nine cells of ten are numbers, of two texts one."""
+    assert reads_as_row(["7"], [["1"]] * 9 + [["x"]]) == 1
+    assert reads_as_row(["sex"], [["m"], ["f"]] * 10) == -1
+    assert reads_as_row(["name"], [[f"n{i}"] for i in range(20)]) == 0

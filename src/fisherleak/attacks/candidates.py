@@ -153,7 +153,10 @@ class Candidates:
     @cached_property
     def _shown(self) -> list[NDArray[np.float64]]:
         """A row's features with each candidate, of which those that the column feeds are the same in every row: k of (d,)."""
-        return [host(self._transformed(k, self.rows[:1]))[0] for k in range(self.k)]
+        return [
+            host(self._transformed(k, self.rows[:1]))[0] if sample is None else host(self.features[sample, :])
+            for k, sample in enumerate(self.samples)
+        ]
 
     def labels(self, candidate: int) -> Array:
         """Labels of the attacked rows as the loss takes them, each with that candidate where the label is attacked, (m, …)."""

@@ -89,6 +89,8 @@ class WhiteBox(Attacker):
     """
 
     name = "white-box"
+    _shared: Replacements | None = None
+    """What all replacements in the same rows share, where several columns are attacked."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class WhiteBox(Attacker):
     def moves(self) -> tuple[Moves, ...]:
         """For each candidate, how the parameters move if the row has it: a record with values (m, p) and error bounds."""
         target = self.target
-        shared = Replacements(target.fit, target.features, target.y, target.m * (target.k - 1))
+        shared = self._shared or Replacements(target.fit, target.features, target.y, target.m * (target.k - 1))
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"

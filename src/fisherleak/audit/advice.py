@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fisherleak._support.numbers import number
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import exposure_at, guarded_spreads
 from fisherleak.audit.rules import noise_that_keeps
@@ -23,9 +24,7 @@ ELSE_UTILITY = (
     "The limits on what is revealed are kept and utility is not: it takes less noise, more rows or other limits."
 )
 ELSE_REQUIRED = "The limits on what is revealed are kept: run the audit as the policy requires."
-FROM_ROWS = (
-    "That scale follows from the rows: a card with it tells about the row that decides it, and a limit counts that."
-)
+FROM_ROWS = "That scale follows from the rows: a card with it tells about the row that decides it; a limit counts that."
 SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Shares of a value between which people choose."""
 TENTH = 0.1
@@ -71,14 +70,14 @@ def advice_on(audit: Audit) -> Advice:
         needed.append(enough)
     if needed:
         noise = rounded_up(max(needed))
-        return Advice(noise, f"Noise of scale {noise:g} keeps every limit on what is revealed. {FROM_ROWS}")
+        return Advice(noise, f"Noise of scale {number(noise)} keeps every limit on what is revealed. {FROM_ROWS}")
     if gate or audit.policy is not None:
         return Advice(scale, "Every limit is kept: release the model with this noise.")
     worst = _exposure(audit)
     if worst is None:
         return Advice(None, "Set a limit, and audit the noise that you plan to use.")
     noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
-    told_of = f"With noise of scale {noise:g} at most 10 % is revealed about any number of anyone in the table."
+    told_of = f"Noise of scale {number(noise)} reveals at most 10 % of any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
 
 

@@ -7,8 +7,8 @@ them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,15 +24,16 @@ from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
-from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.audit.told_apart import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 
-__all__ = ["ATTACKERS", "Apart", "Attacked", "attack_all"]
+__all__ = ["ATTACKERS", "Attacked", "attack_all"]
 
 Attribute = str | tuple[str, int]
 MOST_ROWS = 500
@@ -41,8 +42,8 @@ DRAWS = 100
 """Releases that are simulated where there is no closed form."""
 QUICK_ROWS, QUICK_DRAWS = 100, 20
 """The same where a quick look is wanted."""
-FEW_ROWS, MANY_PARAMETERS = 20, 300
-"""Rows that are attacked where a model of several classes has more parameters than this."""
+MANY_PARAMETERS = 300
+"""Parameters of a model of several classes past which few rows are attacked."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 ATTACKERS = {
@@ -66,22 +67,6 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
-
-
-@dataclass(frozen=True)
-class Apart:
-    """How well the best test tells a row's value from the one most unlike it, at equal odds, from exact moves.
-
-    ``error_least`` is the least standard deviation of an unbiased estimate of which of the two it is, as 0 or 1, for the most
-    exposed row (Hammersley, Chapman and Robbins); none where nothing moves.
-    """
-
-    attribute: str
-    rows: int
-    worst: float
-    q95: float
-    median: float
-    error_least: float | None
 
 
 @dataclass(frozen=True)
@@ -123,16 +108,19 @@ def attack_all(
     quick : bool
         Fewer rows and simulated releases, and no attacker who learns from the other columns.
     told : mapping of column to row
-        Other columns whose values are told apart by exact moves, without an attack: in some rows, and in that one.
+        Columns whose values are told apart by exact moves in that row too, the most exposed one; those that are not attacked
+        in some rows and in that one.
     """
     if not attributes and not told:
         return Attacked(curves=((),) * len(grid))
     model, frame, labels = pipeline_of(trained)
     against = None if released is None else known_pipeline(trained, model, released)
     added = standard_noise(trained, as_noise(noise))
-    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick)
-    found = [attacks.on(name) for name in track(attributes, len(attributes), "Attacking")]
-    found += [attacks.apart(name, row) for name, row in track((told or {}).items(), len(told or {}), "Telling apart")]
+    exposed = dict(told or {})
+    columns = len({*attributes, *exposed})
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns)
+    found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
+    found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
@@ -165,6 +153,7 @@ class _Attacks:
     released: Any
     seed: int
     quick: bool
+    columns: int
 
     @property
     def draws(self) -> int:
@@ -177,8 +166,8 @@ class _Attacks:
             return FEW_ROWS
         return QUICK_ROWS if self.quick else MOST_ROWS
 
-    def on(self, name: str) -> _OnColumn:
-        """Every attacker on a column, or on the label."""
+    def on(self, name: str, exposed: int | None = None) -> _OnColumn:
+        """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
         aim = _aim(self.trained.design, name, self.most, self.seed)
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
@@ -203,16 +192,28 @@ class _Attacks:
         if aim.note and outcomes:
             notes.append(aim.note)
         known = made.get(KNOWN)
-        apart = _apart(known, self.noise, name) if isinstance(known, WhiteBox) and outcomes and not aim.note else None
+        apart = None
+        if isinstance(known, WhiteBox) and outcomes and not aim.note:
+            # where there is no model without some value, notes of the attackers who need it say so
+            with suppress(FisherleakError):
+                apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
         return _OnColumn(outcomes, curve, notes, apart)
+
+    def _at_row(self, aim: _Aim, row: int | None) -> list[WhiteBox]:
+        """The same attack on one more row."""
+        if row is None or row in aim.rows or not self.noise.normal:
+            return []
+        return [self._known(replace(aim, rows=np.array([row])))]
 
     def apart(self, name: str, row: int) -> _OnColumn:
         """How well values of a column are told apart, in some rows and in one that is named."""
-        aim = _aim(self.trained.design, name, min(QUICK_ROWS, self.most), self.seed)
+        levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
+        few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
+        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.seed)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
-            return _OnColumn([], nothing, [], _apart(self._known(aim), self.noise, name))
+            return _OnColumn([], nothing, [], _apart([self._known(aim)], self.noise, name))
         except FisherleakError as error:
             return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
 
@@ -221,10 +222,16 @@ class _Attacks:
         """The model at its minimum, the same for every column and attacker."""
         return jacobian_at_minimum(self.model, self.frame, self.labels, self.trained.weights)
 
+    @cached_property
+    def _shared(self) -> Replacements:
+        """What moves of the parameters share, whatever the column."""
+        return Replacements(self._read.fit, self._read.X, self._read.y, self.most * self.columns)
+
     def _known(self, aim: _Aim) -> WhiteBox:
         """The white-box attacker with the prior, of whom others have candidates and moves."""
         own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
         known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
+        known._shared = self._shared
         known._use(True)
         return known
 
@@ -309,16 +316,9 @@ def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> An
     return there[some_rows(there.size, most, seed)]
 
 
-def _apart(attack: WhiteBox, noise: Noise, name: str) -> Apart | None:
-    """From the moves of an attack on all values of a column; none where the noise is not normal."""
+def _apart(attacks: Sequence[WhiteBox], noise: Noise, name: str) -> Apart | None:
+    """From the moves of attacks on all values of a column, in other rows each; none where the noise is not normal."""
     if not noise.normal:
         return None
-    root = noise.unit_information_root(attack.target.given.shape[0])
-    moves = [host(each.values) for each in attack.moves]
-    norms = [np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves]
-    mu = np.max(norms, axis=0) / noise.scale
-    right = np.asarray(best_test(mu))
-    least = float(hammersley_chapman_robbins(float(mu.max())))
-    q95, median = (float(part) for part in np.quantile(right, [0.95, 0.5]))
-    error = math.sqrt(least) if math.isfinite(least) else None
-    return Apart(name, attack.target.m, float(right.max()), q95, median, error)
+    mu = [in_noise([host(each.values) for each in attack.moves], noise) for attack in attacks]
+    return apart_by(name, np.concatenate(mu))

@@ -15,6 +15,7 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty
 from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.noises import distance_of
@@ -146,8 +147,8 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
     whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is {rows.mean / scale:.3g} "
-        f"and the largest {rows.high / scale:.3g}.",
+        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
+        f"{number(rows.mean / scale)} and the largest {number(rows.high / scale)}.",
         True,
     )
 
@@ -164,7 +165,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     if not largest * (1 - 1e-9) <= limit:
         return (
             f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and a new measurement gives "
-            f"{largest:.3g}: the limit is not kept.",
+            f"{number(largest)}: the limit is not kept.",
             False,
         )
     if getattr(getattr(audit.noise.noise, "calibrated", None), "counted", False):
@@ -175,7 +176,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{largest:.2g}: one of them was changed.",
             False,
         )
-    return f"The limit of {limit:g} on {words} follows: the largest eta there is {largest:.3g}.", True
+    return f"The limit of {limit:g} on {words} follows: the largest eta there is {number(largest)}.", True
 
 
 def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
@@ -187,7 +188,7 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
         return (
             f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for whoever could be in the table, and "
-            f"its noise is not that for it: a scale of {needed:.3g} is needed, and it has {saved.scale:.3g}.",
+            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
             False,
         )
     return (

@@ -21,6 +21,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.revealed import HALF
+from fisherleak.audit.told_apart import told_of_leakage
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
@@ -33,6 +34,7 @@ from fisherleak.rows.selection import rows_by_group
 __all__ = ["summary_of_leakage"]
 
 Vector = NDArray[np.float64]
+LABEL = "the label"
 MOST_ROWS = 50
 MOST_TOLD = 20
 BINS = 30
@@ -85,7 +87,7 @@ def summary_of_leakage(
         "groups": _groups(leak, groups, members, eta),
         "tradeoff": _nothing_tried(),
         "attacks": [],
-        "told_apart": [],
+        "told_apart": [vars(apart) for apart in told_of_leakage(leak, cells, label, yes_no, LABEL)],
         "balance": None,
         "gate": None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
         "policy": None,
@@ -136,7 +138,7 @@ def _data(leak: Leakage, fit: Any) -> Json:
         for name, kind, size in zip(leak.attributes, kinds, leak.sizes, strict=True)
     ]
     return {
-        **{"source": "a table in Python", "sha256": "not taken", "target": "the label", "classes": None},
+        **{"source": "a table in Python", "sha256": "not taken", "target": LABEL, "classes": None},
         **{"rows_read": leak.n, "rows_used": leak.n, "train_rows": leak.n, "test_rows": 0, "dropped": []},
         **{"id_column": None, "group_column": None, "person_column": None, "people": None, "in_memory": True},
         "columns": columns,
@@ -215,7 +217,7 @@ def _label_spread(leak: Leakage, fit: Any) -> float:
 def _label(eta: Vector, spread: float, shares: Vector) -> Json:
     figures = {f"eta_{name}": value for name, value in _spread(eta).items() if name in ("max", "mean", "median")}
     kind = "number" if np.isfinite(spread) else "category"
-    named = {"name": "the label", "kind": kind, "worst_row": int(eta.argmax())}
+    named = {"name": LABEL, "kind": kind, "worst_row": int(eta.argmax())}
     return named | figures | {"revealed": _revealed(spread, shares)}
 
 

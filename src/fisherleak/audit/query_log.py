@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import prior_spreads, share_of
 from fisherleak.engine.calibrated import has_own_shape
-from fisherleak.engine.mechanisms.served import DRAWN, Answers, Disclosed, SampledLabels, told_by
+from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
@@ -148,7 +149,7 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
             "A label is drawn from the model's own probability, without `noise`; a score or a probability needs `noise`: an "
             "answer without any tells without limit."
         )
-    if of != "score" and not (trained.design.target.classes or (of == "label" and trained.fit.loss.name in DRAWN)):
+    if of != "score" and not (trained.design.target.classes or (of == "label" and has_law(trained.fit.loss))):
         raise InvalidInputError(
             f"`of={of!r}` is for models of classes, and this one is {trained.kind.words}: its answers are scores."
         )
@@ -159,7 +160,7 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
     given = as_noise(noise)
     unit = trained.unit if of == "score" else 1.0
     by = Answers(features, given.rescaled(given.scale / unit), of)
-    return _answered(trained, features, of, f"noise of scale {given.scale:.4g} on each {of}", by)
+    return _answered(trained, features, of, f"noise of scale {number(given.scale)} on each {of}", by)
 
 
 def _answered(trained: Trained, features: Vector, of: str, how: str, by: Answers | SampledLabels) -> Answered:
@@ -173,7 +174,7 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     features = query_features(trained.design, queries)
     root = _projected(trained, features, noise.rescaled(noise.scale / trained.unit))
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
-    how = f"a model released with noise of scale {noise.scale:.4g}, which answers exactly"
+    how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
     shape = shape_term(trained.leak._information.jacobians[0]) if has_own_shape(noise) else None
     return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,7 @@ def save_model(
     ledger: Path | None = None,
     limit: float | None = None,
     random_state: int | None = None,
+    tell: Callable[[Sequence[str]], object] | None = None,
 ) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
 
@@ -164,6 +165,8 @@ def save_model(
         standard units.
     random_state : int, optional
         For tests only: noise that can be drawn again protects nothing.
+    tell : callable, optional
+        Is given what was decided about the table, in sentences, as soon as it is read: no card has them.
     """
     if limit is not None and ledger is None:
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
@@ -185,6 +188,8 @@ def save_model(
     io = _skops()
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
+    if tell is not None:
+        tell(trained.design.decided)
     check_enough(trained.design)
     penalty = None
     if choose_l2 and target is not None and over == ADMISSIBLE and (limited is None or trained.kind.several):

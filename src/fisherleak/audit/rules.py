@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from fisherleak._support.numbers import number
 from fisherleak.attacks import Outcome
 from fisherleak.audit.columns import ColumnFigures, LabelFigures
 from fisherleak.audit.exposure import gate_of
@@ -56,7 +57,7 @@ def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
         value = top / audit.unit_scale
         count = gate_of(audit.rows, audit.unit_scale, limit).count
         whose = "row" if audit.design.people is None else "person"
-        words = f"The eta of a {whose} is at most {value:.3g}; limit {limit:g}"
+        words = f"The eta of a {whose} is at most {number(value)}; limit {limit:g}"
         yield Rule(f"rows.{key}", limit, value, count == 0, _with(words, count), count, row, _more(audit, value, limit))
 
 
@@ -105,13 +106,13 @@ def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> t
     """The value of a rule on one column, in words, and how many times too large eta is for it."""
     if key == "max_revealed":
         value = share_of(eta * spread)
-        words = f"Of anyone's '{name}' at most {100 * value:.3g} % is revealed; limit {100 * limit:g} %"
+        words = f"Of anyone's '{name}' at most {number(100 * value)} % is revealed; limit {100 * limit:g} %"
         return value, words, eta * spread / exposure_at(limit)
     if key == "min_error":
         least = 1.0 / eta if eta > 0 else None
-        told = "nothing is known" if least is None else f"the least error is ± {least:.3g}"
+        told = "nothing is known" if least is None else f"the least error is ± {number(least)}"
         return least, f"Of anyone's '{name}' {told}; limit ± {limit:g}", eta * limit
-    return eta, f"The eta of anyone's '{name}' is at most {eta:.3g}; limit {limit:g}", eta / limit
+    return eta, f"The eta of anyone's '{name}' is at most {number(eta)}; limit {limit:g}", eta / limit
 
 
 def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
@@ -129,7 +130,7 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             value = most / least if least > 0 else None
             worst = max(means, key=lambda name: means[name])
             passed = value is not None and value <= limit
-            told = "nobody in one group" if value is None else f"{value:.3g} times as much"
+            told = "nobody in one group" if value is None else f"{number(value)} times as much"
             yield Rule(f"groups.{key}", limit, value, passed, f"The model leans on '{worst}' {told}; limit {limit:g}.")
             continue
         if key == "max_eta_joint" and audit.trained.shaped_at is not None:
@@ -137,7 +138,7 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             continue
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
         worst = max(etas, key=lambda name: etas[name])
-        words = f"The eta of '{worst}' {what} is {etas[worst]:.3g}; limit {limit:g}."
+        words = f"The eta of '{worst}' {what} is {number(etas[worst])}; limit {limit:g}."
         value = etas[worst]
         yield Rule(f"groups.{key}", limit, value, value <= limit, words, noise=_more(audit, value, limit))
 
@@ -154,7 +155,7 @@ def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
         count = _told_better(audit, limit)
         worst = presence.top[0]
         noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if np.isfinite(worst.mu) else None
-        words = f"Presence is told right {100 * worst.right:.3g} of 100 times at most; limit {100 * limit:g}"
+        words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
         name = f"membership.{key}"
         yield Rule(name, limit, worst.right, count == 0, _with(words, count), count, worst.row, noise)
 
@@ -181,7 +182,7 @@ def _attacks(policy: Policy, audit: Audit) -> Iterator[Rule]:
             worst = max(gains, key=lambda column: gains[column])
             value = gains[worst]
             words = (
-                f"Of '{worst}' attackers with the release guess {100 * value:.3g} of 100 more than those without; limit "
+                f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without; limit "
                 f"{100 * limit:g}."
             )
             yield Rule(name, limit, value, value <= limit, words)
@@ -207,8 +208,8 @@ def _attack(audit: Audit, rule: str, limit: float, column: str) -> Rule:
     best = max(seeing, key=lambda o: o.accuracy)
     value = float(best.accuracy)
     words = (
-        f"The best attacker guesses '{column}' right {100 * value:.3g} of 100 times, {100 * float(best.baseline):.3g} without "
-        f"the release; limit {100 * limit:g}."
+        f"The best attacker guesses '{column}' right {number(100 * value)} of 100 times, "
+        f"{number(100 * float(best.baseline))} without the release; limit {100 * limit:g}."
     )
     tried = zip(audit.tradeoff.points, audit.attacked.curves, strict=True)
     kept = [p.scale for p, curve in tried if any(c["attribute"] == column and c["accuracy"] <= limit for c in curve)]
@@ -224,14 +225,14 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
         name = f"utility.{key}"
         if key == "max_loss":
             value = sign * (cost.without_noise - point.utility)
-            words = f"The noise costs {value:.3g} of {cost.metric.label}; limit {limit:g}."
+            words = f"The noise costs {number(value)} of {cost.metric.label}; limit {limit:g}."
             yield Rule(name, limit, value, value <= limit, words)
         elif (key == "min") != better:
             other = "min" if better else "max"
             words = f"More of {cost.metric.label} is {'better' if better else 'worse'}: limit it by {other}."
             yield Rule(name, limit, point.utility, False, words)
         else:
-            words = f"{cost.metric.label} with the noise is {point.utility:.3g}; limit {limit:g}."
+            words = f"{cost.metric.label} with the noise is {number(point.utility)}; limit {limit:g}."
             passed = sign * (point.utility - limit) >= 0
             yield Rule(name, limit, point.utility, passed, words)
 

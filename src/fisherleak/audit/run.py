@@ -21,9 +21,9 @@ from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.choosing import choose_noise
-from fisherleak.audit.columns import ColumnFigures
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
+    Exposure,
     RowFigures,
     edges_of,
     exposure_of,
@@ -46,6 +46,7 @@ from fisherleak.audit.revealed import (
 )
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
+from fisherleak.audit.told_apart import MOST_TOLD
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
@@ -65,8 +66,6 @@ GRID = np.logspace(-2, 2, 33)
 """Scales at which utility is measured, in units of the chosen one."""
 ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
 """Values in the features, and rows, past which attacks run only where they are asked for."""
-MOST_TOLD = 8
-"""Columns of yes and no whose values are told apart beside those that are attacked, the most exposed first."""
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -174,7 +173,7 @@ def audit_trained(
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     attacked = clock(
-        "attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed, _told(found.columns))
+        "attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed, _told(trained, found))
     )
     done = Audit(
         settings=settings,
@@ -248,14 +247,17 @@ def _attacked(
         return replace(nothing, notes=(note,))
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
-    others = {} if large else {name: row for name, row in told.items() if name not in aims}
-    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick, told=others)
+    exposed = {name: row for name, row in told.items() if not large or name in aims}
+    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick, told=exposed)
 
 
-def _told(columns: Sequence[ColumnFigures]) -> dict[str, int]:
-    """The columns of yes and no that are most exposed, each with the row that is."""
-    found = sorted((each for each in columns if each.feature.yes_no), key=lambda each: -each.largest)
-    return {each.feature.name: each.worst for each in found[:MOST_TOLD]}
+def _told(trained: Trained, found: Exposure) -> dict[str, int]:
+    """The columns of yes and no, and categories, that are most exposed, each with the row that is; a class with its own."""
+    several = [each for each in found.columns if each.feature.yes_no or each.feature.kind == "category"]
+    several.sort(key=lambda each: -each.largest)
+    told = {each.feature.name: each.worst for each in several[:MOST_TOLD]}
+    target = trained.design.target
+    return told | ({target.name: found.label.worst} if target.classes else {})
 
 
 def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:

@@ -23,7 +23,7 @@ from fisherleak.audit.noises import from_card
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.own_shape import CURVATURE, HESSIAN, own_shape
+from fisherleak.protection.own_shape import HESSIAN, own_shape
 from fisherleak.protection.shapes import SHAPES, noise_shaped
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.gaps import NO_GAPS
@@ -68,7 +68,7 @@ def default_shape(trained: Trained, rows: int) -> str:
     The inverse Hessian costs less where parameters are known with different precision, but one row moves it, which is counted
     and needs many rows. No value of the rows decides between the two.
     """
-    counted = trained.fit.loss.name in CURVATURE and trained.fit.coef.ndim == 1
+    counted = trained.fit.coef.ndim == 1 and trained.fit.loss.traits is not None
     parameters = int(trained.fit.coef.shape[0]) + 1
     return HESSIAN if counted and rows >= ROWS_PER_PARAMETER * parameters else ISOTROPIC
 

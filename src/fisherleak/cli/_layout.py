@@ -8,9 +8,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from fisherleak._support.numbers import number, plus_minus
 from fisherleak.cli._common import emit, printable
 
-__all__ = ["digits", "histogram", "hundredths", "inverse", "pairs", "paragraph", "sentences", "table", "wrapped"]
+__all__ = ["digits", "histogram", "inverse", "pairs", "paragraph", "sentences", "table", "wrapped"]
 
 
 def paragraph(text: str, start: str = "") -> None:
@@ -20,16 +21,12 @@ def paragraph(text: str, start: str = "") -> None:
 
 
 def digits(value: float | None) -> str:
-    return "—" if value is None else f"{value:.4g}"
-
-
-def hundredths(share: float) -> str:
-    """Never 100 % where something stays unknown."""
-    return f"{100 * share:.1f} %" if share < 0.9995 else "> 99.9 %"
+    """A number as the report writes it, a sentence's dash where there is none."""
+    return number(value)
 
 
 def inverse(value: float) -> str:
-    return f"± {1 / value:.4g}" if value > 0 else "any"
+    return plus_minus(1 / value if value > 0 else None)
 
 
 def pairs(items: Sequence[tuple[str, str]]) -> None:

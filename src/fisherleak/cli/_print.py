@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, share
 from fisherleak.cli import _layout as layout
 from fisherleak.cli._common import emit, printable
+from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
@@ -19,6 +21,7 @@ __all__ = [
     "show_gate",
     "show_ledger",
     "show_policy",
+    "show_reading",
     "show_release",
 ]
 
@@ -43,7 +46,7 @@ def show_audit(summary: dict[str, Any]) -> None:
             ("rows", f"{data['train_rows']:,} training{test}" + (f", {dropped:,} dropped" if dropped else "")),
             *([] if people is None else [("people", f"{people:,} in the training rows, by {data['person_column']}")]),
             *_kinds(data["columns"], {a["name"] for a in summary["attributes"] if a.get("yes_no")}),
-            ("model", f"{summary['model']['description']}; {summary['model']['parameters']} parameters"),
+            ("model", f"{summary['model']['description']}; {number(summary['model']['parameters'])} parameters"),
             (
                 "noise",
                 f"{layout.digits(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})",
@@ -69,7 +72,7 @@ def show_audit(summary: dict[str, Any]) -> None:
             f"{layout.digits(balance[side]['mean'])} ± {layout.digits(balance[side]['sd'])} {side}"
             for side in ("before", "after")
         )
-        utility = f"{layout.digits(balance['utility_before'])} and {layout.digits(balance['utility_after'])}"
+        utility = " and ".join(_even(balance[f"utility_{side}"], cost["metric"]) for side in ("before", "after"))
         layout.paragraph(f"\nReweighted by IRFIL: eta {before}, {after}; utility {utility}.")
     layout.sentences("\nUnder these assumptions:", summary["assumptions"])
     if summary["diagnostics"]["warnings"]:
@@ -81,8 +84,12 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
     releases, eta, left = document["releases"], document["eta"], document["left"]
     layout.pairs(
         [
-            ("releases", f"{len(releases)}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
-            ("rows", str(document["rows"]) + (f"; {left} more left the table, and keep their record" if left else "")),
+            ("releases", f"{number(len(releases))}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
+            (
+                "rows",
+                number(document["rows"])
+                + (f"; {number(left)} more left the table, and keep their record" if left else ""),
+            ),
             (
                 "eta of a row",
                 f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all releases together",
@@ -110,7 +117,7 @@ def _show_past(document: dict[str, Any]) -> None:
     if document["limit"] is None:
         return
     past = document["past_limit"]
-    said = f"{len(past)} past the limit of {layout.digits(document['limit'])}"
+    said = f"{number(len(past))} past the limit of {layout.digits(document['limit'])}"
     layout.paragraph("\n" + said + (f": {printable(', '.join(past[:MOST_LISTED]))}" if past else ": nobody is."))
 
 
@@ -121,11 +128,15 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     nobody = (
         "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
     )
-    layout.paragraph((f"{half} of {document['rows']} people: {learns}" if half else nobody) + "\n")
+    asked = f"{number(document['queries'])} of {number(document['distinct'])}"
+    layout.paragraph((f"{number(half)} of {number(document['rows'])} people: {learns}" if half else nobody) + "\n")
     layout.pairs(
         [
-            ("answers", f"{document['queries']} of {document['distinct']} different queries: {document['how']}"),
-            ("rows", str(document["rows"])),
+            (
+                "answers",
+                f"{asked} different queries: {document['how']}",
+            ),
+            ("rows", number(document["rows"])),
             (
                 "eta of a row",
                 f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all answers together",
@@ -138,7 +149,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
         (
             c["name"],
             layout.inverse(c["eta"]),
-            "" if c["share"] is None else layout.hundredths(c["share"]),
+            "" if c["share"] is None else share(c["share"]),
             c["id"],
         )
         for c in document["columns"][:MOST_SHOWN]
@@ -146,7 +157,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     layout.table("\nWorst value of a column", ("column", "least error", "revealed", "id"), columns)
     _show_past(document)
     if document["times"]:
-        layout.paragraph(f"Such a log could be answered {document['times']} times before someone passes it.")
+        layout.paragraph(f"Such a log could be answered {number(document['times'])} times before someone passes it.")
     emit("\nDerived from the data: as confidential as the table.")
 
 
@@ -174,14 +185,10 @@ def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
         (
             "presence",
             "whether a record was in the table: the best attacker is right "
-            f"{_in_hundred(worst['right'])} of 100 times about {_name(worst)}, {_in_hundred(found['right_mean'])} on average; "
+            f"{in_hundred(worst['right'])} of 100 times about {_name(worst)}, {in_hundred(found['right_mean'])} on average; "
             "50 is guessing",
         )
     ]
-
-
-def _in_hundred(part: float) -> str:
-    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def _kinds(columns: Sequence[dict[str, Any]], yes_no: Collection[str]) -> list[tuple[str, str]]:
@@ -213,8 +220,8 @@ def _show_figures(summary: dict[str, Any]) -> None:
         [
             (
                 a["name"],
-                f"± {layout.digits(a['error_least'])}",
-                f"± {layout.digits(a['error_typical'])}",
+                plus_minus(a["error_least"]),
+                plus_minus(a["error_typical"]),
                 layout.digits(a["spread"]),
             )
             for a in order
@@ -226,7 +233,11 @@ def _show_figures(summary: dict[str, Any]) -> None:
             "\nGroups",
             ("group", many, "eta jointly", "mean eta", "largest eta"),
             [
-                (g["name"], str(g["count"]), *(layout.digits(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")))
+                (
+                    g["name"],
+                    number(g["count"]),
+                    *(layout.digits(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")),
+                )
                 for g in summary["groups"]
             ],
         )
@@ -243,8 +254,8 @@ def _show_shares(summary: dict[str, Any]) -> None:
         [
             (
                 a["name"],
-                *(layout.hundredths(r[key]) for key in ("max", "q95", "median")),
-                str(r["count"]),
+                *(share(r[key]) for key in ("max", "q95", "median")),
+                number(r["count"]),
                 layout.digits(r["spread"]),
             )
             for a, r in ((a, a["revealed"]) for a in sorted(shown, key=lambda a: -a["revealed"]["max"]))
@@ -256,16 +267,14 @@ def show_gate(gate: dict[str, Any], people: bool = False) -> None:
     """Whether the limit is kept, and the rows, or people, that exceed it."""
     one, many = ("person", "people") if people else ("row", "rows")
     if not gate["exceeded"]:
-        emit(f"\nNo {one}'s eta is above {gate['max_eta']:g}.")
+        emit(f"\nNo {one}'s eta is above {number(gate['max_eta'], 6)}.")
         return
-    layout.paragraph(
-        f"\n{gate['count']} {many if gate['count'] > 1 else one} above the limit of {gate['max_eta']:g}, the most "
-        "exposed first:"
-    )
+    whose = f"{number(gate['count'])} {many if gate['count'] > 1 else one}"
+    layout.paragraph(f"\n{whose} above the limit of {number(gate['max_eta'], 6)}, the most exposed first:")
     for row in gate["rows"][:MOST_LISTED]:
         emit(f"  {_name(row)}: {layout.digits(row['eta'])}")
     if gate["count"] > MOST_LISTED:
-        emit(f"  and {gate['count'] - MOST_LISTED} more")
+        emit(f"  and {number(gate['count'] - MOST_LISTED)} more")
 
 
 def show_policy(policy: dict[str, Any]) -> None:
@@ -287,9 +296,8 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
     for o in outcomes:
-        interval = f"{100 * o['low']:.1f} to {100 * o['high']:.1f} %"
-        worst = "–" if o["worst"] is None else f"{100 * o['worst']:.1f} %"
-        got = (f"{100 * o['accuracy']:.1f} %", interval, f"{100 * o['baseline']:.1f} %", worst)
+        interval = f"{100 * o['low']:.1f} to {percent(o['high'])}"
+        got = (percent(o["accuracy"]), interval, percent(o["baseline"]), percent(o["worst"]))
         rows.append((o["attribute"], o["attacker"], *got))
     layout.table(
         "Attacks: right guesses, with their 95 % interval",
@@ -299,21 +307,30 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
     layout.sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
 
 
+def show_reading(sentences: Sequence[str]) -> None:
+    """What was decided about a table, where that stands in no document."""
+    if sentences:
+        layout.sentences("\nHow the table was read:", [in_options(sentence) for sentence in sentences])
+
+
 def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:
     """What was released, under which limit, and what it costs."""
     eta, noisy = card["eta"], cost.points[0].utility
+    size, rows = number(card["model"]["parameters"]), number(card["data"]["rows"])
     where = "held-out rows" if cost.held_out else "the training rows"
     emit(f"Released {printable(model)} with its card {printable(model)}.json\n")
     layout.pairs(
         [
             (
                 "model",
-                f"{card['model']['kind']}, {card['model']['parameters']} parameters, about {card['data']['rows']} rows",
+                f"{card['model']['kind']}, {size} parameters, about {rows} rows",
             ),
             ("noise", _noise_of(card)),
             (
                 "limit",
-                "none: the noise was given" if eta["limit"] is None else f"{eta['limit']:g} on {eta['limit_on']}",
+                "none: the noise was given"
+                if eta["limit"] is None
+                else f"{number(eta['limit'], 6)} on {eta['limit_on']}",
             ),
             (
                 "utility",
@@ -347,21 +364,21 @@ def _noise_of(card: dict[str, Any]) -> str:
 def _paid(cost: Tradeoff) -> str:
     """What one noise costs."""
     return (
-        f"{_even(cost.points[0].utility)} on average with such noise, {_even(cost.without_noise)} without, "
-        f"{_even(cost.constant)} for a constant"
+        f"{_even(cost.points[0].utility, cost.metric.name)} on average with such noise, "
+        f"{_even(cost.without_noise, cost.metric.name)} without, {_even(cost.constant, cost.metric.name)} for a constant"
     )
 
 
-def _even(utility: float) -> str:
-    """A utility without what rounding leaves of zero."""
-    return layout.digits(round(utility, 12) + 0.0)
+def _even(utility: float, metric: str) -> str:
+    """A utility without what rounding leaves of zero; accuracy in hundredths, as everywhere."""
+    return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:
     points = [p for p in cost["points"] if p["utility"] is not None]
     near = min(points, key=lambda p: abs(p["scale"] - scale), default=None)
-    noisy = "unknown" if near is None else _even(near["utility"])
-    without, constant = _even(cost["without_noise"]), _even(cost["constant"])
+    noisy = "unknown" if near is None else _even(near["utility"], cost["metric"])
+    without, constant = (_even(cost[name], cost["metric"]) for name in ("without_noise", "constant"))
     return f"{noisy} with the noise, {without} without, {constant} for a constant"
 
 

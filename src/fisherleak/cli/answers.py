@@ -11,7 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import answered
-from fisherleak.cli._print import show_answers
+from fisherleak.cli._print import show_answers, show_reading
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def answers(
         common.emit_json(document)
     elif not quiet:
         show_answers(document, found.eta.tolist())
+        show_reading(found.trained.design.decided)
         if out is not None:
             common.emit(f"\nopen {common.printable(out / 'report.html')}")
     return 1 if document["past_limit"] else 0

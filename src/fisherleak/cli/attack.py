@@ -10,7 +10,7 @@ from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._layout import paragraph
 from fisherleak.cli._options import in_options, told
-from fisherleak.cli._print import show_attacks
+from fisherleak.cli._print import show_attacks, show_reading
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["attack"]
@@ -99,4 +99,5 @@ def attack(
             paragraph(ONE_RELEASE)
         for note in notes:
             paragraph(common.printable(in_options(note)))
+        show_reading(trained.design.decided)
     return 0

@@ -12,7 +12,7 @@ from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
 from fisherleak.cli._options import told
-from fisherleak.cli._print import show_release
+from fisherleak.cli._print import show_reading, show_release
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["release"]
@@ -181,6 +181,7 @@ def release(
         raw = common.source_table(table, **form)
         public_rows = None if shape_from is None else common.source_table(shape_from, **form)
         limited = attribute or None
+        read: list[str] = []
         try:
             card, cost = save_model(
                 *(raw, settings, out),
@@ -197,6 +198,7 @@ def release(
                 ledger=ledger,
                 limit=limit,
                 choose_l2=l2 is None,
+                tell=read.extend,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)
@@ -204,4 +206,5 @@ def release(
         common.emit_json(card)
     elif not quiet:
         show_release(told(card), cost, str(out))
+        show_reading(read)
     return 0

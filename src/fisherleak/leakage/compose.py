@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms import information_of
@@ -48,7 +49,9 @@ def compose(*leakages: Leakage) -> Leakage:
     -----
     Holds where the noise of the releases is independent, and each release's own assumptions hold. Releases by
     :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) are composed with others about
-    NumPy rows behind affine, public preprocessing: what the shapes of their noise tell is added too.
+    NumPy rows behind affine, public preprocessing: what the shapes of their noise tell is added too. Gaussian noise with the
+    shape of the rows' own Hessian (``calibrate(over="admissible", shape="hessian")``) tells by its shape what no composition
+    counts, and is refused.
 
     **Units.** Releases may encode a category differently (other reference levels, another order, none dropped, rare levels
     together, codes): its etas are then per unit of the full one-hot vector of its levels, moved in the space of changes that
@@ -71,6 +74,11 @@ def compose(*leakages: Leakage) -> Leakage:
         if not isinstance(leakage, Leakage):
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
+            )
+        if len(leakages) > 1 and has_own_shape(leakage._noise):
+            raise InvalidInputError(
+                "compose adds up noise whose shape is public, and this one was shaped by the rows themselves: calibrate with "
+                "shape='isotropic', or with a shape from public rows."
             )
     first = leakages[0]
     if len(leakages) == 1:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
+from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
@@ -73,21 +74,23 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         f"row {row}" + ("" if label == str(row) else f" ({label})") for row, label in zip(rows, known, strict=True)
     ]
     by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
-    spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
+    spread = "" if eta.sd is None else f" ± {number(eta.sd, 4)}"
     lines = [
         f"Fisher information loss of {_releases(leakage)}",
         f"  about         {leakage.n} examples, {len(names)} attributes and the label{_missing(leakage)}",
-        f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
-        f"  whole data    {leakage.dataset():.4g}",
+        f"  per example   mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
+        f"  whole data    {number(leakage.dataset(), 4)}",
         "  most exposed  "
-        + ", ".join(f"{label}: {value:.4g}" for (_, value), label in zip(eta.top, labels, strict=True)),
-        "  attributes    " + ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in by_attribute) + " (each over all rows)",
+        + ", ".join(f"{label}: {number(value, 4)}" for (_, value), label in zip(eta.top, labels, strict=True)),
+        "  attributes    "
+        + ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in by_attribute)
+        + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
         f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
     ]
     lines += [
-        f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {fit.gradient:.0e}, "
-        f"condition {fit.condition:.1e}, distance from the minimum {fit.distance:.0e}"
+        f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {number(fit.gradient, 1)}, "
+        f"condition {number(fit.condition, 2)}, distance from the minimum {number(fit.distance, 1)}"
         for fit in ([] if _is_gradient(leakage) else leakage.fits)
     ]
     lines += [f"  note          {note}" for note in (*notes, *_averaged(leakage, rows))]
@@ -258,7 +261,7 @@ def in_brief(leakage: Any) -> str:
     if not _small(leakage):
         return ""
     eta = digest(leakage.per_example())
-    return f", eta {eta.mean:.4g} on average, {eta.high:.4g} at most"
+    return f", eta {number(eta.mean, 4)} on average, {number(eta.high, 4)} at most"
 
 
 def html(leakage: Any) -> str:
@@ -271,17 +274,20 @@ def html(leakage: Any) -> str:
         whole, names = host(leakage.per_attribute()), leakage.attributes
         order = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
         pairs += [
-            ("eta of an example", f"{eta.mean:.4g} on average, {eta.low:.4g} to {eta.high:.4g}"),
+            ("eta of an example", f"{number(eta.mean, 4)} on average, {number(eta.low, 4)} to {number(eta.high, 4)}"),
             ("least error, worst example", f"± {_reach(eta.high)}"),
-            ("most exposed", ", ".join(f"row {row}: {value:.4g}" for row, value in eta.top)),
-            ("eta of a column", ", ".join(f"{names[j]}: {whole[j]:.4g}" for j in order) + " (each over all rows)"),
+            ("most exposed", ", ".join(f"row {row}: {number(value, 4)}" for row, value in eta.top)),
+            (
+                "eta of a column",
+                ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in order) + " (each over all rows)",
+            ),
         ]
     note = "Derived from the data. print(leak.summary()) has the assumptions, leak.report(path) the whole page."
     return panel(f"Leakage of {_releases(leakage)}", pairs, note)
 
 
 def _reach(eta: float) -> str:
-    return f"{1.0 / eta:.4g}" if eta > 0 else "any number"
+    return number(1.0 / eta, 4) if eta > 0 else "any number"
 
 
 def _releases(leakage: Any) -> str:

@@ -14,7 +14,7 @@ from fisherleak.engine.losses import get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import SEVERAL_NUMBERS, SOFTMAX
+from fisherleak.engine.outputs.vector_losses import NAMED
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, training_rows
 from fisherleak.errors import InvalidInputError, NotAtMinimumError
@@ -23,8 +23,6 @@ from fisherleak.models.several import check_determined, fit_here
 from fisherleak.nn.library import Module, Tensor, torch
 
 __all__ = ["head"]
-
-OF_SEVERAL = (SOFTMAX.name, SEVERAL_NUMBERS.name)
 
 
 def head(
@@ -102,10 +100,11 @@ def _several(
     linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
 ) -> tuple[OutputsRisk, NDArray[Any] | None]:
     K, bias = int(linear.out_features), linear.bias is not None
-    if loss not in OF_SEVERAL:
-        raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(OF_SEVERAL)}; got {loss!r}.")
+    if loss not in NAMED:
+        raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(NAMED)}; got {loss!r}.")
     classes: NDArray[Any] | None = None
-    if loss == SOFTMAX.name:
+    kind = NAMED[loss]
+    if kind.classes:
         X, _, weights = training_rows(features, None, weights, None)
         classes = classes_of(y, X)
         if classes.tolist() != list(range(K)):
@@ -113,12 +112,11 @@ def _several(
                 f"y must hold all of the classes 0 to {K - 1}, as linear has {K} outputs; got {classes.size} classes, "
                 f"{classes[0]} to {classes[-1]}."
             )
-        kind, labels = SOFTMAX, codes_of(y, classes, X)
+        labels = codes_of(y, classes, X)
     else:
         X, labels, weights = number_rows(features, y, weights, None)
         if labels.shape[1] != K:
             raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
-        kind = SEVERAL_NUMBERS
     _check_width(X, linear)
     check_labels(X, labels, weights, kind, None, bias, None if classes is None else classes.tolist())
     return OutputsRisk(X, labels, weights, kind, l2, bias, bias_l2, outputs=K), classes

@@ -17,12 +17,12 @@ import numpy as np
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import one_release, refuse_several
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.vector_losses import SOFTMAX
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.ascent import Found, ascend
@@ -41,6 +41,7 @@ __all__ = [
     "admissible_scale",
     "certified",
     "check_useful",
+    "rounding",
     "worst_admissible",
 ]
 
@@ -113,8 +114,7 @@ def certified(
     chosen, counted = leakage._chosen(attributes, label)
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
-    # rounding alone: the way that a solver left to the minimum is no error of a fit that was moved there
-    error = EPSILON * (64.0 + jacobian.fit.condition)
+    error = rounding(jacobian.fit)
     if isinstance(jacobian, OutputsJacobian):
         # how far a replaced row moves this bound is not known
         several = bound_of_several(jacobian, points, chosen, counted)
@@ -127,6 +127,11 @@ def certified(
     known = admissible.settled and not by_rows
     spread = spread_of(found, q, present, loss, labels, omega, counted, cap) if known else math.inf
     return Certified(min(found.value, cap) * (1.0 + error), spread + 2.0 * error, admissible, points, found, q, omega)
+
+
+def rounding(fit: Fit) -> float:
+    """A bound's relative error, by rounding alone: no distance from the minimum is one, for the fit was moved there."""
+    return EPSILON * (64.0 + fit.condition)
 
 
 def worst_admissible(
@@ -195,7 +200,7 @@ def admissible_scale(
 def _of_classes(leakage: Leakage) -> OutputsJacobian:
     """The same for a model of several classes."""
     jacobian = one_release(leakage._information)
-    if jacobian.fit.loss.name != SOFTMAX.name:
+    if not (isinstance(jacobian, OutputsJacobian) and jacobian.fit.loss.shares):
         refuse_several(leakage._information, "calibrate(over='admissible')")
     assert isinstance(jacobian, OutputsJacobian)
     if is_lazy(jacobian.X):

@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
-from fisherleak.protection.curvatures import Curvature, curvature_of
 from fisherleak.protection.drift import Drift
+from fisherleak.protection.known_losses import known_traits
 from fisherleak.protection.quantities import Quantities, Strong
 from fisherleak.protection.within import most_within
 
-__all__ = ["Bound", "Extent", "bound", "bound_by_penalty"]
+__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "two_ranks"]
 
 Vector = NDArray[np.float64]
 WIDTH, FINE, COARSE = 0.25, 16.0, 8
@@ -113,7 +114,7 @@ def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, 
 
     ``drift`` tells moves and curvature by all rows; without it the farthest row does.
     """
-    kind = curvature_of(loss)
+    kind = known_traits(loss)
     best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
     extent, rough, largest = Extent(), [], 0.0
     together = _together(q)
@@ -147,7 +148,7 @@ def _together(q: Quantities) -> Quantities:
 
 def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, label: bool) -> float:
     """||J|| at most, as no Hessian is below the penalty: for losses whose derivatives are bounded, over all z there are."""
-    kind, largest = curvature_of(loss), 0.0
+    kind, largest = known_traits(loss), 0.0
     for y in np.zeros(1) if kind.by_difference else labels:
         for low, high in _intervals(-ENDS, ENDS):
             ends = np.array([-math.inf if low == -ENDS else low, math.inf if high == ENDS else high])
@@ -163,7 +164,7 @@ def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, l
     return largest
 
 
-def _cells(q: Quantities, loss: Loss, kind: Curvature, labels: Vector) -> Iterator[_Cell]:
+def _cells(q: Quantities, loss: Loss, kind: Traits, labels: Vector) -> Iterator[_Cell]:
     """Labels by intervals of z; one interval for each point where the loss is quadratic, as all is convex there."""
     if loss.quadratic:
         for y in labels:
@@ -178,7 +179,7 @@ def _cells(q: Quantities, loss: Loss, kind: Curvature, labels: Vector) -> Iterat
             yield _Cell(some, low * every, high * every, slab=not kind.by_difference)
 
 
-def _label_cells(kind: Curvature, labels: Vector) -> list[Vector]:
+def _label_cells(kind: Traits, labels: Vector) -> list[Vector]:
     """The ends of the labels, as all is convex in them; intervals where curvature and gradient both move with the label."""
     if not kind.by_label or len(labels) < 2:
         return [np.array([y]) for y in labels]
@@ -201,11 +202,11 @@ def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
 
 
 def _at_cell(
-    q: Quantities, loss: Loss, kind: Curvature, cell: _Cell, omega: float, label: bool, drift: Drift | None
+    q: Quantities, loss: Loss, kind: Traits, cell: _Cell, omega: float, label: bool, drift: Drift | None
 ) -> tuple[Vector, Extent]:
     """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
-    slope = kind.slope * math.sqrt(left * q.far)
+    slope = kind.log_slope * math.sqrt(left * q.far)
     grown, widest = math.exp(q.stretch), cell.most(q.root, q)
     first = grown * (q.push + math.sqrt(left) * q.pull)
     solved = partial(_farthest_move, slope, drift)
@@ -309,10 +310,15 @@ def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
     folded = t.m * q.columns
     aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
     across = t.a * (t.r * q.along + folded * q.u)
-    p2 = q.p**2
-    inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
-    two = aligned + 0.5 * beta * p2 + np.sqrt(inside)
+    two = two_ranks(aligned, across, beta, q.p)
     return np.asarray(np.sqrt((t.r * q.direct + folded) ** 2 + two))
+
+
+def two_ranks(aligned: Vector, across: Vector, beta: Vector | float, p: Vector) -> Vector:
+    """The largest eigenvalue of beta a a^T + a b^T + b a^T, with |a| = p, |b| = across and at most a.b = aligned."""
+    p2 = p**2
+    inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
+    return np.asarray(aligned + 0.5 * beta * p2 + np.sqrt(inside))
 
 
 def _solved(slope: float, gradient: float) -> float:

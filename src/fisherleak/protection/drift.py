@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.protection.curvatures import curvature_of
+from fisherleak.protection.known_losses import known_traits
 from fisherleak.protection.quantities import Quantities, rows_in_metric
 
 __all__ = ["Drift", "drift_of"]
@@ -68,13 +68,12 @@ class Drift:
 def drift_of(jacobian: Jacobian, q: Quantities) -> Drift:
     """The tables of a fit, for any one row leaving: two products of all rows for each length."""
     x, omega, a = rows_in_metric(jacobian)
-    loss = jacobian.fit.loss
-    slope = curvature_of(loss).slope
+    traits = known_traits(jacobian.fit.loss)
     # without the row that leaves, and with folded scales stretched, A is at least this part of H
     left = math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     s = omega * a
-    lengths = slope * np.sqrt(left * np.sum(x * x, axis=1))
-    most = omega * 0.25 if loss.name == "logistic" else np.full_like(s, math.inf)
+    lengths = traits.log_slope * np.sqrt(left * np.sum(x * x, axis=1))
+    most = omega * traits.largest
     falls, grows = [], []
     for length in LENGTHS.tolist() if math.isfinite(left) else ():
         exponent = np.minimum(lengths * length, FLATTEST)

@@ -254,12 +254,14 @@ def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int
     X[own] = np.asarray(entry["offset"]) + _features(entry["columns"], rows.table, own, width)
     weights = np.zeros(rows.n)
     weights[own] = 1.0 if entry["weights"] is None else np.asarray(entry["weights"])[places[own]]
-    y = np.zeros(rows.n) + (1.0 if entry["loss"]["name"] == "gamma" else 0.0)
+    fit = _fit(entry, weights)
+    zero = np.zeros(rows.n)
+    y = np.where(fit.loss.labels.accepts(zero), zero, 1.0)
     y[own] = recorded_labels(entry, rows)[own]
     B, theta = np.asarray(entry["B"]), np.asarray(entry["theta"])
     attributes = tuple(attribute_of(column) for column in entry["columns"])
     noise = Disclosed(entry["what"], np.full(B.shape, np.nan))
-    jacobian = Jacobian(_fit(entry, weights), X, y, B, theta, attributes, noise, folding)
+    jacobian = Jacobian(fit, X, y, B, theta, attributes, noise, folding)
     return in_label_unit(jacobian, _label_slope(entry))
 
 

@@ -12,7 +12,8 @@ the logistic loss it is four times a bound on the Hessian. Labels and parameters
 
 With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
 h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
-multiplies the bound of ``certificate`` for noise of the fixed shape B. *Second*: for a move e of the features it is
+multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``own_metric`` bounds it in one,
+which is lower. *Second*: for a move e of the features it is
 :math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
 folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
 with s. The label has none.
@@ -36,24 +37,23 @@ from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
 from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.losses import LOSSES
+from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Gaussian, grid_of
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.admissible import check_useful, worst_admissible
+from fisherleak.protection.admissible import check_useful, rounding, worst_admissible
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.grid import STEP, on_public_grid
 from fisherleak.protection.limited import raw_map
+from fisherleak.protection.own_metric import bound_in_own_metric
 from fisherleak.protection.quantities import Quantities, feature_map, quantities_of
 
-__all__ = ["CURVATURE", "HESSIAN", "admissible_own_shape", "linear_part", "own_shape"]
+__all__ = ["HESSIAN", "admissible_own_shape", "linear_part", "own_shape", "public_curvature"]
 
 HESSIAN = "hessian"
-CURVATURE = {"squared": 1.0, "logistic": 0.25, "poisson": 1.0, "gamma": 1.0, "pseudo_huber": 1.0}
-"""The second derivative at no parameters, for a mean of one where it depends on the label: a public number."""
 FINEST = 2.0**-30
 """Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""
 
@@ -64,10 +64,16 @@ def own_shape(jacobian: Jacobian) -> Gaussian:
     return Gaussian(1.0, U @ U.T)
 
 
+def public_curvature(loss: Loss) -> float:
+    """A at no parameters: a public number of a loss with traits."""
+    assert loss.traits is not None
+    return loss.traits.at_zero
+
+
 def linear_part(jacobian: Jacobian) -> Jacobian:
     """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
     fit = jacobian.fit
-    a = CURVATURE[fit.loss.name]
+    a = public_curvature(fit.loss)
     risk = Risk(
         *(jacobian.X, jacobian.y, fit.sample_weight, LOSSES["squared"], fit.l2 / a, fit.intercept is not None),
         intercept_l2=fit.intercept_l2 / a,
@@ -91,20 +97,23 @@ def admissible_own_shape(
 ) -> tuple[Gaussian, Calibration]:
     """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit."""
     fit = leakage.fits[0]
-    if fit.loss.name not in CURVATURE:
+    if isinstance(fit, OutputsFit) or fit.loss.traits is None:
         raise InvalidInputError(
-            f"shape='hessian' with over='admissible' is counted for the package's own losses, and the loss is {fit.loss.name}: "
-            "take the shape from public rows, or 'isotropic'."
+            f"shape='hessian' with over='admissible' is counted for the package's own losses of one output, and the loss is "
+            f"{fit.loss.name}: take the shape from public rows, or 'isotropic'."
         )
-    refuse_several(leakage._information, "shape='hessian' with over='admissible'")
     unit = own_shape(leakage._information.jacobians[0])
     shaped = leakage.with_noise(unit)
     # a replaced row changes the shape anyway, so that no probability is told that the scale stays
     worst = worst_admissible(shaped, bounds, attributes, label, by_rows=True)
-    chosen, _ = shaped._chosen(attributes, label)
+    chosen, counted = shaped._chosen(attributes, label)
     linear = linear_part(shaped._information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
+    if fit.loss.unit_curvature:
+        ends = worst.admissible.labels
+        directly = bound_in_own_metric(linear, q, worst.certified.points, chosen, ends, omega, counted)
+        first = min(first, directly * (1.0 + rounding(fit)))
     second = _second(q, omega, linear, chosen)
     check_useful(first, max(worst.lower, worst.present))
     if not second < eta:
@@ -143,7 +152,7 @@ def _least(fit: Fit, admissible: Admissible) -> float:
         low, high = low + part.min(axis=0), high + part.max(axis=0)
     far = float(np.sum(np.maximum(low**2, high**2))) if admissible.radius is None else admissible.radius**2
     spread = 1.0 if fit.scales is None else max(1.0, 0.25 * float(np.max((high - low) ** 2, initial=0.0)))
-    penalty = max(fit.l2 * spread, fit.intercept_l2) / CURVATURE[fit.loss.name]
+    penalty = max(fit.l2 * spread, fit.intercept_l2) / public_curvature(fit.loss)
     return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
 from fisherleak.protection.certificate import Bound, Extent, bound
-from fisherleak.protection.curvatures import Curvature, curvature_of
+from fisherleak.protection.known_losses import known_traits
 from fisherleak.protection.quantities import Present, Quantities, maxima
 
 __all__ = ["spread_of"]
@@ -55,7 +56,7 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
         return max(middle * value + side * half * whole * root, 0.0)
 
     rows = maxima(
-        _rows_moved(q, present, curvature_of(loss), loss, (middle, half, k), move, side), without_the_largest=side < 0
+        _rows_moved(q, present, known_traits(loss), loss, (middle, half, k), move, side), without_the_largest=side < 0
     )
     if side > 0:
         rows = {name: max(value, _newcomer(extent, name)) for name, value in rows.items()}
@@ -87,7 +88,7 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
 def _rows_moved(
     q: Quantities,
     present: Present,
-    kind: Curvature,
+    kind: Traits,
     loss: Loss,
     spectrum: tuple[float, float, float],
     move: float,
@@ -102,7 +103,7 @@ def _rows_moved(
     return replace(
         present,
         r=np.maximum(*ends) if side > 0 else np.where(crossing, 0.0, np.minimum(*ends)),
-        a=present.a * np.exp(side * kind.slope * shift),
+        a=present.a * np.exp(side * kind.log_slope * shift),
         h=present.h * k,
         lb=np.maximum(middle * present.lb + side * half * q.whole * root, 0.0),
         eb=np.maximum(middle * present.eb + side * half * q.whole_e * root, 0.0),

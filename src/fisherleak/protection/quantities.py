@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
@@ -159,6 +158,8 @@ class Quantities:
     m_by_mean: float = 0.0
     scale_push: float = 0.0
     """How fast the penalty's curvature moves with a feature of a row, through its folded scale."""
+    loosened: float = 0.0
+    """The part of the Hessian that a changed penalty takes away, at most."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,10 @@ def strong_of(jacobian: Jacobian, points: Points, attributes: Sequence[Attribute
     """None where a parameter has no penalty, or derivatives of the loss have no bound."""
     fit = jacobian.fit
     free = fit.intercept is not None and fit.intercept_l2 == 0
-    if fit.l2 == 0 or free or jacobian.folding is not None or fit.loss.name not in ("logistic", "pseudo_huber"):
+    traits = fit.loss.traits
+    if fit.l2 == 0 or free or jacobian.folding is not None or traits is None:
+        return None
+    if not math.isfinite(traits.steepest):
         return None
     base, _ = _at(jacobian, attributes)
     penalty = np.full(len(base.theta), fit.n * fit.l2)
@@ -236,17 +240,15 @@ def strong_of(jacobian: Jacobian, points: Points, attributes: Sequence[Attribute
     root = np.diag(penalty**-0.5)
     whole_e = _norm(root @ base.E)
     far = float(np.linalg.norm(points.x @ root, axis=1).max()) + points.reach(root)
-    # |w| in the metric of the penalty is at most |sum of all r x| / penalty, with |r| <= 1 (or delta)
-    steepest = float(getattr(fit.loss.a, "delta", 1.0))
+    # |w| in the metric of the penalty is at most |sum of all r x| / penalty, with the longest r
+    # and the penalty's part of the risk is at most the risk of no model at all
     weights = float(fit.n if fit.sample_weight is None else np.sum(host(fit.sample_weight)))
     return Strong(
-        _norm(base.LB @ base.H @ root), whole_e, far, whole_e * min(weights * steepest * far, _energy(fit, weights))
+        _norm(base.LB @ base.H @ root),
+        whole_e,
+        far,
+        whole_e * min(weights * traits.steepest * far, math.sqrt(2.0 * traits.of_nothing * weights)),
     )
-
-
-def _energy(fit: Fit, weights: float) -> float:
-    """The penalty's part of the risk is at most the risk of no model at all: log 2 for each row."""
-    return math.sqrt(2.0 * math.log(2.0) * weights) if fit.loss.name == "logistic" else math.inf
 
 
 def _norm(matrix: Vector) -> float:
@@ -355,6 +357,7 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
         "columns_root": _norm(base.root[:, :d][:, learned]),
         "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
         "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "loosened": _norm(base.root[:, :d] * np.sqrt(fit.n * fit.l2 * change)) ** 2,
         "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
     }
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.risk import with_constant
-from fisherleak.protection.own_shape import CURVATURE, linear_part
+from fisherleak.protection.own_shape import linear_part, public_curvature
 from fisherleak.protection.quantities import feature_map
 
 __all__ = ["ShapeTerm", "shape_term"]
@@ -91,7 +91,7 @@ def shape_term(jacobian: Jacobian) -> ShapeTerm:
     if folding is not None and folding.totals is not None and fit.l2 > 0:
         totals = np.asarray(host(folding.totals))
         learned = totals > 0
-        slopes[learned] = 2.0 * fit.l2 / CURVATURE[fit.loss.name] * fit.n / totals[learned]
+        slopes[learned] = 2.0 * fit.l2 / public_curvature(fit.loss) * fit.n / totals[learned]
         means, weighted = np.asarray(host(folding.means)), folding.weighted
     edges = np.cumsum([0, *(attribute.size for attribute in jacobian.attributes)]).tolist()
     spans = tuple(slice(a, b) for a, b in pairwise(edges))

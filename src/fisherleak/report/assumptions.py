@@ -19,7 +19,7 @@ def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
     own = "in standard deviations too" if design.target.standardised else "as the model sees it"
     people = design.people
-    sentences = [
+    return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
         f"column (rounded to a public grid, within 9 %), every category by its indicators, and the label counts {own}. Etas of "
@@ -40,14 +40,8 @@ def assumptions_of(audit: Audit) -> list[str]:
         *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
         *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
-        *design.notes,
+        *design.decided,
     ]
-    ignored = [column for column in design.columns if column.kind == "ignored" and column.assumed]
-    sentences += [f"Column '{column.name}' is not used: it {column.note}." for column in ignored[:20]]
-    if len(ignored) > 20:
-        sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
-    sentences += [f"Rows are dropped where {reason}: {count}." for reason, count in design.dropped[:20]]
-    return sentences
 
 
 def _classes_sentence(count: int) -> str:

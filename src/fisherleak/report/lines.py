@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fisherleak._support.namespaces import Json
-from fisherleak.report._numbers import number, percent, signed_percent
-from fisherleak.report.sentences import share
+from fisherleak._support.numbers import number, percent, share, signed_percent
 
 __all__ = ["apart", "difference_sentence", "lines_of"]
 

@@ -15,19 +15,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
-from fisherleak.report._numbers import number, percent, plus_minus, points, signed_percent
 from fisherleak.report.people_words import words_for
 from fisherleak.report.sentences import (
     any_value,
     chosen_how,
     counted_sentence,
-    in_hundred,
     measured_sentence,
     not_promised,
     presence_sentence,
-    share,
 )
 from fisherleak.report.verdict import choices_in_words, verdict_of
 

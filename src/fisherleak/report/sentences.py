@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fisherleak.report._numbers import NOTHING, number
+from fisherleak._support.numbers import NOTHING, in_hundred, number
 from fisherleak.report.words import Word
 
 __all__ = [
@@ -14,11 +14,9 @@ __all__ = [
     "chosen_how",
     "columns_used",
     "counted_sentence",
-    "in_hundred",
     "measured_sentence",
     "not_promised",
     "presence_sentence",
-    "share",
 ]
 
 NOT_PROMISED: tuple[Word, ...] = (
@@ -87,19 +85,6 @@ def presence_sentence(found: Mapping[str, Any]) -> str:
     )
 
 
-def share(part: float) -> str:
-    """A share revealed in hundredths; never all of it.
-
-    Examples
-    --------
-    >>> share(0.1234), share(0.99999), share(0.00001)
-    ('12.3 %', 'more than 99.9 %', 'below 0.1 %')
-    """
-    if part >= 0.9995:
-        return "more than 99.9 %"
-    return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
-
-
 def any_value(value: Any) -> str:
     """A limit or a finding: a number, a text, a list, yes or no, or nothing.
 
@@ -113,17 +98,6 @@ def any_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or NOTHING
     return value if isinstance(value, str) else number(value)
-
-
-def in_hundred(part: float) -> str:
-    """A share as a count of hundred; never 100 where it is not certain.
-
-    Examples
-    --------
-    >>> in_hundred(0.634), in_hundred(0.9997)
-    ('63', 'more than 99')
-    """
-    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def chosen_how(chosen: str) -> str:

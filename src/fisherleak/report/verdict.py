@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fisherleak.report._numbers import number, percent
-from fisherleak.report.sentences import in_hundred, share
+from fisherleak._support.numbers import in_hundred, number, percent, share
 
 __all__ = ["Verdict", "choices_in_words", "utility_between", "verdict_of"]
 
@@ -79,12 +78,12 @@ def _unasked(summary: Mapping[str, Any]) -> list[str]:
     share_only = any(attribute["revealed"] for attribute in (*summary["attributes"], summary["label"]))
     even = any(attribute.get("yes_no") for attribute in summary["attributes"])
     why = (
-        "the least at which no number of anyone in the table is revealed by more than 10 %"
+        "the least that reveals at most 10 % of any number of anyone in the table"
         + ", a yes or no counted as a number of spread 1/2" * even
         if share_only or even
-        else "that at which the most exposed has an η of 1"
+        else "at which the most exposed has an η of 1"
     )
-    return [f"No noise was given, so all of this is said for σ = {number(summary['noise']['scale'])}, {why}."]
+    return [f"No noise was given: all of this is for σ = {number(summary['noise']['scale'])}, {why}."]
 
 
 def choices_in_words(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -109,7 +108,7 @@ def _people(summary: Mapping[str, Any]) -> list[str]:
     worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
     who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
     whose = "row" if summary["data"].get("people") is None else "the person of row"
-    most = f"The most: {worst['name']} of {whose} {number(worst['worst_row'])}, {share(worst['revealed']['max'])}."
+    most = f"The most: {worst['name']} of {whose} {worst['worst_row']}, {share(worst['revealed']['max'])}."
     return [f"{who}. {most}"]
 
 
@@ -137,9 +136,10 @@ def _guessed(summary: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     most = max(found, key=lambda apart: float(apart["worst"]))
+    all_tried = len(found) >= sum(attribute["kind"] == "category" for attribute in summary["attributes"])
+    which = "Of categories" if all_tried else f"Of the categories that were tried ({number(len(found))})"
     return [
-        f"Of categories, {most['attribute']} is told best: someone's own value from the one most unlike it rightly "
-        f"{in_hundred(most['worst'])} of 100 times at most, {in_hundred(most['median'])} for the one in the middle; 50 is "
+        f"{which}, {most['attribute']} is told best: {_told_rightly(most)}, from the value most unlike it; 50 is "
         "guessing."
     ]
 
@@ -148,11 +148,14 @@ def _class_told(summary: Mapping[str, Any], name: str) -> list[str]:
     """How well anyone's class can be told, from exact moves; nothing where it was not attacked."""
     found = [apart for apart in summary.get("told_apart") or () if apart["attribute"] == name]
     return [
-        f"The target, {name}: the best test tells someone's class from the one most unlike it rightly "
-        f"{in_hundred(apart['worst'])} of 100 times at most, {in_hundred(apart['median'])} for the one in the middle; 50 is "
-        "guessing."
+        f"The target, {name}, is told {_told_rightly(apart)}, from the class most unlike it; 50 is guessing."
         for apart in found
     ]
+
+
+def _told_rightly(apart: Mapping[str, Any]) -> str:
+    """How often the best test is right, at most and in the middle."""
+    return f"rightly {in_hundred(apart['worst'])} of 100 times at most, {in_hundred(apart['median'])} in the middle"
 
 
 def _whose(count: int) -> str:
@@ -184,8 +187,9 @@ def _cost(summary: Mapping[str, Any]) -> str:
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
     gone = "" if at is None or is_useful(cost, at) else f" That is {GONE}."
-    without = _utility(cost, cost["without_noise"])
-    return f"What it costs: {with_noise} with this noise, {without} without ({cost['label']}).{gone}"
+    without, where = _utility(cost, cost["without_noise"]), cost["label"].partition(", ")[2]
+    what = "accuracy " * (cost["metric"] == "accuracy")
+    return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f', {where}'}.{gone}"
 
 
 def is_useful(cost: Mapping[str, Any], value: float) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import number
 from fisherleak.audit.defaults import EVEN_ODDS
-from fisherleak.report._numbers import number
 from fisherleak.report.lines import apart, difference_sentence, lines_of
 from fisherleak.report.sentences import columns_used
 

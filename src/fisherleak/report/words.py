@@ -162,7 +162,8 @@ WORDS: dict[str, Word] = {
     "told_apart": Word(
         "telling two values apart",
         "The release with the row's own value and the one with the value that would move the model most are two known "
-        "distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative.",
+        "distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. Tried in "
+        "some rows, drawn at random, and in the one with the largest η in the column.",
     ),
     "hcr": Word(
         "least error between two values",

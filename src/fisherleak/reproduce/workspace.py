@@ -24,12 +24,32 @@ T = TypeVar("T")
 Vector = NDArray[np.float64]
 
 IMAGES = ("mnist", "cifar10")
-KINDS = ("linear", "logistic")
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "linear": "linear", "logistic": "logistic"}
 CLASSES = {"mnist": ("0", "1"), "cifar10": ("plane", "car")}
 L2 = {"mnist": 8e-4, "cifar10": 8e-5}
 """Of logistic regression; linear regression has none."""
 REWEIGHTINGS = 15
+
+
+@dataclass(frozen=True)
+class ImageModel:
+    """A kind of model of two classes of images."""
+
+    first: int
+    """The label of the first class; that of the second is 1."""
+    unfitted: Callable[[int, float], Any]
+    """(examples, penalty) -> estimator."""
+
+
+def _linear(n: int, l2: float) -> Any:
+    return LinearRegression(fit_intercept=False)
+
+
+def _logistic(n: int, l2: float) -> Any:
+    return LogisticRegression(C=1.0 / (n * l2), solver="newton-cholesky", fit_intercept=False, tol=1e-10, max_iter=1000)
+
+
+KINDS = {"linear": ImageModel(-1, _linear), "logistic": ImageModel(0, _logistic)}
 
 
 def settings_of_images() -> Json:
@@ -50,7 +70,7 @@ class Images:
     def labels(self, kind: str, test: bool = False) -> NDArray[Any]:
         """-1 and 1 for linear regression, 0 and 1 for logistic."""
         y = self.y_test if test else self.y
-        return 2 * y - 1 if kind == "linear" else y
+        return np.where(y == 1, 1, KINDS[kind].first)
 
 
 def next_weights(weights: Vector, eta: Vector) -> Vector:
@@ -88,11 +108,7 @@ class Workspace:
 
     def estimator(self, name: str, kind: str) -> Any:
         """An image model that is not fitted yet."""
-        if kind == "linear":
-            return LinearRegression(fit_intercept=False)
-        n = self.images(name).y.size
-        options = {"fit_intercept": False, "tol": 1e-10, "max_iter": 1000}
-        return LogisticRegression(C=1.0 / (n * L2[name]), solver="newton-cholesky", **options)
+        return KINDS[kind].unfitted(self.images(name).y.size, L2[name])
 
     def model(self, name: str, kind: str) -> Any:
         data = self.images(name)
@@ -118,8 +134,7 @@ class Workspace:
     def test_accuracy(self, name: str, kind: str, model: Estimator) -> float:
         """Part of the test images on the right side."""
         data = self.images(name)
-        guesses = model.predict(data.X_test)
-        sides = guesses > 0 if kind == "linear" else guesses == 1
+        sides = model.predict(data.X_test) > (KINDS[kind].first + 1) / 2
         return float(np.mean(sides == (data.y_test == 1)))
 
     def image_models(self) -> Iterator[tuple[str, str]]:

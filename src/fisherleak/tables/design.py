@@ -32,6 +32,7 @@ from fisherleak.tables.split import (
     Complete,
     Counted,
     Groups,
+    Split,
     check_ids,
     check_used,
     count_rows,
@@ -111,6 +112,18 @@ class Design:
         """Whether the training rows are not in memory."""
         return is_lazy(self.X)
 
+    @property
+    def decided(self) -> list[str]:
+        """What was decided about the table, in sentences, and how to decide otherwise."""
+        ignored = [column for column in self.columns if column.kind == "ignored" and column.assumed]
+        sentences = [
+            *self.notes,
+            *(f"Column '{column.name}' is not used: it {column.note}." for column in ignored[:20]),
+        ]
+        if len(ignored) > 20:
+            sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
+        return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
+
     def raw(self, feature: Feature, X: Vector | None = None) -> NDArray[Any]:
         """The raw values of a column in all training rows, or those whose features are ``X``."""
         block = (self.X if X is None else X)[:, list(feature.columns)]
@@ -158,42 +171,22 @@ def design_of(
     choices = spelled(raw.names, choices)
     check_choices(raw.names, choices)
     found = _looked_at(raw, choices, model, held_out, room, rules)
-    raw, complete, groups, lazily = found.raw, found.complete, found.groups, found.lazily
+    raw, complete, lazily = found.raw, found.complete, found.lazily
     unsure = "" if choices.id is None else check_ids(raw, choices.id, found.profiles[choices.id], lazily)
-    counted = count_rows(raw, complete, groups, lazily)
-    people = None if choices.person is None else people_in(raw, choices.person, lazily)
-    split, note = (
-        split_rows(counted, complete.target, held_out, seed, raw.rows)
-        if people is None
-        else split_people(people, counted.complete, held_out, seed)
-    )
-    facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
-    if people is not None:
-        facts = by_people(facts, raw, complete, split, people, choices.rare)
-    target = standardised(complete.target, facts.label)
+    parted = _parted(found, choices, held_out, seed)
+    facts, people, target = parted.facts, parted.people, standardised(complete.target, parted.facts.label)
     whose = None if people is None else people.of_row
-    thin = thin_columns(raw, complete, split, found.profiles, choices.rare, whose, lazily)
+    thin = thin_columns(raw, complete, parted.split, found.profiles, choices.rare, whose, lazily)
     features, refused = features_of(complete.used, facts, found.profiles, choices, thin)
-    maker = FeatureMaker(replace(complete, target=target), split, features, choices.id, groups)
+    maker = FeatureMaker(replace(complete, target=target), parted.split, features, choices.id, found.groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
     sha256 = checksum_of(raw, lazily)
     rows = lazy_rows(raw, maker, facts, sample, room) if lazily else rows_in_memory(raw, maker, facts, sample)
-    new = f"{rows.unseen} held-out rows have categories that no training row has and are left out."
-    notes = [
-        *raw.notes,
-        *found.notes,
-        target.note,
-        note,
-        unsure,
-        new if rows.unseen else "",
-        STREAMED if lazily else "",
-    ]
-    filled = _filled(complete, counted, features)
-    notes += gap_notes(filled, [feature.name for feature in features if feature.of is not None])
-    said = {column.name for column in found.columns if column.kept is not None}
-    notes += [
-        _pooled_note(feature) for feature in features if feature.pooled + feature.strays and feature.name not in said
-    ]
+    filled = _filled(complete, parted.counted, features)
+    new = (
+        f"{rows.unseen} held-out rows have categories that no training row has and are left out." if rows.unseen else ""
+    )
+    said = (*raw.notes, *found.notes, target.note, parted.note, unsure, new, STREAMED if lazily else "")
     return Design(
         source=raw.source,
         sha256=sha256,
@@ -208,13 +201,13 @@ def design_of(
         features=features,
         target=target,
         columns=tuple(_with_refusal(column, refused) for column in found.columns),
-        dropped=tuple(dropped_of(complete, counted)),
+        dropped=tuple(dropped_of(complete, parted.counted)),
         filled=filled,
         fills=complete.filling,
         ids=rows.ids,
         groups=rows.groups,
-        group_names=() if groups is None else groups.names,
-        notes=tuple(note for note in notes if note),
+        group_names=() if found.groups is None else found.groups.names,
+        notes=tuple(note for note in (*said, *_feature_notes(found, features, filled)) if note),
         unread=found.unread,
         people=None if people is None else people.among(rows.rows),
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
@@ -256,6 +249,39 @@ def _looked_at(
     pooled = [f"'{c.name}' {c.note}. Which levels are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written.unread)
+
+
+@dataclass(frozen=True)
+class _Parted:
+    """Rows for training and rows held out, and what the training rows tell."""
+
+    counted: Counted
+    people: People | None
+    split: Split
+    note: str
+    facts: Facts
+
+
+def _parted(found: _Looked, choices: Choices, held_out: float, seed: int) -> _Parted:
+    raw, complete, lazily = found.raw, found.complete, found.lazily
+    counted = count_rows(raw, complete, found.groups, lazily)
+    people = None if choices.person is None else people_in(raw, choices.person, lazily)
+    if people is None:
+        split, note = split_rows(counted, complete.target, held_out, seed, raw.rows)
+    else:
+        split, note = split_people(people, counted.complete, held_out, seed)
+    facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
+    if people is not None:
+        facts = by_people(facts, raw, complete, split, people, choices.rare)
+    return _Parted(counted, people, split, note, facts)
+
+
+def _feature_notes(found: _Looked, features: tuple[Feature, ...], filled: tuple[Filled, ...]) -> list[str]:
+    """What was done to columns that has not been said of them yet."""
+    said = {column.name for column in found.columns if column.kept is not None}
+    pooled = [feature for feature in features if feature.pooled + feature.strays and feature.name not in said]
+    gaps = gap_notes(filled, [feature.name for feature in features if feature.of is not None])
+    return [*gaps, *(_pooled_note(feature) for feature in pooled)]
 
 
 def _filled(complete: Complete, counted: Counted, features: tuple[Feature, ...]) -> tuple[Filled, ...]:

@@ -41,15 +41,16 @@ def reads_as_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 def _speaks(name: str, cells: list[str], counting: bool) -> int:
     """1 where a name looks like the values below it, -1 where it does not, 0 where that is open."""
-    present = [cell for cell in cells if any(c.isalnum() for c in cell)]
+    # each text once: columns of codes have few
+    found = {cell: times for cell, times in Counter(cells).items() if any(c.isalnum() for c in cell)}
+    present = sum(found.values())
     if not any(c.isalnum() for c in name) or not present:
         return 0
-    if sum(map(is_number, present)) >= ALMOST * len(present):
+    if sum(times for cell, times in found.items() if is_number(cell)) >= ALMOST * present:
         return (0 if counting else 1) if is_number(name) else -1
-    found = Counter(present)
     if name in found:
         return 1
-    return -1 if 2 * len(found) <= len(present) else 0
+    return -1 if 2 * len(found) <= present else 0
 
 
 def _tells_rows_apart(cells: Sequence[str]) -> bool:

@@ -255,3 +255,19 @@ def test_a_class_that_loses_its_only_row_is_refused_by_name() -> None:
     fit = fl.minimise(X, y, "softmax", 1e-2, intercept=True)
     with pytest.raises(fl.FisherleakError, match="in row 4 there is no model to compare with"):
         moves(fit, X, y.astype(float), np.array([4]), None, np.array([0.0]))
+
+
+@pytest.mark.parametrize("l2", [1e-2, 1.0])
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_the_last_label_that_holds_the_intercept_is_not_taken_away(loss: str, l2: float) -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(60, 1)), np.where(np.arange(60) == 3, 1.0, 0.0)
+    fit = fl.minimise(X, y, loss, l2, intercept=True)
+    assert fl.measure(fit, X, y).membership()[3] == np.inf
+    with pytest.raises(fl.SeparableClassesError, match="With the change in row 3 there is no model to compare with"):
+        moves(fit, X, y, np.array([2, 3]), None, np.zeros(2))
+    # with a penalty on all parameters there is one
+    held = fl.minimise(X, y, loss, l2)
+    expected = fl.minimise(X, y + (np.arange(60) == 2), loss, l2).theta - held.theta
+    np.testing.assert_allclose(moves(held, X, y, np.array([2]), None, np.ones(1)).values[0], expected, rtol=1e-6)
+    assert np.isfinite(moves(held, X, y, np.array([3]), None, np.array([0.0])).values).all()

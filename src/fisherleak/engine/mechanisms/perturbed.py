@@ -19,14 +19,22 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.risk import FAR, Risk, with_constant, within_reach
 from fisherleak.errors import InvalidInputError, NotConvergedError
 
 __all__ = ["TILTED_LOSSES", "Minima", "check_tilt", "minima"]
 
 Vector = NDArray[np.float64]
-TILTED_LOSSES = ("logistic", "poisson", "gamma")
-"""Losses beside the squared whose perturbed minima are averaged over: their curvature changes by at most itself."""
+
+
+def _tilts(loss: Loss) -> bool:
+    """Whether perturbed minima are averaged over: the curvature is known, and changes by at most itself."""
+    return loss.traits is not None and not loss.unit_curvature and loss.traits.log_slope <= 1
+
+
+TILTED_LOSSES = tuple(name for name, loss in LOSSES.items() if _tilts(loss))
+"""Losses of the package beside the squared whose perturbed minima are averaged over."""
 AT_ONCE = 512
 """Minima that are looked for together."""
 PAIRS = 2**22
@@ -57,7 +65,7 @@ class Minima:
 
 def check_tilt(fit: Fit, X: Vector, y: Vector, scale: float) -> None:
     """Refuse what need not have a minimum when it is tilted."""
-    if fit.loss.name not in TILTED_LOSSES:
+    if not _tilts(fit.loss):
         raise InvalidInputError(
             f"ObjectivePerturbation is known for the losses squared, {', '.join(TILTED_LOSSES)}, and this model's is "
             f"{fit.loss.name}: use noise on its parameters, fisherleak.Gaussian."

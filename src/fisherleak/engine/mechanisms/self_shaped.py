@@ -77,7 +77,7 @@ class Spectrum:
 
 def check_squared(fit: Fit, name: str) -> None:
     """Refuse losses for which the information of the mechanism is not known exactly."""
-    if fit.loss.name != "squared":
+    if not fit.loss.unit_curvature:
         raise InvalidInputError(
             f"{name} is measured exactly for the squared loss only, and this model's is {fit.loss.name}: use noise on its "
             "parameters, fisherleak.Gaussian."
@@ -211,7 +211,7 @@ class ObjectivePerturbation:
         For other losses the perturbed problems are solved on the fit's own ``rows``, X and y.
         """
         b = self.scale * rng.standard_normal((count, np.asarray(host(fit.theta)).size))
-        if fit.loss.name == "squared":
+        if fit.loss.unit_curvature:
             return np.asarray(host(fit.theta) - b @ released_inverse(fit))
         if rows is None:
             raise InvalidInputError(

@@ -24,20 +24,27 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.mechanisms.served_outputs import answer_rows, outputs_of_answers
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "told_by"]
+__all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "has_law", "told_by"]
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
 AT_ONCE = 2**21
 """Values of the queries that are decomposed at a time."""
-DRAWN = ("logistic", "poisson")
+
+
+def has_law(loss: Loss) -> bool:
+    """Whether labels can be drawn from what a model of this loss tells."""
+    return loss.traits is not None and loss.traits.drawn
+
+
+DRAWN = tuple(name for name, loss in LOSSES.items() if has_law(loss))
 """Losses whose labels have a distribution that the model tells: the information of a draw about z is the curvature there."""
 
 
@@ -105,7 +112,7 @@ class Answers:
         """By how much each answer moves with its score, (m,)."""
         if self.of == "score":
             return np.ones_like(z)
-        if loss.name != "logistic":
+        if not (has_law(loss) and loss.labels.binary):
             raise InvalidInputError(
                 f"of='probability' is for the logistic loss, and this model's is {loss.name}: use of='score'."
             )
@@ -179,7 +186,7 @@ class SampledLabels:
 
     def slopes(self, z: Vector, loss: Loss) -> Vector:
         """Roots of the information of each draw about its score, (m,)."""
-        if loss.name not in DRAWN:
+        if not has_law(loss):
             raise InvalidInputError(
                 f"SampledLabels is for the losses {' and '.join(DRAWN)}, whose labels have a distribution; this model's loss "
                 f"is {loss.name}: use fisherleak.Answers with noise."

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.vector_losses import SOFTMAX
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["answer_rows", "outputs_of_answers"]
@@ -26,7 +25,7 @@ Vector = NDArray[np.float64]
 
 def outputs_of_answers(of: str, fit: OutputsFit) -> int:
     """How many answers a query has, K; refuses what the model does not tell."""
-    if of != "score" and fit.loss.name != SOFTMAX.name:
+    if of != "score" and not fit.loss.shares:
         what = "SampledLabels" if of == "label" else "of='probability'"
         raise InvalidInputError(
             f"{what} of several outputs is for classes with the softmax loss, whose probabilities the model tells; this "

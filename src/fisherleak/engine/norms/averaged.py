@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
@@ -63,7 +64,7 @@ LARGEST = 2**27
 def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
-    if isinstance(mechanism, ObjectivePerturbation) and jacobian.fit.loss.name != "squared":
+    if isinstance(mechanism, ObjectivePerturbation) and not jacobian.fit.loss.unit_curvature:
         check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), mechanism.scale)
         p = int(jacobian.theta.shape[0])
         if mechanism.draws * p * p > LARGEST:
@@ -211,6 +212,11 @@ class _DrawnScores:
         return cls(J.fit.loss, J.fit.intercept is not None, centre, scale**2, found, *by)
 
     @property
+    def traits(self) -> Traits:
+        assert self.loss.traits is not None
+        return self.loss.traits
+
+    @property
     def width(self) -> int:
         """Values of a row that are held for each draw."""
         return int(self.by_t.shape[1]) + int(self.minima.theta.shape[1])
@@ -231,13 +237,13 @@ class _DrawnScores:
     def _scores(self, at: _AtDraws, label: bool) -> Vector:
         y, omega, z = at.y, at.omega, at.z
         a = omega * self.loss.a(z, y)
-        along = a * at.tilted / self.variance + omega * _slope(self.loss, z, y) * at.h
+        along = a * at.tilted / self.variance + omega * self.traits.slope(z, y) * at.h
         found = np.asarray(along[:, :, None] * self.by_t, dtype=np.float64)
         found += (omega * self.loss.r(z, y) / self.variance)[:, :, None] * self.by_b
         found += (2.0 * a)[:, :, None] * at.moved
         if not label:
             return found
-        last = omega * (self.loss.c(z, y) * at.tilted / self.variance + _by_label(self.loss, z, y) * at.h)
+        last = omega * (self.loss.c(z, y) * at.tilted / self.variance + self.traits.slope_by_label(z, y) * at.h)
         return np.concatenate([found, last[:, :, None]], axis=2)
 
     def limits(self, X: Vector, y: Vector, omega: Vector, label: bool) -> Vector:
@@ -260,14 +266,17 @@ class _DrawnScores:
         bent = self.stretch * np.outer(far, self.softest)
         h = np.outer(far**2, self.softest)
         a = weights * self.loss.a(z, labels)
-        along = np.abs(a * tilted) / self.variance + np.abs(weights * _slope(self.loss, z, labels)) * h
+        along = np.abs(a * tilted) / self.variance + np.abs(weights * self.traits.slope(z, labels)) * h
         r = np.max(np.abs(weights * self.loss.r(z, labels)), axis=1) / self.variance
         of_t = along * np.linalg.norm(self.by_t, axis=1)
         mean = np.sqrt(np.mean(of_t**2, axis=1)) + r * self.tilt + 2.0 * np.sqrt(np.mean((a * bent) ** 2, axis=1))
         top = of_t + r[:, None] * np.linalg.norm(self.by_b, axis=1) + 2.0 * a * bent
         mean, top = mean**2, top**2
         if label:
-            last = np.abs(self.loss.c(z, labels) * tilted) / self.variance + np.abs(_by_label(self.loss, z, labels)) * h
+            last = (
+                np.abs(self.loss.c(z, labels) * tilted) / self.variance
+                + np.abs(self.traits.slope_by_label(z, labels)) * h
+            )
             mean, top = mean + np.mean((weights * last) ** 2, axis=1), top + (weights * last) ** 2
         count, doubt = z.shape[1], math.log(2.0 / DOUBT)
         moved = bent.max(axis=1, keepdims=True)[:, :, None]
@@ -296,8 +305,7 @@ class _DrawnScores:
         reach = np.mean(at.z, axis=1, keepdims=True) + spread * np.linspace(-1.0, 1.0, ALONG)
         # between two points a curvature changes by no more than exp(half their distance)
         between = np.exp(np.minimum(spread[:, 0] / (ALONG - 1), 50.0))
-        a = np.max(loss.a(reach, at.y), axis=1) * between
-        a = np.minimum(a, 0.25) if loss.name == "logistic" else a
+        a = np.minimum(np.max(loss.a(reach, at.y), axis=1) * between, self.traits.largest)
         r = np.max(np.abs(loss.r(reach, at.y)), axis=1)
         h, sigma = 2.0 * np.max(at.h, axis=1), math.sqrt(self.variance)
         tilted = FAR_OUT * at.length / sigma
@@ -308,7 +316,7 @@ class _DrawnScores:
             most = (a * (tilted + h) * t + r * FAR_OUT / sigma + 2.0 * a * bent) ** 2
         if label:
             c = np.max(np.abs(loss.c(reach, at.y)), axis=1)
-            most = most + (c * tilted + h * np.max(np.abs(_by_label(loss, reach, at.y)), axis=1)) ** 2
+            most = most + (c * tilted + h * np.max(np.abs(self.traits.slope_by_label(reach, at.y)), axis=1)) ** 2
         return np.asarray(at.omega[:, 0] ** 2 * most)
 
 
@@ -347,16 +355,3 @@ def _limit(q: Vector, most: Vector) -> Vector:
     count, doubt = q.shape[1], math.log(2.0 / DOUBT)
     spread = np.sqrt(2.0 * np.var(q, axis=1, ddof=1) * doubt / count)
     return np.asarray(np.minimum(np.mean(q, axis=1) + spread + 7.0 * most * doubt / (3.0 * (count - 1)), most))
-
-
-def _slope(loss: Loss, z: Vector, y: Vector) -> Vector:
-    """The slope of a by z."""
-    a = loss.a(z, y)
-    if loss.name == "logistic":
-        return np.asarray(-a * np.tanh(0.5 * z))
-    return np.asarray(a if loss.name == "poisson" else -a)
-
-
-def _by_label(loss: Loss, z: Vector, y: Vector) -> Vector:
-    """The slope of a by y: that of the gamma loss is exp(-z)."""
-    return np.asarray(-loss.c(z, y) if loss.name == "gamma" else np.zeros(np.broadcast_shapes(z.shape, y.shape)))

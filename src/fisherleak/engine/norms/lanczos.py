@@ -31,7 +31,12 @@ FEW = 0.75
 
 
 def top_by_products(
-    product: Callable[[State, Array], Array], state: State, size: int, wanted: float = WANTED
+    product: Callable[[State, Array], Array],
+    state: State,
+    size: int,
+    wanted: float = WANTED,
+    by_residual: bool = False,
+    compiled: bool = True,
 ) -> tuple[Array, Array]:
     """Largest eigenvalue of every row, and its relative error: (b,) each.
 
@@ -44,6 +49,11 @@ def top_by_products(
     size : int
     wanted : float
         Relative error at which a row is done.
+    by_residual : bool
+        Whether the error is the residual alone, which needs no trust in gaps: two values that are as good as one pass for one
+        of them otherwise, to about their distance.
+    compiled : bool
+        Whether rows are enough to load compiled kernels for.
 
     Returns
     -------
@@ -69,7 +79,7 @@ def top_by_products(
             diagonal.append(along)
             before, V = V, W / xp.where(off > 0, off, 1.0)[:, None]
             steps += 1
-        left = found.look(rows, *_ritz(diagonal, beside, off, xp))
+        left = found.look(rows, *_ritz(diagonal, beside, off, by_residual, compiled, xp))
         if left.size == 0 or check == CHECKS[-1]:
             break
         if left.size <= FEW * V.shape[0]:
@@ -86,11 +96,15 @@ def start_of(size: int) -> Any:
     return start / np.linalg.norm(start)
 
 
-def _ritz(diagonal: list[Array], beside: list[Array], off: Array, xp: Namespace) -> tuple[Array, Array]:
+def _ritz(
+    diagonal: list[Array], beside: list[Array], off: Array, by_residual: bool, compiled: bool, xp: Namespace
+) -> tuple[Array, Array]:
     """The largest Ritz value and its relative error by the residual."""
-    theta, last, gap = top_of_tridiagonals(diagonal, beside)
+    theta, last, gap = top_of_tridiagonals(diagonal, beside, compiled)
     size = xp.where(theta > 0, theta, 1.0)
     residual = off * last / size
+    if by_residual:
+        return theta, xp.where(theta > 0, residual, 0.0)
     gap = xp.where(residual <= NEAR, gap / size, 0.0)
     squared = residual * residual / xp.where(gap > 0, gap, 1.0)
     error = xp.where(gap > 0, xp.minimum(residual, squared), residual)

@@ -14,8 +14,11 @@ COMPILED_TO = 64
 """Size past which LAPACK's blocked reduction is faster than the compiled kernel's."""
 
 
-def top_of_matrices(G: Array) -> Array:
-    """Largest eigenvalue of each of b matrices (b, m, m), to rounding: (b,)."""
+def top_of_matrices(G: Array, compiled: bool = True) -> Array:
+    """Largest eigenvalue of each of b matrices (b, m, m), to rounding: (b,).
+
+    ``compiled`` is whether the table that they come from is large enough to load the compiled kernel for.
+    """
     xp = namespace(G)
     size = G.shape[-1]
     if size == 1:
@@ -23,7 +26,7 @@ def top_of_matrices(G: Array) -> Array:
     if size == 2:
         half = 0.5 * (G[:, 0, 0] - G[:, 1, 1])
         return 0.5 * (G[:, 0, 0] + G[:, 1, 1]) + xp.hypot(half, G[:, 0, 1])
-    if is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
+    if compiled and is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
         from fisherleak.engine.norms.small_numba import top_of_matrices_compiled
 
         return top_of_matrices_compiled(G)

@@ -26,26 +26,27 @@ from fisherleak.engine.norms.kernels import is_compiled
 
 __all__ = ["top_of_tridiagonals", "top_of_tridiagonals_portable"]
 
-COMPILED_FROM = 1
-"""Matrices from which the compiled kernel pays: it is loaded already where rows are many, and few are left late."""
 MOST_PASSES = 60
 SETTLED = 2e-16
 """A step below this, in units of Gershgorin's bound, is rounding."""
 SMALLEST, LARGEST = 1e-18, 1e150
 
 
-def top_of_tridiagonals(diagonal: Sequence[Array], beside: Sequence[Array]) -> tuple[Array, Array, Array]:
+def top_of_tridiagonals(
+    diagonal: Sequence[Array], beside: Sequence[Array], compiled: bool = True
+) -> tuple[Array, Array, Array]:
     r"""The largest eigenvalue, the last component of its unit eigenvector (its size), and a bound on the gap below it.
 
-    The gap is at least :math:`2 p'(\theta) / p''(\theta)` of the characteristic polynomial p.
+    The gap is at least :math:`2 p'(\theta) / p''(\theta)` of the characteristic polynomial p. ``compiled``
+    is whether the compiled kernel may be loaded, which pays where many are to come.
     """
     xp = namespace(diagonal[0])
     if on_accelerator(diagonal[0]):
         # a few numbers for each row: starting hundreds of kernels for them costs more than bringing them here
-        here = top_of_tridiagonals(*_on_host(diagonal, beside, xp))
+        here = top_of_tridiagonals(*_on_host(diagonal, beside, xp), compiled)
         value, last, gap = (like(x, diagonal[0], xp) for x in here)
         return value, last, gap
-    if is_compiled(diagonal[0], COMPILED_FROM):
+    if compiled and is_compiled(diagonal[0], 1):
         from fisherleak.engine.norms.tridiagonal_numba import top_of_tridiagonals_compiled
 
         off = np.stack(beside) if beside else np.empty((0, diagonal[0].shape[0]))

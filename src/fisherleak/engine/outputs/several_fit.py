@@ -88,18 +88,17 @@ class OutputsFit(Fit):
         return xp.concat([flat, last], axis=0)
 
 
-def minimise_several(X: Any, y: Any, loss: str, l2: float, sample_weight: Any, intercept: bool) -> OutputsFit:
+def minimise_several(X: Any, y: Any, of_classes: bool, l2: float, sample_weight: Any, intercept: bool) -> OutputsFit:
     """The minimiser of the softmax loss of classes, or of the squared loss of y (n, K)."""
     names = column_names(X)
     classes: NDArray[Any] | None = None
-    if loss == SOFTMAX.name:
+    kind = SOFTMAX if of_classes else SEVERAL_NUMBERS
+    if of_classes:
         X, _, weights = training_rows(X, None, sample_weight, names)
         classes = classes_of(y, X)
         y = codes_of(y, classes, X)
-        kind = SOFTMAX
     else:
         X, y, weights = number_rows(X, y, sample_weight, names)
-        kind = SEVERAL_NUMBERS
     check_labels(X, y, weights, kind, names, bool(intercept), None if classes is None else classes.tolist())
     l2 = check_positive(l2, "l2", zero=True)
     check_penalty(l2)

@@ -20,7 +20,7 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import gram
-from fisherleak.engine.outputs.vector_losses import SOFTMAX, VectorLoss, own_class
+from fisherleak.engine.outputs.vector_losses import VectorLoss, own_class
 from fisherleak.engine.risk import ROUNDING, Point, Risk, largest_of, with_constant, within_reach
 from fisherleak.rows import block_elements, sum_rows
 
@@ -75,7 +75,7 @@ class OutputsRisk(Risk):
 
     @property
     def separable(self) -> bool:
-        return bool(self.loss.name == SOFTMAX.name)
+        return bool(self.loss.shares)
 
     @property
     def width(self) -> int:
@@ -178,7 +178,7 @@ class OutputsRisk(Risk):
         def block(y: Array, weights: Array | None) -> Sums:
             xp = namespace(y)
             zero = xp.zeros((y.shape[0], outputs), dtype=xp.float64, device=device(y))
-            Y = xp.astype(own_class(y, outputs), xp.float64) if loss.name == SOFTMAX.name else -loss.gradient(zero, y)
+            Y = xp.astype(own_class(y, outputs), xp.float64) if loss.shares else -loss.gradient(zero, y)
             omega = xp.ones(y.shape[0], dtype=xp.float64, device=device(y)) if weights is None else weights
             return Y.T @ omega, xp.sum(omega)
 
@@ -245,7 +245,7 @@ class OutputsRisk(Risk):
             z = part.z @ Q
             bent = (part.A @ z[:, :, None])[:, :, 0]
             wrong = part.omega > 0
-            if loss.name == SOFTMAX.name:
+            if loss.shares:
                 own = own_class(y, outputs)
                 mine = xp.sum(xp.where(own, part.z, xp.zeros_like(part.z)), axis=1)
                 others = xp.max(xp.where(own, xp.full_like(part.z, -np.inf), part.z), axis=1)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.encodings import tangent_basis
-from fisherleak.engine.losses import Labels
+from fisherleak.engine.losses import OF_CLASSES, Labels
 
-__all__ = ["CLASS_TARGETS", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "VectorLoss", "own_class"]
+__all__ = ["CLASS_TARGETS", "NAMED", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "VectorLoss", "own_class"]
 
 Matrix = NDArray[np.float64]
 
@@ -47,8 +47,12 @@ class VectorLoss:
         Of one number; never ``binary``.
     classes : bool
         Whether labels are codes of classes, (n,), 0 to K - 1; numbers of shape (n, K) otherwise.
+    shares : bool
+        Whether the classes' probabilities are proportional to the exponentials of the scores, and add up to one.
     quadratic : bool
         Whether A is the identity, so that one Newton step is exact.
+    width : float, optional
+        w of ``replacement.reduced_loss``, where it is known.
     """
 
     name: str
@@ -59,7 +63,14 @@ class VectorLoss:
     by_label: Callable[[int], Matrix]
     labels: Labels
     classes: bool = False
+    shares: bool = False
     quadratic: bool = False
+    width: float | None = None
+
+    @property
+    def unit_curvature(self) -> bool:
+        """Whether A is the identity everywhere."""
+        return self.quadratic
 
     def __repr__(self) -> str:
         return f"VectorLoss({self.name!r})"
@@ -121,7 +132,7 @@ def _one_less(K: int) -> Matrix:
 
 
 SOFTMAX = VectorLoss(
-    name="softmax",
+    name=OF_CLASSES,
     value=_softmax_value,
     gradient=_softmax_gradient,
     curvature=_softmax_curvature,
@@ -129,6 +140,8 @@ SOFTMAX = VectorLoss(
     by_label=_one_less,
     labels=Labels("a class", _finite),
     classes=True,
+    shares=True,
+    width=2.0,
 )
 
 
@@ -171,6 +184,7 @@ ONE_AGAINST_REST = VectorLoss(
     by_label=_of_sum_zero,
     labels=Labels("a class", _finite),
     classes=True,
+    width=1.0,
 )
 
 
@@ -230,3 +244,5 @@ CLASS_TARGETS = VectorLoss(
     classes=True,
     quadratic=True,
 )
+NAMED = {loss.name: loss for loss in (SOFTMAX, SEVERAL_NUMBERS)}
+"""Those that are asked for by name."""

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._support.arrays import Array
-from fisherleak.engine.losses import LOSSES
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import ONE_AGAINST_REST, SOFTMAX
 from fisherleak.engine.risk import Risk, within_reach
 
 __all__ = ["ReducedLoss", "reduced_loss"]
-
-ALIKE = ("logistic", "poisson", "gamma")
 
 
 @dataclass(frozen=True)
@@ -53,10 +49,9 @@ class ReducedLoss:
     @property
     def width(self) -> float | None:
         """w; None where nothing is known of the third derivative."""
-        if self.frame is None:
-            known = LOSSES.get(self.loss.name) if self.loss.name in ALIKE else None
-            return 1.0 if known is not None and known.a is self.loss.a else None
-        return {ONE_AGAINST_REST.name: 1.0, SOFTMAX.name: 2.0}.get(self.loss.name)
+        known = self.loss.traits if self.frame is None else self.loss
+        found: float | None = None if known is None else known.width
+        return found
 
 
 def reduced_loss(risk: Risk) -> ReducedLoss:

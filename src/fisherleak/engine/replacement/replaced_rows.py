@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,13 @@ from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
-from fisherleak.errors import FisherleakError
+from fisherleak.errors import FisherleakError, SeparableClassesError
 from fisherleak.rows import block_elements
 
 __all__ = ["Moves", "replacement_moves"]
+
+HELD_BY_LABELS = ("logistic", "softmax", "poisson")
+"""Losses that fall for ever along a free intercept where all labels are on one side."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def replacement_moves(
     """
     xp = namespace(shared.X)
     m, size = int(rows.shape[0]), int(shared.inverse.shape[0])
+    if labels is not None:
+        _refuse_lost_classes(shared, host(rows), host(labels), what)
     found, errors, kept, again = [], [], [], 0
     for chosen in _blocks(shared, m, what):
         some = xp.take(rows, chosen, axis=0)
@@ -95,6 +101,28 @@ def replacement_moves(
     place = xp.where(real, xp.cumulative_sum(xp.astype(real, xp.int64)), 0)
     values = shared.fit.uncentred(xp.concat([zero, *found], axis=0).T).T
     return Moves(xp.take(values, place, axis=0), xp.take(xp.concat([zero[:, 0], *errors]), place), again)
+
+
+def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDArray[Any], what: str) -> None:
+    """Refuse other labels that leave a free intercept without a minimum: of a class's only row, of the only count above zero.
+
+    Steps would come to rest far out where the gradient is below rounding.
+    """
+    fit, y = shared.fit, host(shared.y)
+    if fit.intercept is None or fit.intercept_l2 > 0 or fit.loss.name not in HELD_BY_LABELS:
+        return
+    counts = fit.loss.name == "poisson"
+    y, new = (y > 0, new > 0) if counts else (y, new)
+    counted = np.ones(len(y), dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
+    _, kind = np.unique(y, return_inverse=True)
+    alone = counted[rows] & (np.bincount(kind[counted])[kind[rows]] == 1) & (new != y[rows])
+    lost = np.flatnonzero(alone & y[rows] if counts else alone)
+    if lost.size:
+        last = "a count above zero" if counts else "its class"
+        raise SeparableClassesError(
+            f"With {what} in row {rows[lost[0]]} there is no model to compare with: no other row has {last}, and nothing else "
+            "holds the intercept. Fit without one, or leave the row out with rows=."
+        )
 
 
 def _blocks(shared: Replacements, m: int, what: str) -> Iterator[Array]:

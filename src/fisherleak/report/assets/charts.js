@@ -150,7 +150,7 @@ function tradeoff(colours, data, description, sigma, paper, narrow) {
     legend: { show: attacked.length > 1, data: attacked.map((name) => `attack on ${plain(name)}`), ...(room ? { left: 10, orient: "vertical", itemGap: 4, top: 104 + tall } : { right: 24, top: 84 + tall }), textStyle: { color: colours.muted, fontSize: 12 } },
     grid: [{ left: 56, right: 24, top: 62, height: tall }, ...(two ? [{ left: 56, right: 24, top: 118 + tall + room, height: low }] : [])],
     xAxis: two ? [x(0, false), x(1, true)] : [x(0, true)],
-    yAxis: [y(0, plain(narrow ? data.short : data.label), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
+    yAxis: [y(0, plain(data.short), data.metric === "accuracy" ? (v) => `${Math.round(100 * v)} %` : (v) => number(v), utilityLimits(data)),
       ...(two ? [y(1, "expected attack accuracy", (v) => `${Math.round(100 * v)} %`, { min: 0, max: 1.05 })] : [])],
     series,
   };

@@ -1,10 +1,10 @@
-"""How the report writes numbers; ``assets/numbers.js`` writes them alike."""
+"""How numbers are written, on a terminal, in notebooks and in the report, whose ``assets/numbers.js`` writes them alike."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["NOTHING", "number", "percent", "plus_minus", "points", "signed_percent"]
+__all__ = ["NOTHING", "in_hundred", "number", "percent", "plus_minus", "points", "share", "signed_percent"]
 
 NOTHING = "–"
 MINUS = "−"
@@ -56,6 +56,30 @@ def signed_percent(value: float | None) -> str:
         return NOTHING
     whole = round(100 * value)
     return "0 %" if whole == 0 else f"{whole:+,} %".replace("-", MINUS)
+
+
+def share(part: float) -> str:
+    """A share revealed in hundredths; never all of it.
+
+    Examples
+    --------
+    >>> share(0.1234), share(0.99999), share(0.00001)
+    ('12.3 %', 'more than 99.9 %', 'below 0.1 %')
+    """
+    if part >= 0.9995:
+        return "more than 99.9 %"
+    return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
+
+
+def in_hundred(part: float) -> str:
+    """A share as a count of hundred; never 100 where it is not certain.
+
+    Examples
+    --------
+    >>> in_hundred(0.634), in_hundred(0.9997)
+    ('63', 'more than 99')
+    """
+    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
 
 
 def points(value: float) -> str:

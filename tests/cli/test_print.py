@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """Rows with an identifier, decimal commas and a last row of totals."""
+    rng = np.random.default_rng(3)
+    n = 80
+    age, dose = rng.integers(20, 80, n), rng.normal(5, 2, n).round(2)
+    written = [f"{value:.2f}".replace(".", ",") for value in (*dose, dose.sum())]
+    table = pandas.DataFrame({"MRN": [*range(501, 501 + n), ""], "dose": written})
+    table["city"] = [*rng.choice(["Bonn", "Genua"], n), "Total"]
+    table["age"] = [*age, age.sum()]
+    path = tmp_path / "visits.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_every_command_says_how_it_read_the_table(fisherleak: Command, visits: Path, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.csv"
+    pandas.DataFrame({"dose": ["4,5"] * 3, "city": ["Bonn", "Genua", "Bonn"]}).to_csv(queries, index=False)
+    common = ("--target", "age", "--noise", "0.5")
+    commands = {
+        "release": ("release", visits, *common, "--out", tmp_path / "m.skops"),
+        "attack": ("attack", visits, *common, "--attribute", "city", "--quick"),
+        "answers": ("answers", visits, queries, *common),
+    }
+    for command, line in commands.items():
+        done = fisherleak(*line)
+        assert done.status == 0, (command, done.err)
+        said = " ".join(done.out.partition("How the table was read:")[2].split())
+        assert "The last row (81) looks like a total of the others and is left out; --keep-total keeps it." in said
+        assert "'dose' is text and is taken as numbers, written with decimal commas" in said, command
+        assert "Column 'MRN' is not used: it looks like an identifier" in said, command
+    quiet = fisherleak(*commands["release"], "--overwrite", "--quiet")
+    assert (quiet.status, quiet.out) == (0, "")
