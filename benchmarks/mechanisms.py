@@ -137,6 +137,7 @@ def averaged(own: fl.Leakage, fit: fl.Fit, X: Vector, y: Vector) -> None:
     """The row of objective perturbation of a loss that it is averaged for; a model without an intercept."""
     told = own._information
     assert isinstance(told, Averaged)
+    assert isinstance(told.mechanism, fl.ObjectivePerturbation)
     assert fit.intercept is None
     row, limit = told.largest_norm(told.attributes, True)
     column = int(np.argmax([told._one([attribute], False, row) for attribute in told.attributes]))
@@ -146,7 +147,7 @@ def averaged(own: fl.Leakage, fit: fl.Fit, X: Vector, y: Vector) -> None:
     cells = []
     for new in ((other, y[row], 1.0), (X[row], y[row], 0.0)):
         drawn_at = (found.theta, -found.tilts, found.inverses)
-        ratio = ratio_of_one_row(fit.loss, told.mechanism.scale, *drawn_at, (X[row], y[row], 1.0), new)
+        ratio = ratio_of_one_row(fit.loss, told.mechanism, drawn_at, (X[row], y[row], 1.0), new)
         apart = np.clip(1.0 - np.exp(ratio), 0.0, None)
         error = 50.0 * float(apart.std()) / math.sqrt(len(apart))
         cells.append(f"{50.0 + 50.0 * float(apart.mean()):.1f} % (± {2.0 * error:.1f})")

@@ -116,3 +116,9 @@ def moved(case: Case, row: int, column: int | None, step: float) -> Case:
     else:
         X[row, column] += step
     return replace(case, X=X, y=y)
+
+
+def slanted(p: int) -> Vector:
+    """A covariance whose directions are no columns."""
+    L = np.eye(p) + 0.4 * np.tril(np.ones((p, p)), -1)
+    return np.asarray(L @ np.diag(np.linspace(0.3, 2.0, p)) @ L.T)

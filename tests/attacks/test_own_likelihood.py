@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 import fisherleak as fl
-from cases import Case, make, parameters
+from cases import Case, make, parameters, slanted
 from fisherleak.attacks.own_likelihood import ShapedLikelihood
 
 Vector = NDArray[np.float64]
 CASE = make("squared", n=14, weighted=True, intercept=True, l2=0.05)
-WAYS: list[Any] = [fl.Posterior(0.3), fl.ObjectivePerturbation(1.7)]
-every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
+WAYS: list[Any] = [fl.Posterior(0.3), fl.ObjectivePerturbation(1.7), fl.ObjectivePerturbation(1.7, shape=slanted(4))]
+every_way = pytest.mark.parametrize("way", WAYS, ids=["Posterior", "ObjectivePerturbation", "shaped"])
 VALUES = [-2.0, 0.0, 2.0]
 
 
@@ -27,7 +27,8 @@ def distribution(case: Case, way: Any) -> Any:
     omega = np.asarray(case.weights)
     H = (X * omega[:, None]).T @ X + np.diag([*[len(X) * case.l2] * 3, 0.0])
     B = np.linalg.inv(H)
-    S = way.temperature * B if isinstance(way, fl.Posterior) else way.scale**2 * B @ B
+    C = B if isinstance(way, fl.Posterior) or way.shape is None else way.shape @ B
+    S = way.temperature * B if isinstance(way, fl.Posterior) else way.scale**2 * B @ C
     return multivariate_normal(parameters(case.fit()), 0.5 * (S + S.T))
 
 
@@ -138,7 +139,7 @@ def test_draws_without_a_row_are_those_of_a_refit(way: Any) -> None:
 @every_way
 def test_what_has_no_closed_form_is_refused_by_name(way: Any) -> None:
     name = type(way).__name__
-    other = make("pseudo_huber", n=30)
+    other = make("pseudo_huber", n=30, intercept=True)
     attack = fl.attacks.WhiteBox(CASE.fit(), CASE.X, CASE.y, 1, values=VALUES)
     attempts: list[Any] = [
         lambda: attack.certain_accuracy(way),

@@ -24,8 +24,8 @@ def cased(loss: str) -> Case:
     return make(loss, n=14, weighted=True, intercept=True, l2=0.05)
 
 
-def log_density(case: Case, t: Vector) -> Vector:
-    """Of what is released, (T,), from the rows alone: N(gradient; 0, sigma^2 I) |H|."""
+def log_density(case: Case, t: Vector, C: Vector | None = None) -> Vector:
+    """Of what is released, (T,), from the rows alone: N(gradient; 0, sigma^2 C) |H|."""
     X = np.column_stack([case.X, np.ones(len(case.X))])
     loss, omega = case.fit().loss, np.asarray(case.weights)
     penalty = np.array([*[len(X) * case.l2] * case.X.shape[1], 0.0])
@@ -34,7 +34,8 @@ def log_density(case: Case, t: Vector) -> Vector:
         z = X @ one
         g = X.T @ (omega * loss.r(z, case.y)) + penalty * one
         H = (X * (omega * loss.a(z, case.y))[:, None]).T @ X + np.diag(penalty)
-        found.append(-0.5 * g @ g / WAY.scale**2 + np.linalg.slogdet(H)[1])
+        pulled = g if C is None else np.linalg.solve(C, g)
+        found.append(-0.5 * g @ pulled / WAY.scale**2 + np.linalg.slogdet(H)[1])
     return np.array(found)
 
 
@@ -78,6 +79,16 @@ def test_the_likelihood_is_that_of_the_density(loss: str) -> None:
         np.testing.assert_allclose(by_label[:, row], log_density(both, t) - own, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(absent[:, row], log_density(without(case, row), t) - own, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(likelihood.some([9]).ratio(b, still[:1], None)[:, 0], absent[:, 9])
+
+
+def test_a_shape_of_the_perturbation_is_in_the_likelihood() -> None:
+    case, row = cased("logistic"), 2
+    C = np.array([[2.0, 0.3, 0.0, 0.1], [0.3, 1.0, 0.2, 0.0], [0.0, 0.2, 1.5, 0.0], [0.1, 0.0, 0.0, 0.7]])
+    t = drawn(case, 20)
+    likelihood: Any = likelihood_of(replace(WAY, shape=C), case.fit(), case.X, case.y, np.array([row]))
+    found = likelihood.ratio(t - parameters(case.fit()), np.zeros((1, 4)), None)[:, 0]
+    expected = log_density(without(case, row), t, C) - log_density(case, t, C)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("loss", "column"), [("logistic", 1), ("logistic", None), ("poisson", 1), ("gamma", 1)])

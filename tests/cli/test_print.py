@@ -44,3 +44,13 @@ def test_every_command_says_how_it_read_the_table(fisherleak: Command, visits: P
         assert "Column 'MRN' is not used: it looks like an identifier" in said, command
     quiet = fisherleak(*commands["release"], "--overwrite", "--quiet")
     assert (quiet.status, quiet.out) == (0, "")
+
+
+def test_refusals_of_shapes_name_options(fisherleak: Command, visits: Path, tmp_path: Path) -> None:
+    line = ("release", visits, "--target", "age", "--l2", "1", "--out", tmp_path / "m.skops")
+    uncounted = ("--eta", "1", "--shape", "least-loss", "--over", "max", "--ledger", tmp_path / "l.json")
+    for more in (("--eta", "1e-9", "--shape", "hessian", "--over", "admissible"), uncounted):
+        done = fisherleak(*line, *more)
+        assert done.status == 2
+        assert "--shape isotropic" in done.err, done.err
+        assert "shape=" not in done.err

@@ -71,7 +71,7 @@ IDS = {
     },
     **{
         name: np.arange(1, 61)
-        for name in ("...1", "Unnamed: 0", "__index_level_0__", "Case.No", "hhid", "subjid", "X.1")
+        for name in ("...1", "Unnamed: 0", "__index_level_0__", "Case.No", "hhid", "subjid", "X.1", "ID2", "patient_no")
     },
     "row id": np.arange(60) + 0.0,
     "patient": np.random.default_rng(0).permutation(60) * 7919,
@@ -91,7 +91,9 @@ def test_identifiers_by_name_and_content_are_left_out_unless_they_are_asked_for(
     assert kinds(table, numbers=(name,))[name] == "number"
 
 
-@pytest.mark.parametrize("name", ["acid", "paid", "covid", "grid", "x", "X2", "year", "weight", "humid", "solid"])
+@pytest.mark.parametrize(
+    "name", ["acid", "paid", "covid", "grid", "x", "X2", "year", "humid", "solid", "covid2", "members"]
+)
 def test_content_alone_makes_no_identifier(name: str) -> None:
     assert kinds(many(**{name: np.arange(1, 61)}))[name] == "number"
 

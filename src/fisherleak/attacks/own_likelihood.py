@@ -117,7 +117,9 @@ class ShapedLikelihood:
         if isinstance(self.mechanism, Posterior):
             form = np.sum(pushed * moves, axis=1) - 2.0 * b @ pushed.T + omega * (right**2 - left**2)
             return np.asarray(0.5 * volume - 0.5 * form / self.mechanism.temperature)
-        g = b @ self.H
+        # the noise is on gradients: products of these are in its metric
+        white = np.linalg.inv(self.mechanism.root(self.H.shape[0])).T
+        g, pushed, new, old = b @ self.H @ white, pushed @ white, new @ white, old @ white
         form = np.sum(pushed * pushed, axis=1) - 2.0 * g @ pushed.T
         form = form + (omega * right) ** 2 * np.sum(new * new, axis=1) + (omega * left) ** 2 * np.sum(old * old, axis=1)
         form = form + 2.0 * omega * right * (g @ new.T - np.sum(pushed * new, axis=1))
@@ -145,5 +147,5 @@ class ShapedLikelihood:
         if isinstance(self.mechanism, Posterior):
             drawn = z @ np.linalg.cholesky(self.inverse).T + np.sqrt(part) * rng.standard_normal((count, 1)) * u
         else:
-            drawn = z @ (self.inverse + part * np.outer(u, u))
+            drawn = z @ self.mechanism.root(len(u)).T @ (self.inverse + part * np.outer(u, u))
         return np.asarray(move + self.mechanism.scale * drawn)

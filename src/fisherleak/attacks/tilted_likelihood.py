@@ -1,13 +1,14 @@
 r"""The likelihood of objective perturbation for losses other than the squared: with another row, against the row itself.
 
-The release t has the density :math:`N(g(t); 0, \sigma^2 I)\, |H(t)|` with :math:`g = \nabla risk`. A row x that becomes x',
+The release t has the density :math:`N(g(t); 0, \sigma^2 C)\, |H(t)|` with :math:`g = \nabla risk`. A row x that becomes x',
 with label y', changes both by that row alone,
 
 .. math:: \Delta g = \omega (r' x' - r x), \qquad
           \frac{|H'|}{|H|} = (1 + \omega a' h')(1 - \omega a h) + \omega^2 a a' (x^T H^{-1} x')^2 ,
 
-so that the log-likelihood ratio :math:`-(2 g \cdot \Delta g + |\Delta g|^2) / 2 \sigma^2 + \log (|H'| / |H|)` is exact, and no
-model is fitted again; r, a and :math:`h = x^T H^{-1} x` are those at t. A row that leaves has no x'.
+so that the log-likelihood ratio :math:`-(2 g \cdot \Delta g + |\Delta g|^2) / 2 \sigma^2 + \log (|H'| / |H|)`, products by
+:math:`C^{-1}`, is exact, and no model is fitted again; r, a and :math:`h = x^T H^{-1} x` are those at t. A row that leaves has
+no x'.
 """
 
 from __future__ import annotations
@@ -31,17 +32,22 @@ Vector = NDArray[np.float64]
 
 
 def ratio_of_one_row(
-    loss: Loss, scale: float, theta: Vector, g: Vector, inverses: Vector, old: tuple[Any, ...], new: tuple[Any, ...]
+    loss: Loss,
+    mechanism: ObjectivePerturbation,
+    released: tuple[Vector, Vector, Vector],
+    old: tuple[Any, ...],
+    new: tuple[Any, ...],
 ) -> Vector:
     """Log-likelihoods of releases with one row replaced, less those with it, (T,).
 
     Parameters
     ----------
-    theta, g, inverses : arrays of shape (T, p), (T, p) and (T, p, p)
+    released : (array of shape (T, p), array of shape (T, p), array of shape (T, p, p))
         What is released, and there the gradient of the risk and the inverse of its Hessian.
     old, new : (row of shape (p,), label, weight)
         A weight of zero for a row that leaves.
     """
+    theta, g, inverses = released
     moved, parts = np.zeros_like(theta), []
     for (x, y, omega), sign in ((old, -1.0), (new, 1.0)):
         z = theta @ x
@@ -49,8 +55,10 @@ def ratio_of_one_row(
         parts.append((omega * loss.a(z, np.asarray(y)), inverses @ x))
     (a, u), (b, v) = parts
     grown = (1.0 + b * (v @ new[0])) * (1.0 - a * (u @ old[0])) + a * b * (u @ new[0]) ** 2
+    white = np.linalg.inv(mechanism.root(theta.shape[1])).T
+    g, moved = g @ white, moved @ white
     form = 2.0 * np.sum(g * moved, axis=1) + np.sum(moved * moved, axis=1)
-    return np.asarray(np.log(np.clip(grown, np.finfo(float).tiny, None)) - 0.5 * form / scale**2)
+    return np.asarray(np.log(np.clip(grown, np.finfo(float).tiny, None)) - 0.5 * form / mechanism.scale**2)
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ class TiltedLikelihood:
     def of(cls, mechanism: ObjectivePerturbation, fit: Fit, X: Any, y: Any, rows: Any) -> TiltedLikelihood:
         """For some rows of a fit; what need not have a minimum when it is tilted is refused by name."""
         X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
-        check_tilt(fit, X, y, mechanism.scale)
+        root = mechanism.root(np.asarray(host(fit.theta)).size)
+        check_tilt(fit, X, y, mechanism.scale * float(np.linalg.norm(root[-1])))
         return cls(mechanism, fit, X, y, np.asarray(host(rows)))
 
     @property
@@ -115,7 +124,7 @@ class TiltedLikelihood:
             weight = float(self.omega[row])
             old = (x[k], self.y[row], weight)
             new = (x[k], own[k], 0.0) if others is None else (others[k], own[k], weight)
-            found[:, k] = ratio_of_one_row(self.fit.loss, self.mechanism.scale, theta, g, inverses, old, new)
+            found[:, k] = ratio_of_one_row(self.fit.loss, self.mechanism, (theta, g, inverses), old, new)
         return found
 
     def _rows(self) -> Vector:

@@ -94,7 +94,7 @@ def recordable(leakage: Leakage) -> Jacobian:
     if has_own_shape(leakage._noise):
         raise InvalidInputError(
             "A ledger adds up noise whose shape is public, and this one was shaped by the rows themselves: release with "
-            "shape='isotropic', or with a shape from public rows."
+            "`shape='isotropic'`, or with a shape from public rows."
         )
     jacobian = leakage._jacobian
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):

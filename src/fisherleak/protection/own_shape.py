@@ -118,8 +118,8 @@ def admissible_own_shape(
     check_useful(first, max(worst.lower, worst.present))
     if not second < eta:
         raise InvalidInputError(
-            f"eta of {eta:g} cannot be kept with shape='hessian': what the shape itself tells of an admissible row is bounded "
-            f"by {second:.2g} alone, whatever the scale. Use shape='isotropic', a larger l2 or more rows."
+            f"eta of {eta:g} cannot be kept with `shape='hessian'`: what the shape itself tells of an admissible row is "
+            f"bounded by {second:.2g} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
         )
     grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
     told = Calibration(
@@ -161,6 +161,6 @@ def _check_grid(noise: Gaussian) -> None:
     coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
     if grid_of(noise, len(noise.shape)).min() < FINEST * coordinate:
         raise InvalidInputError(
-            "shape='hessian' leaves some parameters so much more noise than others that rounding to a public grid would show "
-            "their last bits: bring the columns to similar units, or use shape='isotropic'."
+            "`shape='hessian'` leaves some parameters so much more noise than others that rounding to a public grid would show "
+            "their last bits: bring the columns to similar units, or use `shape='isotropic'`."
         )

@@ -92,8 +92,13 @@ ID_NAMES = {
     ),
 }
 """Names of identifiers and row numbers, in small letters without signs."""
-ID_ENDS = re.compile(r"(?:^|[^A-Za-z])(?:id|ID|Id|uuid|guid|ssn|mrn|SSN|MRN)$|[a-z](?:ID|Id)$")
+ID_ENDS = re.compile(r"(?:^|[^A-Za-z])(?:id|ID|Id|uuid|guid|ssn|mrn|SSN|MRN)\d?$|[a-z](?:ID|Id)\d?$")
 ID_STARTS = re.compile(r"^(?:id|ID)[_. ]")
+NUMBERED = re.compile(
+    r"(?:patient|person|subject|member|client|customer|employee|student|participant|respondent|policy|insurance|claim|record)"
+    r"s?(?:no|nr|num|number|nbr)"
+)
+"""Names of numbers that people and their records are called by, in small letters without signs."""
 ID_WORDS = {
     *(
         "acid",
@@ -236,7 +241,7 @@ def looks_called_id(name: str) -> bool:
     """Whether a column's name is one of those that identifiers and row numbers have."""
     name = name.strip()
     bare = re.sub(r"[\W_]", "", name).lower()
-    if bare in ID_NAMES or ROW_NAMES.match(name):
+    if bare in ID_NAMES or ROW_NAMES.match(name) or NUMBERED.fullmatch(bare):
         return True
     joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
     return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))

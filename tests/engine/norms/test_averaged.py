@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 import fisherleak as fl
-from cases import Case, make, moved
+from cases import Case, make, moved, slanted
 from copies import copies
 from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES
 from fisherleak.engine.norms import averaged
@@ -27,32 +27,33 @@ def problem(loss: str) -> Case:
     return make(loss, n=14, weighted=True, intercept=True, l2=0.05)
 
 
-def log_density(t: Vector, case: Case, fit: fl.Fit, sigma: float = SIGMA) -> Vector:
-    """Of releases t, (c, p): N(gradient; 0, sigma^2) |H|, from the rows and the loss alone."""
+def log_density(t: Vector, case: Case, fit: fl.Fit, way: fl.ObjectivePerturbation) -> Vector:
+    """Of releases t, (c, p): N(gradient; 0, sigma^2 C) |H|, from the rows and the loss alone."""
     X = np.column_stack([case.X, np.ones(len(case.X))])
     penalty = np.append(np.full(3, len(X) * case.l2), 0.0)
     assert case.weights is not None
     z = t @ X.T
     g = (case.weights * fit.loss.r(z, case.y[None, :])) @ X + penalty * t
     H = np.einsum("ci,ij,ik->cjk", case.weights * fit.loss.a(z, case.y[None, :]), X, X) + np.diag(penalty)
-    return np.asarray(-0.5 * np.sum(g**2, axis=1) / sigma**2 + np.linalg.slogdet(H)[1])
+    C = np.eye(4) if way.shape is None else way.shape
+    return np.asarray(-0.5 * np.sum(g * np.linalg.solve(C, g.T).T, axis=1) / way.scale**2 + np.linalg.slogdet(H)[1])
 
 
-def by_differences(t: Vector, case: Case, row: int, sigma: float = SIGMA) -> Vector:
+def by_differences(t: Vector, case: Case, row: int, way: fl.ObjectivePerturbation) -> Vector:
     """The score of a row's three features and its label, (4, c)."""
     fit, h = case.fit(), 1e-5
-    sides = [[log_density(t, moved(case, row, j, s * h), fit, sigma) for s in (1, -1)] for j in (0, 1, 2, None)]
+    sides = [[log_density(t, moved(case, row, j, s * h), fit, way) for s in (1, -1)] for j in (0, 1, 2, None)]
     return np.stack([(up - down) / (2 * h) for up, down in sides])
 
 
 @every_loss
-def test_scores_are_those_of_the_density(loss: str) -> None:
+@pytest.mark.parametrize("shape", [None, slanted(4)], ids=["plain", "shaped"])
+def test_scores_are_those_of_the_density(loss: str, shape: Vector | None) -> None:
     """Draw by draw, so that no average hides an error."""
-    case = problem(loss)
-    leak = case.leak(fl.ObjectivePerturbation(SIGMA, draws=100))
-    rng = np.random.default_rng(0)
-    t = fl.ObjectivePerturbation(SIGMA).released_draws(case.fit(), 100, rng, (case.X, case.y))
-    scores = by_differences(t, case, 3)
+    case, way = problem(loss), fl.ObjectivePerturbation(0.3 if shape is not None else SIGMA, draws=100, shape=shape)
+    leak = case.leak(way)
+    t = way.released_draws(case.fit(), 100, np.random.default_rng(0), (case.X, case.y))
+    scores = by_differences(t, case, 3, way)
     own = leak._information.written_out(leak._information.attributes, True, np.array([3]))[0].T * 10.0
     np.testing.assert_allclose(own, scores, rtol=1e-5, atol=1e-5 * np.abs(scores).max())
 
@@ -64,7 +65,7 @@ def test_fim_is_the_covariance_of_the_score_of_its_draws_and_five_percent_off_is
     mechanism = fl.ObjectivePerturbation(SIGMA, draws=40_000)
     fim = case.leak(mechanism).fim(rows=[2])
     rng = np.random.default_rng(5)
-    score = by_differences(mechanism.released_draws(case.fit(), 40_000, rng, (case.X, case.y)), case, 2)
+    score = by_differences(mechanism.released_draws(case.fit(), 40_000, rng, (case.X, case.y)), case, 2, mechanism)
     # the density is that of the draws: its score has no mean
     spread = np.std(score, axis=1) / np.sqrt(score.shape[1])
     assert np.all(np.abs(score.mean(axis=1)) < 4.0 * spread)
@@ -77,7 +78,16 @@ def test_fim_is_the_covariance_of_the_score_of_its_draws_and_five_percent_off_is
 @every_loss
 def test_every_eta_is_a_limit_above_its_average_and_closer_with_more_draws(loss: str) -> None:
     case = problem(loss)
-    few, many = (case.leak(fl.ObjectivePerturbation(SIGMA, draws=count)) for count in (200, 20_000))
+    check_limits(case, None)
+
+
+def test_every_eta_of_a_shaped_objective_is_a_limit_too() -> None:
+    check_limits(problem("logistic"), slanted(4))
+
+
+def check_limits(case: Case, shape: Vector | None) -> None:
+    scale = SIGMA if shape is None else 0.3
+    few, many = (case.leak(fl.ObjectivePerturbation(scale, draws=count, shape=shape)) for count in (200, 20_000))
     truth = np.array([np.sqrt(np.linalg.eigvalsh(many.fim(rows=[i]))[-1]) for i in range(14)])
     above = [leak.per_example()[truth > 0] / truth[truth > 0] for leak in (few, many)]
     assert np.all(above[1] > 1.0)
@@ -138,8 +148,9 @@ def test_calibration_keeps_its_limit_and_scikit_learn_models_are_measured() -> N
 def test_the_largest_is_found_behind_ceilings_that_hold(loss: str, intercept: bool) -> None:
     case = make(loss, n=30, weighted=True, intercept=intercept, l2=0.05)
     mixed = [fl.Attribute("both", [0, 2], [[1.0, 0.5], [-2.0, 1.0]])]
-    for scale in (0.05, 1.0):
-        mechanism = fl.ObjectivePerturbation(scale, draws=300)
+    size = 3 + intercept
+    for scale, shape in ((0.05, None), (1.0, None), (0.2, np.diag([9.0, 1.0, 0.1, 2.0][:size]) + 0.05)):
+        mechanism = fl.ObjectivePerturbation(scale, draws=300, shape=shape)
         for leak in (case.leak(mechanism), fl.measure(case.fit(), case.X, case.y, mechanism, attributes=mixed)):
             told: Any = leak._information
             for attributes, label in ((told.attributes, True), (told.attributes[:1], False), ((), True)):

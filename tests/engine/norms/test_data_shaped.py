@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
-from cases import Case, make, moved, parameters
+from cases import Case, make, moved, parameters, slanted
 from copies import copies
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 
@@ -33,8 +33,10 @@ def distribution(case: Case, mechanism: Any) -> tuple[Vector, Vector]:
     penalty = np.full(X.shape[1], len(X) * case.l2)
     penalty[3:] = 0.0
     B = np.linalg.inv((X * omega[:, None]).T @ X + np.diag(penalty))
-    S = mechanism.temperature * B if isinstance(mechanism, fl.Posterior) else mechanism.scale**2 * B @ B
-    return parameters(case.fit()), S
+    if isinstance(mechanism, fl.Posterior):
+        return parameters(case.fit()), mechanism.temperature * B
+    C = np.eye(len(B)) if mechanism.shape is None else mechanism.shape
+    return parameters(case.fit()), mechanism.scale**2 * B @ C @ B
 
 
 def by_differences(case: Case, mechanism: Any, values: list[tuple[int, int | None]]) -> Vector:
@@ -62,7 +64,16 @@ def top(F: Vector) -> float:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_both_terms_are_those_of_refits(mechanism: Any, intercept: bool, weighted: bool) -> None:
-    case = make("squared", n=12, weighted=weighted, intercept=intercept, l2=0.05)
+    check_both_terms(make("squared", n=12, weighted=weighted, intercept=intercept, l2=0.05), mechanism)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_both_terms_of_a_shaped_objective_are_those_of_refits(intercept: bool) -> None:
+    mechanism = fl.ObjectivePerturbation(1.7, shape=slanted(3 + intercept))
+    check_both_terms(make("squared", n=12, weighted=True, intercept=intercept, l2=0.05), mechanism)
+
+
+def check_both_terms(case: Case, mechanism: Any) -> None:
     leak = case.leak(mechanism)
     F = by_differences(case, mechanism, values_of(list(range(12))))
     np.testing.assert_allclose(leak.fim(), F, rtol=1e-5, atol=1e-6 * np.abs(F).max())
@@ -78,6 +89,53 @@ def test_both_terms_are_those_of_refits(mechanism: Any, intercept: bool, weighte
     part = blocks[some][:, :, some].reshape(12, 12)
     assert leak.of(rows=some) == pytest.approx(top(part), rel=1e-5)
     assert leak.by_group(np.isin(np.arange(12), some))[True] == pytest.approx(top(part), rel=1e-5)
+
+
+def test_a_shaped_objective_is_drawn_recorded_and_copied() -> None:
+    case = make("squared", n=40, intercept=True, l2=0.05)
+    way = fl.ObjectivePerturbation(1.7, shape=slanted(4))
+    _, S = distribution(case, way)
+    drawn = way.released_draws(case.fit(), 40_000, np.random.default_rng(0))
+    np.testing.assert_allclose(np.cov(drawn.T), S, atol=0.03 * np.abs(S).max())
+    assert way.least_deviation(case.fit()) == pytest.approx(np.sqrt(np.linalg.eigvalsh(S)[0]), rel=1e-6)
+    for other in (*copies(way), fl.ObjectivePerturbation.from_record(way.record()), way.rescaled(3.0).rescaled(1.7)):
+        assert other == way
+        assert hash(other) == hash(way)
+        np.testing.assert_array_equal(other.shape, way.shape)
+    assert way != fl.ObjectivePerturbation(1.7) != fl.ObjectivePerturbation(1.7, shape=np.eye(4))
+    alone, plain = (case.leak(fl.ObjectivePerturbation(1.7, shape=C)).per_example() for C in (np.eye(4), None))
+    np.testing.assert_allclose(alone, plain, rtol=1e-9)
+    found: Any = fl.calibrate(case.leak(way), 3.0)
+    assert found.shape is not None
+    assert np.max(case.leak(found).per_example()) == pytest.approx(3.0, rel=1e-2)
+
+
+@pytest.mark.parametrize("rows", [40, 50_000])
+def test_a_shape_holds_for_any_number_of_rows_and_of_outputs(rows: int) -> None:
+    """Where compiled kernels know no shape, products do; K equal numbers have K times the information."""
+    case = make("squared", n=rows, intercept=True, l2=0.05)
+    way = fl.ObjectivePerturbation(1.7, shape=slanted(4))
+    leak = case.leak(way)
+    np.testing.assert_allclose(leak.per_example()[:5], [top(leak.fim(rows=[k])) for k in range(5)], rtol=1e-7)
+    if rows < 100:
+        twice = fl.minimise(case.X, np.column_stack([case.y, case.y]), l2=case.l2, intercept=True)
+        both = fl.measure(twice, case.X, np.column_stack([case.y, case.y]), way)
+        columns = ["x0", "x1", "x2"]
+        np.testing.assert_allclose(both.per_example(columns), np.sqrt(2.0) * leak.per_example(columns), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (np.eye(3), "shape must cover the 4 released parameters; got 3 rows"),
+        (np.zeros((4, 4)), "shape must be positive definite"),
+        (np.triu(np.ones((4, 4))), "shape must be symmetric"),
+    ],
+)
+def test_shapes_of_objectives_that_are_none_are_refused(shape: Vector, says: str) -> None:
+    case = make("squared", n=12, intercept=True)
+    with pytest.raises(fl.InvalidInputError, match=says):
+        np.asarray(case.leak(fl.ObjectivePerturbation(1.0, shape=shape)).per_example())
 
 
 @every_mechanism

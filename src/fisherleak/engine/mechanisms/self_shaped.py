@@ -12,7 +12,7 @@ With :math:`H = V \Lambda V^T`, :math:`D_a = V^T (\partial_a H) V` and :math:`\b
 
 - :class:`Posterior`, :math:`S = T H^{-1}`: :math:`\kappa^2 = \beta_j \beta_k`, and the first term's middle is H / T;
 - :class:`ObjectivePerturbation`, :math:`S = \sigma^2 H^{-2}`: :math:`\kappa^2 = (\beta_j + \beta_k)^2`, and the middle is
-  :math:`H^2 / \sigma^2`.
+  :math:`H^2 / \sigma^2`; with a shape :math:`C = L L^T` the same of parameters :math:`L^T w`.
 
 The second term does not fall as the scale grows: it is the price of a shape that the data decide.
 """
@@ -33,6 +33,7 @@ from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.gaussian import checked_shape
 from fisherleak.errors import InvalidInputError
 
 __all__ = [
@@ -58,7 +59,7 @@ class Spectrum:
     Parameters
     ----------
     basis : array of shape (p, p)
-        V, whose columns are eigenvectors of H for rows less ``centre``.
+        V, whose columns are eigenvectors of H for rows less ``centre``, or make H and S diagonal together.
     middle : array of shape (p,)
         rho^2: the diagonal of H^-1 S^-1 H^-1, the middle of the first term for moves of the gradient.
     shape : array of shape (p, p)
@@ -153,26 +154,30 @@ class Posterior:
         return cls(record["temperature"], calibration_in(record))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObjectivePerturbation:
-    r"""Objective perturbation: the minimiser of :math:`risk(w) + b \cdot w` with b from :math:`N(0, \sigma^2 I)`.
+    r"""Objective perturbation: the minimiser of :math:`risk(w) + b \cdot w` with b from :math:`N(0, \sigma^2 C)`.
 
     Parameters
     ----------
     scale : float
         sigma, greater than zero, of each component of b: coefficients, then the intercept. The release is
-        :math:`N(w^*, \sigma^2 H^{-2})` for the squared loss.
+        :math:`N(w^*, \sigma^2 H^{-1} C H^{-1})` for the squared loss.
     calibrated : Calibration, optional
         As for :class:`fisherleak.Gaussian`.
     draws : int
         How many draws the information is averaged over for losses other than the squared; 100 or more.
+    shape : array of shape (p, p), optional
+        C, symmetric positive definite, over coefficients, then the intercept; a public matrix, the identity if not given. One
+        that was made of the rows tells of them, which is not counted.
 
     Notes
     -----
     **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted: beside
-    :math:`J^T H^2 J / \sigma^2` it is :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]` over the
-    features, :math:`B = H^{-1}`, :math:`u = B x`, :math:`h = x \cdot u`, :math:`k = B u`; K numbers add up as for
-    :class:`Posterior`. For the logistic, Poisson and gamma
+    :math:`J^T H C^{-1} H J / \sigma^2` it is, for C = I, over the features
+    :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]`, :math:`B = H^{-1}`, :math:`u = B x`,
+    :math:`h = x \cdot u`, :math:`k = B u`; with :math:`C = L L^T` the same of parameters :math:`L^T w` and rows
+    :math:`L^{-1} x`. K numbers, each perturbed so, add up as for :class:`Posterior`. For the logistic, Poisson and gamma
     losses with l2 > 0 it is averaged over draws: ``fim`` is the average, and every eta an upper limit that is too low in one of
     200 cases, further above the average the fewer draws there are. Other losses, folded preprocessing, and
     compositions and ledgers of averages are refused by name.
@@ -187,19 +192,47 @@ class ObjectivePerturbation:
     scale: float
     calibrated: Calibration | None = field(default=None, repr=False, compare=False)
     draws: int = field(default=DRAWS, repr=False, compare=False)
+    shape: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
+        if self.shape is not None:
+            object.__setattr__(self, "shape", checked_shape(self.shape))
         if not isinstance(self.draws, int | np.integer) or isinstance(self.draws, bool) or self.draws < LEAST_DRAWS:
             raise InvalidInputError(f"draws must be a whole number, {LEAST_DRAWS} or more; got {self.draws!r}.")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectivePerturbation) or self.scale != other.scale:
+            return False
+        if self.shape is None or other.shape is None:
+            return self.shape is other.shape
+        return np.array_equal(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # built anew, so that the shape of a copy is checked and cannot be written to either
+        return type(self), (self.scale, self.calibrated, self.draws, self.shape)
 
     def rescaled(self, scale: float) -> Self:
         return replace(self, scale=scale, calibrated=None)
 
+    def root(self, size: int) -> Vector:
+        """L with L L^T = C, for so many released parameters."""
+        if self.shape is None:
+            return np.eye(size)
+        if len(self.shape) != size:
+            raise InvalidInputError(f"shape must cover the {size} released parameters; got {len(self.shape)} rows.")
+        return np.asarray(np.linalg.cholesky(self.shape))
+
     def spectrum(self, fit: Fit) -> Spectrum:
-        # b is isotropic for the parameters that are released, so that rows are taken as they are
+        # b is isotropic for the parameters L^T w, whose rows are L^-1 x: these, in the eigenbasis of their Hessian
         check_squared(fit, "ObjectivePerturbation")
-        beta, basis = np.linalg.eigh(released_inverse(fit))
+        inverse = released_inverse(fit)
+        root = self.root(len(inverse))
+        beta, basis = np.linalg.eigh(root.T @ inverse @ root)
+        basis = np.linalg.solve(root.T, basis)
         middle = np.full(beta.size, 1.0 / self.scale**2)
         return Spectrum(basis, middle, (beta[:, None] + beta[None, :]) ** 2, None, np.asarray(host(fit.theta)))
 
@@ -210,7 +243,9 @@ class ObjectivePerturbation:
 
         For other losses the perturbed problems are solved on the fit's own ``rows``, X and y.
         """
-        b = self.scale * rng.standard_normal((count, np.asarray(host(fit.theta)).size))
+        size = np.asarray(host(fit.theta)).size
+        root = self.root(size)
+        b = self.scale * rng.standard_normal((count, size)) @ root.T
         if fit.loss.unit_curvature:
             return np.asarray(host(fit.theta) - b @ released_inverse(fit))
         if rows is None:
@@ -218,19 +253,21 @@ class ObjectivePerturbation:
                 f"ObjectivePerturbation of the {fit.loss.name} loss solves a perturbed problem on the rows: pass rows=(X, y), "
                 "those that the model was fitted on."
             )
-        check_tilt(fit, *rows, self.scale)
+        check_tilt(fit, *rows, self.scale * float(np.linalg.norm(root[-1])))
         return np.asarray(fit.uncentred(minima(fit, *rows, b).theta.T)).T
 
     def least_deviation(self, fit: Fit) -> float:
         """The least standard deviation of a draw along any direction."""
-        return self.scale * float(np.min(np.linalg.eigvalsh(released_inverse(fit))))
+        inverse = released_inverse(fit)
+        return self.scale * float(np.linalg.svd(inverse @ self.root(len(inverse)), compute_uv=False)[-1])
 
     def record(self) -> Json:
-        return {"kind": "ObjectivePerturbation", "scale": float(self.scale)} | calibration_told(self.calibrated)
+        shape = {} if self.shape is None else {"shape": self.shape.tolist()}
+        return {"kind": "ObjectivePerturbation", "scale": float(self.scale)} | shape | calibration_told(self.calibrated)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["scale"], calibration_in(record))
+        return cls(record["scale"], calibration_in(record), shape=record.get("shape"))
 
 
 SelfShaped = Posterior | ObjectivePerturbation

@@ -17,7 +17,7 @@ from fisherleak.engine.noise.contract import calibration_in, calibration_told, c
 from fisherleak.engine.noise.releasing import OneDraw
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "checked_shape"]
 
 Vector = NDArray[np.float64]
 UNSYMMETRIC = 1e-8
@@ -61,7 +61,7 @@ class Gaussian(OneDraw):
     def __post_init__(self) -> None:
         check_scale(self.scale)
         if self.shape is not None:
-            object.__setattr__(self, "shape", _checked_shape(self.shape))
+            object.__setattr__(self, "shape", checked_shape(self.shape))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Gaussian) or self.scale != other.scale:
@@ -121,7 +121,8 @@ class Gaussian(OneDraw):
         return cls(record["scale"], shape, calibrated=calibration_in(record))
 
 
-def _checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
+def checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A covariance as an array that nobody can write to; refuses what is none."""
     matrix = np.array(host(as_array(shape, "shape")), dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise InvalidInputError(f"shape must be a finite square matrix; got an array of shape {matrix.shape}.")

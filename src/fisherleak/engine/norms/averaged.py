@@ -1,13 +1,13 @@
 r"""Objective perturbation for losses other than the squared: information averaged over draws, and what that leaves uncertain.
 
-The release t has the density :math:`N(g(t); 0, \sigma^2 I)\, |H(t)|` with :math:`g = \nabla risk`, and row i the score
+The release t has the density :math:`N(g(t); 0, \sigma^2 C)\, |H(t)|` with :math:`g = \nabla risk`, and row i the score
 
 .. math::
 
     s = \omega \left( \frac{a (x \cdot b)}{\sigma^2} + a' h \right) t + \frac{\omega r}{\sigma^2} b
     + 2 \omega a\, H^{-1} x, \qquad \omega \left( \frac{c (x \cdot b)}{\sigma^2} + h\, \partial_y a \right)
 
-over its features and its label, all at t, :math:`b = -g(t)`, :math:`h = x^T H^{-1} x`. The information is
+over its features and its label, all at t, :math:`b = -C^{-1} g(t)`, :math:`h = x^T H^{-1} x`. The information is
 :math:`E[s s^T]`, averaged here over N draws of the mechanism itself, always the same ones at a given scale.
 
 **Etas are upper limits.** With :math:`q = (v \cdot s)^2` along the direction v of the largest average, its mean is, with a
@@ -65,8 +65,9 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
     if isinstance(mechanism, ObjectivePerturbation) and not jacobian.fit.loss.unit_curvature:
-        check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), mechanism.scale)
         p = int(jacobian.theta.shape[0])
+        last = mechanism.scale * float(np.linalg.norm(mechanism.root(p)[-1]))
+        check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
         if mechanism.draws * p * p > LARGEST:
             raise InvalidInputError(
                 f"draws is {mechanism.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
@@ -92,10 +93,16 @@ class Averaged(DataShaped):
         return same and mechanism.draws == self.count
 
     @cached_property
+    def root(self) -> Vector:
+        """L with L L^T = C."""
+        assert isinstance(self.mechanism, ObjectivePerturbation)
+        return self.mechanism.root(int(self.jacobian.theta.shape[0]))
+
+    @cached_property
     def minima(self) -> Minima:
         """Of the draws, the same in every run: they are no noise of a release."""
         p, scale = int(self.jacobian.theta.shape[0]), float(self.mechanism.scale)
-        tilts = scale * np.random.default_rng(0).standard_normal((self.count, p))
+        tilts = scale * np.random.default_rng(0).standard_normal((self.count, p)) @ self.root.T
         return minima(self.jacobian.fit, np.asarray(self.jacobian.X), np.asarray(self.jacobian.y), tilts)
 
     @property
@@ -183,7 +190,7 @@ class Averaged(DataShaped):
 
 @dataclass(frozen=True)
 class _DrawnScores:
-    """What blocks of rows need of the draws: E^T t and E^T b (N, m), and H^-1 of all of them."""
+    """What blocks of rows need of the draws: E^T t and E^T C^-1 b (N, m), and H^-1 of all of them."""
 
     loss: Loss
     intercept: bool
@@ -197,6 +204,12 @@ class _DrawnScores:
     E: Vector
     plain: NDArray[np.intp] | None
     """Which columns E picks, where it picks some as they are."""
+    white: Vector
+    """L^-1, (p, p)."""
+    pull: Vector
+    """C^-1 b, (N, p)."""
+    widest: float
+    """||L^-1 E||"""
 
     @classmethod
     def of(cls, information: Averaged, attributes: Sequence[Attribute]) -> _DrawnScores:
@@ -208,7 +221,10 @@ class _DrawnScores:
         scale = float(information.mechanism.scale)
         picks = bool(np.all((E == 0.0) | (E == 1.0)) and np.all(E.sum(axis=0) == 1.0))
         plain = np.argmax(E, axis=0) if picks else None
-        by = (found.theta @ E, found.tilts @ E, flat, E, plain)
+        white = np.linalg.inv(information.root)
+        pull = found.tilts @ (white.T @ white)
+        widest = float(np.linalg.norm(white @ E, 2)) if E.size else 0.0
+        by = (found.theta @ E, pull @ E, flat, E, plain, np.asarray(white), pull, widest)
         return cls(J.fit.loss, J.fit.intercept is not None, centre, scale**2, found, *by)
 
     @property
@@ -232,7 +248,8 @@ class _DrawnScores:
         bent = (x @ self.flat).reshape(*z.shape, -1)
         moved = bent @ self.E if self.plain is None else bent[:, :, self.plain]
         h = np.matmul(bent, x[:, :, None])[:, :, 0]
-        return _AtDraws(y[:, None], omega[:, None], z, raw @ self.minima.tilts.T, h, moved, np.linalg.norm(raw, axis=1))
+        length = np.linalg.norm(raw @ self.white.T, axis=1)
+        return _AtDraws(y[:, None], omega[:, None], z, raw @ self.pull.T, h, moved, length)
 
     def _scores(self, at: _AtDraws, label: bool) -> Vector:
         y, omega, z = at.y, at.omega, at.z
@@ -260,8 +277,8 @@ class _DrawnScores:
         along b with r at its largest.
         """
         x, raw = (with_constant(X, self.intercept, centre) for centre in (self.centre, None))
-        z, tilted = x @ self.minima.theta.T, raw @ self.minima.tilts.T
-        far, length = np.linalg.norm(x, axis=1), np.linalg.norm(raw, axis=1)
+        z, tilted = x @ self.minima.theta.T, raw @ self.pull.T
+        far, length = np.linalg.norm(x, axis=1), np.linalg.norm(raw @ self.white.T, axis=1)
         labels, weights = y[:, None], omega[:, None]
         bent = self.stretch * np.outer(far, self.softest)
         h = np.outer(far**2, self.softest)
@@ -296,7 +313,7 @@ class _DrawnScores:
 
     @cached_property
     def tilt(self) -> float:
-        """The root of the largest eigenvalue of the average of E^T b b^T E."""
+        """The root of the largest eigenvalue of the average of what is made of E^T C^-1 b."""
         return float(np.linalg.norm(self.by_b, 2)) / math.sqrt(len(self.by_b)) if self.by_b.size else 0.0
 
     def _most(self, at: _AtDraws, label: bool) -> Vector:
@@ -313,7 +330,7 @@ class _DrawnScores:
         if self.by_t.shape[1]:
             t = 2.0 * float(np.max(np.linalg.norm(self.by_t, axis=1)))
             bent = 2.0 * np.max(np.linalg.norm(at.moved, axis=2), axis=1)
-            most = (a * (tilted + h) * t + r * FAR_OUT / sigma + 2.0 * a * bent) ** 2
+            most = (a * (tilted + h) * t + r * FAR_OUT * self.widest / sigma + 2.0 * a * bent) ** 2
         if label:
             c = np.max(np.abs(loss.c(reach, at.y)), axis=1)
             most = most + (c * tilted + h * np.max(np.abs(self.traits.slope_by_label(reach, at.y)), axis=1)) ** 2
@@ -322,7 +339,7 @@ class _DrawnScores:
 
 @dataclass(frozen=True)
 class _AtDraws:
-    """Rows at every draw: z, x . b and h, (b, N) each, E^T H^-1 x, (b, N, m), and |x|, (b,)."""
+    """Rows at every draw: z, x . C^-1 b and h, (b, N) each, E^T H^-1 x, (b, N, m), and |L^-1 x|, (b,)."""
 
     y: Vector
     omega: Vector

@@ -31,11 +31,15 @@ class Directly(Protocol):
 def directly(
     fit: Fit, spectrum: Spectrum, changes: PerturbationMap, mechanism: SelfShaped, label: bool
 ) -> Directly | None:
-    """The kernel for changes of these values, or None where there is none: objective perturbation of some of the features."""
+    """The kernel for changes of these values, or None where there is none: a shaped objective, or some of its features."""
     if isinstance(mechanism, Posterior):
         return _Drawn.of(fit, spectrum, changes, mechanism.temperature, label)
     d = int(np.asarray(fit.coef).shape[0])
-    if changes.columns is None or sorted(np.asarray(changes.columns).tolist()) != list(range(d)):
+    if (
+        mechanism.shape is not None
+        or changes.columns is None
+        or sorted(np.asarray(changes.columns).tolist()) != list(range(d))
+    ):
         return None
     return _Tilted.of(fit, spectrum, mechanism.scale, label)
 

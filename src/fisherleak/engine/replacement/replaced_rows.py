@@ -22,18 +22,22 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
+from fisherleak.engine.losses import Loss
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
+from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
+from fisherleak.engine.risk import FAR
 from fisherleak.errors import FisherleakError, SeparableClassesError
 from fisherleak.rows import block_elements
 
 __all__ = ["Moves", "replacement_moves"]
 
-HELD_BY_LABELS = ("logistic", "softmax", "poisson")
-"""Losses that fall for ever along a free intercept where all labels are on one side."""
+Vector = NDArray[np.float64]
+LEAST_HOLD = 1e-12
+"""Gradient far out, for each unit of weight, that counts as any."""
 
 
 @dataclass(frozen=True)
@@ -109,20 +113,41 @@ def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDA
     Steps would come to rest far out where the gradient is below rounding.
     """
     fit, y = shared.fit, host(shared.y)
-    if fit.intercept is None or fit.intercept_l2 > 0 or fit.loss.name not in HELD_BY_LABELS:
+    if fit.intercept is None or fit.intercept_l2 > 0:
         return
-    counts = fit.loss.name == "poisson"
-    y, new = (y > 0, new > 0) if counts else (y, new)
-    counted = np.ones(len(y), dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
-    _, kind = np.unique(y, return_inverse=True)
-    alone = counted[rows] & (np.bincount(kind[counted])[kind[rows]] == 1) & (new != y[rows])
-    lost = np.flatnonzero(alone & y[rows] if counts else alone)
+    omega = np.ones(len(y)) if fit.sample_weight is None else host(fit.sample_weight)
+    several = isinstance(fit, OutputsFit)
+    found = _without_class(fit.loss, y, omega, rows, new) if several else _without_hold(fit.loss, y, omega, rows, new)
+    lost = np.flatnonzero(found)
     if lost.size:
-        last = "a count above zero" if counts else "its class"
+        last = "its class" if several or fit.loss.labels.binary else "a label on that side"
         raise SeparableClassesError(
             f"With {what} in row {rows[lost[0]]} there is no model to compare with: no other row has {last}, and nothing else "
             "holds the intercept. Fit without one, or leave the row out with rows=."
         )
+
+
+def _without_class(loss: Any, y: Vector, omega: Vector, rows: NDArray[np.int64], new: Vector) -> NDArray[np.bool_]:
+    """Changes that leave a class without a row, where every class needs one: (m,)."""
+    if loss.quadratic:
+        return np.zeros(len(rows), dtype=bool)
+    counted = omega > 0
+    _, kind = np.unique(y, return_inverse=True)
+    return np.asarray(counted[rows] & (np.bincount(kind[counted])[kind[rows]] == 1) & (new != y[rows]))
+
+
+def _without_hold(loss: Loss, y: Vector, omega: Vector, rows: NDArray[np.int64], new: Vector) -> NDArray[np.bool_]:
+    """Changes after which the risk falls for ever along the intercept, since all gradients far out have one sign: (m,)."""
+    lost = np.zeros(len(rows), dtype=bool)
+    for far in (-FAR, FAR):
+        at = [
+            np.sign(far) * omega_of * loss.r(np.full(len(of), far), of)
+            for omega_of, of in ((omega, y), (omega[rows], new))
+        ]
+        holding = (at[0] > LEAST_HOLD * omega).astype(np.int64)
+        mine = (at[1] > LEAST_HOLD * omega[rows]).astype(np.int64)
+        lost |= holding.sum() - holding[rows] + mine == 0
+    return lost
 
 
 def _blocks(shared: Replacements, m: int, what: str) -> Iterator[Array]:
