@@ -22,6 +22,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "_support/numbers.py": ("report/test_browser.py", "report/test_render.py", "cli/test_layout.py"),
     "attacks/closed_form.py": ("attacks/test_white_box.py", "attacks/test_beliefs.py", "attacks/test_informed.py"),
     "attacks/scores.py": ("attacks/test_any_noise.py", "attacks/test_white_box.py"),
+    "audit/asked_noise.py": ("cli/test_release.py", "audit/test_admitted.py", "audit/test_shaping.py"),
     "audit/cards.py": ("cli/test_release.py", "audit/test_people.py", "attacks_on_us/test_odd_cells.py"),
     "audit/choosing.py": ("audit/test_run.py", "audit/test_revealed.py", "audit/test_advice.py"),
     "audit/columns.py": ("audit/test_run.py", "audit/test_people.py"),

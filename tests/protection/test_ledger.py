@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
-from cases import make
+from cases import make, slanted
 from fisherleak._support import locked
 from fisherleak.engine.calibrated import Calibration
 
@@ -105,6 +105,14 @@ def test_noise_that_the_data_shape_is_kept_with_its_shape(ledger: fl.Ledger, way
     found = ledger.leakage(grown, np.append(case.y, 0.5)).per_example()
     np.testing.assert_allclose(found[:-1], together.per_example(), rtol=1e-7)
     assert found[-1] == 0.0
+
+
+def test_a_shaped_objective_is_kept_with_its_public_shape(ledger: fl.Ledger) -> None:
+    case = make("squared", weighted=True, intercept=True)
+    leak = case.leak(fl.ObjectivePerturbation(1.7, shape=slanted(4)))
+    ledger.add(leak)
+    same(ledger.leakage(case.X, case.y), leak)
+    assert not np.allclose(leak.per_example(), case.leak(fl.ObjectivePerturbation(1.7)).per_example())
 
 
 @pytest.mark.parametrize("way", SHAPED)

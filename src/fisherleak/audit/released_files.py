@@ -21,31 +21,24 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.admitted import admitted_noise, public_penalty
-from fisherleak.audit.cards import card_of, trusted_types, two_digits, up_to_the_grid
+from fisherleak.audit.asked_noise import AskedNoise, limited_columns
+from fisherleak.audit.cards import card_of, trusted_types, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train, trained_on
-from fisherleak.audit.noises import as_noise, by_its_noise, from_card
+from fisherleak.audit.model import Settings, Trained, reweighted, train, trained_on
+from fisherleak.audit.noises import by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import (
-    ISOTROPIC,
     OWN,
-    check_shape,
-    default_shape,
     noise_of_card,
-    own_rows_shape,
-    public_rows_shape,
 )
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.spending import spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
-from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
-from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.several import all_parameters
-from fisherleak.protection.calibration import remembering
-from fisherleak.protection.own_shape import HESSIAN
 from fisherleak.tables import RawTable, Room
 
 __all__ = [
@@ -57,8 +50,6 @@ __all__ = [
     "save_model",
 ]
 
-OVER = (ADMISSIBLE, "max")
-"""Whose etas a limit may be on."""
 DRAWS = 100
 """Noisy copies whose average utility tells what the noise costs."""
 
@@ -172,110 +163,51 @@ def save_model(
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
     if (eta is None) == (noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
-    limited = _columns(attribute)
-    if noise is not None and limited is not None:
-        raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
-    _check_over(over, bounds, eta)
-    _check_people(settings, over, eta, limited, ledger)
-    how = shape or (ISOTROPIC if shape_from is None else HESSIAN)
-    check_shape(how, noise is not None, shape_from is not None)
-    free = shape is None and shape_from is None and eta is not None and over == ADMISSIBLE and ledger is None
-    target = None if eta is None else check_positive(eta, "eta")
-    given = None if noise is None else as_noise(noise)
+    asked = AskedNoise(eta, noise, limited_columns(attribute), over, bounds, shape, shape_from)
+    asked.check(settings, ledger)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
-    io = _skops()
+    _skops()
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     trained = train(raw, settings)
     if tell is not None:
         tell(trained.design.decided)
     check_enough(trained.design)
-    penalty = None
-    if choose_l2 and target is not None and over == ADMISSIBLE and (limited is None or trained.kind.several):
-        chosen_l2 = public_penalty(trained, two_digits(trained.design.n), target, bounds)
-        settings, penalty = replace(settings, l2=chosen_l2.l2), chosen_l2.words()
-        trained = trained_on(trained.kind, trained.design, chosen_l2.l2, None, trained.public)
-    trained = trained if given is None else trained.with_noise(given)
+    penalty = asked.penalty(trained) if choose_l2 else None
+    if penalty is not None:
+        settings = replace(settings, l2=penalty.l2)
+        trained = trained_on(trained.kind, trained.design, penalty.l2, None, trained.public)
+    trained = trained if asked.given is None else trained.with_noise(asked.given)
     if balance:
         trained = reweighted(trained)
-    if free:
-        how = default_shape(trained, two_digits(trained.design.n))
-    if given is not None or target is None:
-        chosen = as_noise(given)
-    else:
-        public = None if shape_from is None else public_rows_shape(trained, settings, shape_from, how, limited)
-        if over == ADMISSIBLE:
-            matrix = None if how == ISOTROPIC else how if public is None else public
-            chosen = admitted_noise(trained, settings, target, limited, bounds, random_state, matrix)
-        else:
-            chosen = _calibrated(trained, target, limited, how, public)
+    how = asked.how(trained, ledger)
+    chosen = asked.noise_for(trained, settings, how, random_state)
     if ledger is not None:
         spend(ledger, trained, settings, chosen, limit)
     trained = trained.with_noise(chosen)
-    released = released_pipeline(trained, chosen, random_state)
+    source = None if shape_from is None else shape_from.source
+    words = None if penalty is None else penalty.words()
+
+    def card(digest: str) -> Json:
+        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words)
+        return sealed(told, key)
+
+    return _written(released_pipeline(trained, chosen, random_state), path, card), tradeoff(
+        trained, [chosen.scale], DRAWS, settings.seed
+    )
+
+
+def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:
+    """Write the model and its card, which holds the model's digest, both or neither; give back the card."""
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
-        io.dump(released, folder / path.name)
-        source = None if shape_from is None else shape_from.source
-        digest = file_digest(folder / path.name)
-        card = card_of(trained, settings, chosen, target, limited, digest, (how, source), penalty)
-        card = sealed(card, key)
+        _skops().dump(released, folder / path.name)
+        told = card(file_digest(folder / path.name))
         (folder / names[1]).write_text(
-            json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
+            json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
         )
-    return card, tradeoff(trained, [chosen.scale], DRAWS, settings.seed)
-
-
-def _columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The columns that a limit is on; None for whole rows."""
-    if attribute is None:
-        return None
-    names = (attribute,) if isinstance(attribute, str) else tuple(dict.fromkeys(attribute))
-    if not names:
-        raise InvalidInputError("`attribute` names no column: name one, or leave it out to limit whole rows.")
-    return names
-
-
-def _check_over(over: str, bounds: Mapping[str, Any] | None, eta: float | None) -> None:
-    if over not in OVER:
-        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
-    if bounds and (over != ADMISSIBLE or eta is None):
-        raise InvalidInputError("`bounds` say who could be in the table: they go with a limit `eta` on all of these.")
-
-
-def _check_people(
-    settings: Settings, over: str, eta: float | None, columns: tuple[str, ...] | None, ledger: Path | None
-) -> None:
-    """Refuse what is about single rows where a release is about people."""
-    if settings.person is None:
-        return
-    if eta is not None and over == ADMISSIBLE:
-        raise InvalidInputError(
-            "`over='admissible'` cannot be given with `person`: it certifies a limit for one row in place of another, not for "
-            "all rows of a person; `over='max'` limits the people who are there."
-        )
-    if columns is not None:
-        raise InvalidInputError(
-            "`attribute` cannot be given with `person`: it limits the value of a column in every single row; leave it out to "
-            "limit all rows of a person together."
-        )
-    if ledger is not None:
-        raise InvalidInputError(
-            "`ledger` cannot be given with `person`: it adds up what releases reveal row by row; leave one of them out."
-        )
-
-
-def _calibrated(
-    trained: Trained, limit: float, columns: tuple[str, ...] | None, shape: str, public: Any = None
-) -> Noise:
-    own = shape in OWN and public is None
-    matrix = own_rows_shape(trained, shape, columns) if own else public
-    if matrix is not None:
-        trained = trained.with_noise(Gaussian(1.0, matrix))
-    scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
-    noise = trained.leak.noise.rescaled(up_to_the_grid(max(scales)))
-    return remembering(noise, Calibration("max", limit, shape=shape if own else None))
+    return told
 
 
 def load_model(path: Path) -> SavedModel:
