@@ -48,7 +48,7 @@ def likelihood_of(
     mechanism: SelfShaped, fit: Fit, features: Any, labels: Any, rows: Any
 ) -> ShapedLikelihood | TiltedLikelihood:
     """The likelihood of a mechanism for some rows of a fit; what it is not known for is refused by name."""
-    if isinstance(mechanism, ObjectivePerturbation) and isinstance(fit, Fit) and not fit.loss.unit_curvature:
+    if isinstance(mechanism, ObjectivePerturbation) and not isinstance(fit, OutputsFit) and not fit.loss.unit_curvature:
         return TiltedLikelihood.of(mechanism, fit, features, labels, rows)
     return ShapedLikelihood.of(mechanism, fit, features, rows)
 
