@@ -15,7 +15,7 @@ from fisherleak.attacks.own_likelihood import likelihood_of
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 
 Vector = NDArray[np.float64]
-WAY = fl.ObjectivePerturbation(0.4)
+WAY: Any = fl.ObjectivePerturbation(0.4)
 LOSSES = ("logistic", "poisson", "gamma")
 VALUES = [-2.0, 0.0, 2.0]
 
@@ -55,7 +55,7 @@ def without(case: Case, row: int) -> Case:
 
 
 def drawn(case: Case, count: int, seed: int = 0) -> Vector:
-    return WAY.released_draws(case.fit(), count, np.random.default_rng(seed), (case.X, case.y))
+    return np.asarray(WAY.released_draws(case.fit(), count, np.random.default_rng(seed), (case.X, case.y)))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -148,7 +148,7 @@ def test_what_need_not_have_a_minimum_is_refused_by_name() -> None:
     case = cased("logistic")
     attack = fl.attacks.WhiteBox(case.fit(), case.X, case.y, 1, values=VALUES)
     with pytest.raises(fl.InvalidInputError, match="scale is 1000, and must be at most"):
-        attack.accuracy(fl.ObjectivePerturbation(1000.0))
+        attack.accuracy(replace(WAY, scale=1000.0))
     bare = make("pseudo_huber", n=14, l2=0.05)
     with pytest.raises(fl.InvalidInputError, match="ObjectivePerturbation is known for the losses"):
         fl.attacks.WhiteBox(bare.fit(), bare.X, bare.y, 1, values=VALUES).accuracy(WAY)

@@ -108,7 +108,8 @@ class TiltedLikelihood:
         weights = self.omega.copy()
         weights[self.chosen[row]] = 0.0
         left = replace(self.fit, sample_weight=weights)
-        return self.mechanism.released_draws(left, count, rng, (self.X, self.y)) - np.asarray(host(self.fit.theta))
+        found = self.mechanism.released_draws(left, count, rng, (self.X, self.y))
+        return np.asarray(found - np.asarray(host(self.fit.theta)))
 
     def ratio(self, b: Vector, moves: Vector, others: Vector | None, labels: Vector | None = None) -> Vector:
         """Log-likelihoods of releases w + b, (T, p), with each row replaced, less those with all as it is: (T, m).

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import fisherleak as fl
 from cases import Case, make, moved, slanted
 from copies import copies
-from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES
+from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES, Minima, minima
 from fisherleak.engine.norms import averaged
 from fisherleak.engine.norms.averaged import _DrawnScores
 
@@ -155,7 +155,7 @@ def test_the_largest_is_found_behind_ceilings_that_hold(loss: str, intercept: bo
             told: Any = leak._information
             for attributes, label in ((told.attributes, True), (told.attributes[:1], False), ((), True)):
                 norms = np.asarray(told.example_norms(attributes, label))
-                parts = _DrawnScores.of(told, attributes)
+                parts: Any = _DrawnScores.of(told, attributes)
                 above = np.concatenate([parts.ceilings(*block, label) for block in told._blocks(parts, label)])
                 assert np.all(np.sqrt(above) >= norms)
                 row, largest = told.largest_norm(attributes, label)
@@ -171,11 +171,14 @@ def test_rows_that_ceilings_keep_below_are_not_looked_at(monkeypatch: pytest.Mon
     told: Any = leak._information
     norms = leak.per_example()
     monkeypatch.setattr(averaged, "VALUES", 20 * 300 * 11)
-    seen = []
+    seen: list[int] = []
     limits = _DrawnScores.limits
-    monkeypatch.setattr(
-        _DrawnScores, "limits", lambda parts, X, *rest: (seen.append(len(X)), limits(parts, X, *rest))[1]
-    )
+
+    def counted(parts: Any, X: Vector, *rest: Any) -> Vector:
+        seen.append(len(X))
+        return limits(parts, X, *rest)
+
+    monkeypatch.setattr(_DrawnScores, "limits", counted)
     assert told.largest_norm(told.attributes, True) == (int(np.argmax(norms)), pytest.approx(norms.max()))
     assert sum(seen) < 100
 
@@ -185,9 +188,13 @@ def test_few_scales_are_tried(part: float, monkeypatch: pytest.MonkeyPatch) -> N
     """And the limit is kept, and hardly anything of it is left."""
     leak = make("logistic", l2=0.05).leak(fl.ObjectivePerturbation(0.5, draws=300))
     limit = part * float(leak.per_example().max())
-    tried = []
-    solve = averaged.minima
-    monkeypatch.setattr(averaged, "minima", lambda *given: (tried.append(1), solve(*given))[1])
+    tried: list[int] = []
+
+    def counted(*given: Any) -> Minima:
+        tried.append(1)
+        return minima(*given)
+
+    monkeypatch.setattr(averaged, "minima", counted)
     found = fl.calibrate(leak, limit)
     assert len(tried) <= 6
     eta = float(leak.with_noise(found).per_example().max())

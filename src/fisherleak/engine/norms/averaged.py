@@ -89,8 +89,9 @@ class Averaged(DataShaped):
 
     def is_of(self, mechanism: SelfShaped) -> bool:
         """Whether it is the information of such a mechanism: of that kind and scale, over as many draws."""
-        same = isinstance(mechanism, ObjectivePerturbation) and mechanism == self.mechanism
-        return same and mechanism.draws == self.count
+        if not isinstance(mechanism, ObjectivePerturbation):
+            return False
+        return mechanism == self.mechanism and mechanism.draws == self.count
 
     @cached_property
     def root(self) -> Vector:
