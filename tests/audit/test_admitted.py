@@ -26,6 +26,7 @@ from fisherleak.audit.released_files import card_path, load_model, retrain, save
 from fisherleak.audit.run import audit_trained
 from fisherleak.audit.shaping import default_shape
 from fisherleak.audit.utility import tradeoff
+from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
 
 SETTINGS = Settings("income", l2=0.1, held_out=0.0, rare=5)
@@ -217,9 +218,33 @@ def test_models_of_many_parameters_are_told_that_nothing_larger_is_left_to_try(
     table: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admitted, "MOST_TRIED", 1)
-    for l2, said in ((10.0, "No `l2` up to 10 is enough"), (0.1, "is not tried for models of more than 1 parameters")):
+    for l2, said in ((10.0, "No `l2` up to 10 is enough"), (0.1, "No larger `l2` is tried beyond 1 parameters")):
         trained = train(from_frame(table), replace(SETTINGS, l2=l2))
         assert said in admitted._enough(trained, 0.5, None, None, None)
+
+
+def test_a_refusal_names_columns_without_which_a_bound_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admitted, "MOST_TRIED", 1)
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(160, 2))
+    scores = x @ np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) + rng.gumbel(size=(160, 3))
+    kinds = pandas.DataFrame(
+        {"age": x[:, 0], "dose": x[:, 1], "kind": np.array(["a", "b", "c"])[scores.argmax(axis=1)]}
+    )
+    settings = Settings("kind", l2=0.5, held_out=0.0)
+    bounds = {"age": (-4.0, 4.0), "dose": (-50.0, 50.0)}
+    trained = train(from_frame(kinds), settings)
+    told = (
+        r"Column 'dose' reaches farthest: leave it out with `drop`\. No larger .*; with `over='max'` keep `l2=0\.5`\.$"
+    )
+    with pytest.raises(NoUsefulBoundError, match=told):
+        admitted_noise(trained, settings, 0.5, bounds=bounds, random_state=0)
+    without = replace(settings, drop=("dose",))
+    noise = admitted_noise(train(from_frame(kinds), without), without, 0.5, bounds={"age": (-4.0, 4.0)}, random_state=0)
+    assert noise.scale > 0
+    assert admitted._far_columns(trained, {"age": (-4.0, 4.0), "dose": (-4.0, 4.0)}) == ""
+    both = admitted._far_columns(trained, {"age": (-60.0, 60.0), "dose": (-50.0, 50.0)})
+    assert both == "Columns 'age' and 'dose' reach farthest: leave these out with `drop`."
 
 
 @pytest.mark.long

@@ -46,6 +46,19 @@ def test_every_attacker_is_tried_and_known_by_what_it_sees(attacked: Attacked) -
     assert attacked.notes == ()
 
 
+def test_what_several_classes_have_no_attacker_for_is_said_once() -> None:
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(0)
+    columns = {name: rng.choice(["yes", "no"], 90) for name in ("habit", "other")}
+    table = pandas.DataFrame(columns | {"age": rng.normal(size=90), "kind": rng.choice(["a", "b", "c"], 90)})
+    several = train(from_frame(table), Settings("kind", l2=0.1, held_out=0.0))
+    found = attack_all(several, ["habit", "other"], 0.05, quick=True)
+    assert found.notes == (attackers.QUICK, attackers.NO_ANSWERS)
+    assert {outcome.attacker for outcome, _ in found.outcomes} == set(ATTACKERS) - {SERVED, *attackers.LEARNERS}
+    assert attack_all(several, ["kind"], 0.05, quick=True).notes == (attackers.QUICK,)
+
+
 def test_people_beside_averages(attacked: Attacked) -> None:
     found: list[Any] = [outcome for outcome, _ in attacked.outcomes]
     for outcome in found:

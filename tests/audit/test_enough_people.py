@@ -58,3 +58,9 @@ def test_five_rows_or_people_are_enough_for_a_class() -> None:
         check_enough(design(60, 4))
     with pytest.raises(fl.InvalidInputError, match="one of them has 4 people"):
         check_enough(design(60, 8, drop=(), person="who"))
+    with pytest.raises(
+        fl.InvalidInputError, match=r"has 1 training row: .* Unite it with another class in the table, or"
+    ):
+        check_enough(design(60, 1))
+    with pytest.raises(fl.InvalidInputError, match="one of them has 1 person:"):
+        check_enough(design(60, 2, drop=(), person="who"))

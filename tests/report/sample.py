@@ -56,6 +56,24 @@ def choices() -> dict[str, Any]:
     return made
 
 
+def many() -> dict[str, Any]:
+    """The same with 40 columns, rows known by their numbers and two more attacked columns, as pixels of pictures have them."""
+    made = summary()
+    known = made["attributes"]
+    made["attributes"] = [known[k % len(known)] | {"name": f"pixel_{k // 8}_{k % 8}"} for k in range(40)]
+    made["data"] |= {"id_column": None}
+    for row in made["rows"]:
+        row |= {
+            "row": 1000 + row["row"],
+            "id": None,
+            "values": None,
+            "cells": [row["cells"][k % len(known)] for k in range(40)],
+        }
+    for point in made["tradeoff"]["points"]:
+        point["attacks"] += [point["attacks"][0] | {"attribute": name} for name in ("pixel_0_1", "pixel_1_0")]
+    return made
+
+
 def bare() -> dict[str, Any]:
     """The same without any part that may be absent."""
     made = summary()

@@ -26,6 +26,11 @@ playwright = pytest.importorskip("playwright.sync_api", reason="browser tests ne
 pytestmark = pytest.mark.long
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 PARTS = ("summary", "hostile", "bare", "choices")
+ALSO = ("many",)
+"""Pages that a few tests look at."""
+LINES = """all => all.filter(e => e.checkVisibility()).map(e => {
+  const r = document.createRange(); r.selectNodeContents(e);
+  return [e.textContent.trim(), new Set([...r.getClientRects()].map(q => Math.round(q.top))).size]; })"""
 CONTRAST = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -65,9 +70,9 @@ class Opened:
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("report")
-    for part in PARTS:
+    for part in (*PARTS, *ALSO):
         (folder / f"{part}.html").write_text(render(getattr(sample, part)()), encoding="utf-8")
-    return {part: folder / f"{part}.html" for part in PARTS}
+    return {part: folder / f"{part}.html" for part in (*PARTS, *ALSO)}
 
 
 def opened_in(
@@ -344,14 +349,39 @@ def test_choices_of_noise_are_seen_whole_on_a_phone(seen: Callable[..., Opened])
 
 def test_numbers_of_the_map_and_heads_of_groups_keep_their_lines_on_a_phone(seen: Callable[..., Opened]) -> None:
     page = seen(width=390).page
-    lines = """all => all.filter(e => e.checkVisibility()).map(e => {
-      const r = document.createRange(); r.selectNodeContents(e);
-      return [e.textContent.trim(), new Set([...r.getClientRects()].map(q => Math.round(q.top))).size]; })"""
-    numbers = page.locator("#heat-table td").evaluate_all(lines)
-    heads = page.locator("#groups-table thead button").evaluate_all(lines)
+    numbers = page.locator("#heat-table td").evaluate_all(LINES)
+    heads = page.locator("#groups-table thead button").evaluate_all(LINES)
     assert len(numbers) > 20
     assert "Difference" in [text for text, _ in heads]
     assert [text for text, count in [*numbers, *heads] if count > 1 and (" " not in text or "×" in text)] == []
+
+
+def test_many_columns_break_no_numbers_and_no_words_of_heads_on_a_phone(seen: Callable[..., Opened]) -> None:
+    page = seen("many", width=390).page
+    numbers = page.locator("#rows-table th[data-value], #rows-table td:nth-child(6), #tradeoff-table td")
+    found = dict(numbers.evaluate_all(LINES))
+    assert len(found) > 60
+    assert [text for text, lines in found.items() if lines > 1] == []
+    heads = dict(
+        page.locator("#rows-table thead button.sort, #tradeoff-table thead th:nth-child(-n + 5)").evaluate_all(LINES)
+    )
+    assert {"Row", "Most revealed", "Utility"} <= set(heads)
+    assert [text for text, lines in heads.items() if lines > len(text.split())] == []
+    wide = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.querySelector('table').id)"
+    assert page.locator(".scroll").evaluate_all(wide) == []
+
+
+@pytest.mark.parametrize(("width", "least"), [(390, 10), (1280, 40)])
+def test_names_above_the_map_do_not_run_into_one_another(seen: Callable[..., Opened], width: int, least: int) -> None:
+    """They stand aslant, so that lines of text are as far apart as their ends times the sine of the angle."""
+    texts = seen("many", width=width).page.locator("[data-chart=heat] svg text")
+    places = texts.evaluate_all(
+        "all => all.filter(e => e.textContent.startsWith('pixel_')).map(e => [e.getCTM().e, e.getCTM().a])"
+    )
+    ends = sorted(x for x, _ in places)
+    assert len(ends) >= least
+    assert {round(float(np.degrees(np.arccos(cosine)))) for _, cosine in places} == {50}
+    assert float(np.diff(ends).min()) * np.sin(np.radians(50)) >= 12  # the height of the letters
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
 MOST_TRIED = 300
 """Parameters of a model for which they are tried."""
+FAR = 6.0
+"""Columns whose bounds reach farther than this from their centre, in standard units, are named where no bound holds."""
+MOST_NAMED = 3
+"""At a time: without them the refusal, if it is still one, names others."""
 
 
 def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
@@ -70,8 +74,8 @@ def admitted_noise(
     try:
         found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
     except NoUsefulBoundError as error:
-        remedy = _enough(trained, limit, columns, bounds, shape)
-        raise NoUsefulBoundError(f"{error} {remedy}") from None
+        remedies = (_far_columns(trained, bounds), _enough(trained, limit, columns, bounds, shape))
+        raise NoUsefulBoundError(" ".join([str(error), *filter(None, remedies)])) from None
     largest = max(found, key=lambda noise: noise.scale)
     records = [getattr(noise, "calibrated", None) for noise in found]
     chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
@@ -85,6 +89,20 @@ def admitted_noise(
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
 
 
+def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
+    """Which columns move a model farthest: where few people are far from all others, one more of them could be there."""
+    leak = _with_levels(trained)
+    declared = _in_standard_units(trained.design, bounds or {})
+    known = admissible_rows(one_release(leak._information), leak._table, declared).bounds
+    reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
+    far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
+    if not far:
+        return ""
+    *others, last = (f"'{name}'" for name in far)
+    named = f"Columns {', '.join(others)} and {last} reach" if others else f"Column {last} reaches"
+    return f"{named} farthest: leave {'these' if others else 'it'} out with `drop`."
+
+
 def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, shape: Shape) -> str:
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
@@ -92,7 +110,8 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
     if larger and trained.parameters > MOST_TRIED:
         return (
-            f"Which `l2` is enough is not tried for models of more than {MOST_TRIED} parameters, as it takes minutes."
+            f"No larger `l2` is tried beyond {MOST_TRIED} parameters, as it takes minutes; with `over='max'` keep "
+            f"`l2={trained.l2:g}`."
         )
 
     def refused(l2: float) -> bool:

@@ -67,6 +67,11 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
+OF_ONE_OUTPUT = (SERVED,)
+NO_ANSWERS = (
+    "No attacker here is told what the released model answers for the record too: there is none yet for models of several "
+    "classes."
+)
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,15 @@ def attack_all(
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        (*((QUICK,) if quick else ()), *(note for each in found for note in each.notes)),
+        (*_left_out(trained, attributes, quick), *(note for each in found for note in each.notes)),
         tuple(each.apart for each in found if each.apart is not None),
     )
+
+
+def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
+    """What holds for all columns: said once."""
+    columns = any(name != trained.design.target.name for name in attributes)
+    return [QUICK] * quick + [NO_ANSWERS] * (columns and trained.outputs > 1)
 
 
 @dataclass(frozen=True)
@@ -166,6 +177,10 @@ class _Attacks:
             return FEW_ROWS
         return QUICK_ROWS if self.quick else MOST_ROWS
 
+    def _without(self, attacker: str, label: bool) -> bool:
+        several = self.trained.outputs > 1 and attacker in OF_ONE_OUTPUT
+        return several or (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
+
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
         """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
         aim = _aim(self.trained.design, name, self.most, self.seed)
@@ -174,7 +189,7 @@ class _Attacks:
         notes: list[str] = []
         made: dict[str, Attacker] = {}
         for attacker, knows in ATTACKERS.items():
-            if (self.quick and attacker in LEARNERS) or (aim.label and attacker in NOT_ON_LABELS):
+            if self._without(attacker, aim.label):
                 continue
             try:
                 if KNOWN not in made:

@@ -28,9 +28,11 @@ def check_enough(design: Design) -> None:
     _check_columns(design, whose)
     fewest = min(_sharing(design), default=FEWEST_ROWS)
     if fewest < FEWEST_ROWS:
+        one = whose if fewest > 1 else "training row" if design.people is None else "person"
         raise InvalidInputError(
-            f"A release names the classes of the target '{design.target.name}', and one of them has {fewest} {whose}: at least "
-            f"{FEWEST_ROWS} are needed, or its name tells of them."
+            f"A release names the classes of the target '{design.target.name}', and one of them has {fewest} {one}: at least "
+            f"{FEWEST_ROWS} are needed, or its name tells of them. Unite it with another class in the table, or leave its rows "
+            "out."
         )
 
 

@@ -1,7 +1,10 @@
 // The other charts: each takes colours, its data and a description, and returns the library's option.
 const FLOOR = 1e-3; // exposures below this part of the largest share the lightest shade
+const NAME_ROOM = 18;
 
-function heatMap(colours, data, description, narrow) {
+// Names of columns stand aslant, NAME_ROOM pixels apart or more: on narrow maps of many columns every second or third is there.
+function heatMap(colours, data, description, width, narrow) {
+  const step = Math.max(1, Math.ceil((NAME_ROOM * data.columns.length) / Math.max(1, width - 104)));
   const largest = Math.max(0, ...data.exposure.flat());
   const shade = (value) => (largest > 0 ? Math.log10(Math.max(value / largest, FLOOR)) : 0);
   const cells = data.exposure.flatMap((line, y) => line.map((value, x) => [x, y, value === null ? "-" : shade(value)]));
@@ -17,7 +20,7 @@ function heatMap(colours, data, description, narrow) {
   return {
     ...base(colours, description, tip),
     grid: { left: 92, right: 12, top: 110, bottom: 56 },
-    xAxis: { ...band(data.columns), position: "top", axisLabel: { ...names(data.columns, 110), rotate: 50 } },
+    xAxis: { ...band(data.columns), position: "top", axisLabel: { ...names(data.columns, 110), rotate: 50, interval: (i) => i % step === 0, hideOverlap: true } },
     yAxis: { ...band(data.rows), inverse: true, axisLabel: names(data.rows, 80) },
     visualMap: {
       min: Math.min(least, -0.01), max: 0, orient: "horizontal", left: narrow ? 8 : 92, bottom: 8, itemWidth: 12, itemHeight: narrow ? 100 : 160,

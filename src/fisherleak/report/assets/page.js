@@ -17,7 +17,7 @@ function option(kind, box) {
   switch (kind) {
     case "eta": return histogram(colours, DATA.eta, description);
     case "balance": return histogram(colours, DATA.balance, description);
-    case "heat": return heatMap(colours, DATA.heat, description, narrow);
+    case "heat": return heatMap(colours, DATA.heat, description, printing ? PRINT_WIDTH : box.clientWidth, narrow);
     case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
     case "groups": return ranges(colours, DATA.groups, description, { narrow, name: `η of a ${DATA.who.one}` });
     case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
