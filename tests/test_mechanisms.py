@@ -155,11 +155,12 @@ def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
     def leak() -> fl.Leakage:
         return fl.measure(fit, X, y, noise=way)
 
+    rows: dict[str, Any] = {"rows": (X, y)} if isinstance(way, fl.ObjectivePerturbation) else {}
+
     def infer() -> Any:
         attacker = fl.attacks.WhiteBox(fit, X, y, 0, values=[-1.0, 1.0])
-        return attacker.infer(fl.release(fit, way, random_state=0))
+        return attacker.infer(fl.release(fit, way, random_state=0, **rows))
 
-    rows: dict[str, Any] = {"rows": (X, y)} if isinstance(way, fl.ObjectivePerturbation) else {}
     return {
         "measure": lambda: leak().summary(),
         "per_cell": lambda: leak().per_cell(),
@@ -222,7 +223,8 @@ OF_PARAMETERS = {
 }
 """What is asked of noise on parameters alone."""
 DATA_SHAPED = {"counted", "membership", "PrivateRelease", "IRFIL", "gradients", "protect", "card", "report"}
-AVERAGED = {"compose", "Ledger", "attack", "infer", "presence", "black box"}
+AVERAGED = {"compose", "Ledger"}
+SEVERAL_NUMBERS = {*AVERAGED, "attack", "infer", "presence", "black box"}
 ONE_OUTPUT = {"counted", "Ledger", "gradients"}
 """What is there for models of one output alone."""
 ONE_TARGET = {"PrivateRelease", "IRFIL", "protect"}
@@ -261,8 +263,8 @@ REFUSED: dict[str, set[str]] = {
     "Gaussian, two numbers": ONE_OUTPUT | ONE_TARGET,
     "Laplace, two numbers": ONE_OUTPUT | ONE_TARGET | {"membership"},
     "Bounded, two numbers": ONE_OUTPUT | ONE_TARGET | {"membership"},
-    "Posterior, two numbers": DATA_SHAPED | ONE_OUTPUT | AVERAGED,
-    "ObjectivePerturbation, two numbers": DATA_SHAPED | ONE_OUTPUT | AVERAGED,
+    "Posterior, two numbers": DATA_SHAPED | ONE_OUTPUT | SEVERAL_NUMBERS,
+    "ObjectivePerturbation, two numbers": DATA_SHAPED | ONE_OUTPUT | SEVERAL_NUMBERS,
     "Answers, two numbers": OF_PARAMETERS | ONE_OUTPUT,
     "Gaussian, three classes": ONE_OUTPUT | ONE_TARGET,
     "Laplace, three classes": ONE_OUTPUT | ONE_TARGET | {"membership"},

@@ -139,15 +139,15 @@ def test_draws_without_a_row_are_those_of_a_refit(way: Any) -> None:
 @every_way
 def test_what_has_no_closed_form_is_refused_by_name(way: Any) -> None:
     name = type(way).__name__
-    logistic = make("logistic", n=30)
+    other = make("pseudo_huber", n=30, intercept=True)
     attack = fl.attacks.WhiteBox(CASE.fit(), CASE.X, CASE.y, 1, values=VALUES)
     attempts: list[Any] = [
         lambda: attack.certain_accuracy(way),
         lambda: attack.accuracy(way, over="prior"),
-        lambda: fl.attacks.WhiteBox(logistic.fit(), logistic.X, logistic.y, 0, values=[-1.0, 1.0]).accuracy(way),
-        lambda: fl.attacks.Membership(logistic.fit(), logistic.X, logistic.y).simulate(way, 10),
+        lambda: fl.attacks.WhiteBox(other.fit(), other.X, other.y, 0, values=[-1.0, 1.0]).accuracy(way),
+        lambda: fl.attacks.Membership(other.fit(), other.X, other.y).simulate(way, 10),
         lambda: fl.attacks.Membership(CASE.fit(), CASE.X, CASE.y).auc(way),
-        lambda: fl.attacks.BlackBox(logistic.fit(), logistic.X, logistic.y, 0, values=[-1.0, 1.0]).accuracy(way),
+        lambda: fl.attacks.BlackBox(other.fit(), other.X, other.y, 0, values=[-1.0, 1.0]).accuracy(way),
     ]
     for attempt in attempts:
         with pytest.raises(fl.InvalidInputError, match=name):

@@ -138,6 +138,22 @@ def test_a_limit_names_who_is_past_it_and_how_often_the_log_could_be_asked(
     assert wide["times"] == 12
 
 
+def test_the_worst_values_are_named_by_id(fisherleak: Command, people: Path, queries: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers"
+    options = (people, queries, "--target", "income", "--noise", 500)
+    done = fisherleak("answers", *options, "--id", "person", "--out", out)
+    table = pandas.read_csv(people)
+    document = json.loads((out / "answers.json").read_text(encoding="utf-8"))
+    worst = done.out.split("Worst value of a column")[1]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for column in document["columns"]:
+        assert column["id"] == table["person"][column["row"] - 1]
+        assert f"<td>{column['id']}</td>" in page
+    for column in document["columns"][:5]:
+        assert column["id"] in worst
+    assert asked(fisherleak, *options)["columns"][0]["id"].startswith("row ")
+
+
 def test_files_are_whole_and_escaped(fisherleak: Command, people: Path, queries: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers"
     done = fisherleak("answers", people, queries, "--target", "income", "--noise", 500, "--out", out)

@@ -99,6 +99,36 @@ def test_a_table_that_has_grown_is_matched_by_id(fisherleak: Command, people: Pa
     assert both["releases"] == 2
 
 
+def test_ids_that_become_text_are_who_they_were_and_other_ids_are_refused(
+    fisherleak: Command, people: Path, book: Path, frame: Any
+) -> None:
+    """Numbers with zeros in front are numbers as long as all of the column are."""
+    first, second = people.parent / "first.csv", people.parent / "second.csv"
+    numbered = pandas.DataFrame(frame).assign(person=[f"{k:04d}" for k in range(1, 121)])
+    numbered.iloc[:110].to_csv(first, index=False)
+    numbered.assign(person=[*numbered["person"][:119], "new"]).to_csv(second, index=False)
+    levels = ("--levels", "city=Bonn,Genua,<b>Łódź</b>", "--levels", "vip=False,True")
+    assert release(fisherleak, first, book, 1, *levels).status == 0
+    assert release(fisherleak, second, book, 2, *levels).status == 0
+    assert None not in fl.Ledger(book).recorded("0007")
+    assert fl.Ledger(book).recorded("new")[0] is None
+    unnamed = ("--target", "sick", "--eta", "0.4", "--out", people.parent / "m3.skops", "--ledger", book)
+    mixed = pandas.DataFrame(frame).assign(person=[f"x{k}" for k in range(120)])
+    mixed.to_csv(second, index=False)
+    done = fisherleak("release", second, *unnamed, "--id", "person", *levels)
+    assert done.status == 2
+    assert "ledger of another table" in done.err
+    assert not (people.parent / "m3.skops").exists()
+
+
+def test_those_who_left_are_said(fisherleak: Command, people: Path, book: Path, frame: Any) -> None:
+    assert release(fisherleak, people, book, 1).status == 0
+    assert "left the table" not in fisherleak("ledger", book, people).out
+    pandas.DataFrame(frame).iloc[7:].to_csv(people, index=False)
+    assert "7 more left the table" in fisherleak("ledger", book, people).out
+    assert json.loads(fisherleak("ledger", book, people, "--json").out)["left"] == 7
+
+
 def test_python_reads_the_same_ledger(fisherleak: Command, people: Path, book: Path) -> None:
     release(fisherleak, people, book, 1)
     (entry,) = fl.Ledger(book).entries

@@ -20,6 +20,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 
 import fisherleak as fl
 from cases import make, slanted
+from fisherleak._support import locked
 from fisherleak.engine.calibrated import Calibration
 
 NOISE = fl.Gaussian(0.5)
@@ -300,6 +301,112 @@ def test_what_cannot_be_kept_exactly_is_refused_by_name(ledger: fl.Ledger) -> No
     with pytest.raises(fl.InvalidInputError, match="same attributes"):
         ledger.add(joint)
     assert len(ledger.entries) == 1
+
+
+# Whoever is who: a person counts on, however the id is written and by whichever name the file is reached
+
+
+def test_ids_are_the_same_however_a_file_writes_them(ledger: fl.Ledger) -> None:
+    """One text in a column of numbers makes all of it text when it is read again, with zeros in front."""
+    case = make("squared", n=6)
+    leak = case.leak(NOISE)
+    limit = 1.1 * float(leak.per_example().max())
+    ledger.add(leak, ids=[1, 2, 3, 40, 500, -6], limit=limit)
+    for ids in (
+        ["001", "002", "003", "040", "500", "-6"],
+        [1.0, 2.0, 3.0, 40.0, 500.0, -6.0],
+        ["1.0", "2.0", "3.00", "40", " 500", "-06"],
+    ):
+        with pytest.raises(fl.InvalidInputError, match="past the limit"):
+            ledger.add(leak, ids=ids, limit=limit)
+        np.testing.assert_allclose(ledger.leakage(case.X, case.y, ids).per_example(), leak.per_example(), rtol=1e-9)
+    for clash in ([1, "01", 2, 3, 4, 5], [1.5, "1.50", 2, 3, 4, 5]):
+        with pytest.raises(fl.InvalidInputError, match="ids must differ"):
+            ledger.add(leak, ids=np.array(clash, dtype=object))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1234567890 + k for k in range(6)],
+        [1234567890.0 + k for k in range(6)],
+        [10**17 + k for k in range(6)],
+        ["\ud800", "\x1b[31m", "é", "a\nb", "", "=1+1"],
+    ],
+)
+def test_long_and_odd_ids_are_told_apart(ledger: fl.Ledger, ids: list[Any]) -> None:
+    case = make("squared", n=6)
+    leak = case.leak(NOISE)
+    ledger.add(leak, ids=ids)
+    ledger.add(leak, ids=ids)
+    found = ledger.leakage(case.X, case.y, ids).per_example()
+    np.testing.assert_allclose(found, np.sqrt(2.0) * leak.per_example(), rtol=1e-9)
+    assert [len(ledger.recorded(name)) for name in ids] == [2] * 6
+    assert None not in ledger.recorded(ids[0])
+
+
+def test_under_other_ids_nobody_starts_again_from_nothing(ledger: fl.Ledger) -> None:
+    case = make("squared", n=6)
+    leak = case.leak(NOISE)
+    ledger.add(leak, ids=[f"p{k}" for k in range(6)])
+    for ids in (None, [f"q{k}" for k in range(6)]):
+        with pytest.raises(fl.InvalidInputError, match="ledger of another table"):
+            ledger.add(leak, ids=ids, limit=100.0)
+        with pytest.raises(fl.InvalidInputError, match="ledger of another table"):
+            ledger.add(leak, ids=ids)
+    assert len(ledger.entries) == 1
+
+
+def test_a_link_is_the_ledger_itself_and_a_second_name_is_refused(ledger: fl.Ledger, tmp_path: Path) -> None:
+    leak = make("squared", n=6).leak(NOISE)
+    ledger.add(leak)
+    (tmp_path / "other").mkdir()
+    link = tmp_path / "other" / "link.json"
+    link.symlink_to(ledger.path)
+    assert fl.Ledger(link).add(leak) == 2
+    assert link.is_symlink()
+    assert len(ledger.entries) == 2
+    assert [path.name for path in link.parent.iterdir()] == ["link.json"], "one lock for all"
+    second = tmp_path / "second.json"
+    os.link(ledger.path, second)
+    for path in (ledger.path, second):
+        with pytest.raises(fl.DataError, match=r"under 2 names .* remove the others"):
+            fl.Ledger(path).add(leak)
+
+
+def test_a_first_release_that_is_refused_leaves_no_file(ledger: fl.Ledger, tmp_path: Path) -> None:
+    leak = make("squared", n=6).leak(NOISE)
+    with pytest.raises(fl.InvalidInputError, match="past the limit"):
+        ledger.add(leak, limit=1e-9)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_is_taken_away_is_no_lock(tmp_path: Path) -> None:
+    """Whoever waited for the lock of a refused first release does not hold it together with one who came later."""
+    file = tmp_path / "file"
+    (begin, begun), (reader, writer) = os.pipe(), os.pipe()
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:  # pragma: no cover - another process
+            try:
+                os.read(begin, 1)
+                with locked.held(file):
+                    os.write(writer, b"<")
+                    time.sleep(0.03)
+                    os.write(writer, b">")
+            finally:
+                os._exit(0)
+        children.append(child)
+    with locked.held(file):
+        os.write(begun, b"...")
+        time.sleep(0.1)
+    for child in children:
+        os.waitpid(child, 0)
+    assert os.read(reader, 9) == b"<><><>"
+    for end in (begin, begun, reader, writer):
+        os.close(end)
+    assert list(tmp_path.iterdir()) == []
 
 
 # Several writers, and those that are killed

@@ -16,7 +16,7 @@ from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import Candidates, candidates_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
+from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
@@ -269,8 +269,9 @@ class Attacker(ABC):
         """Parameters of that many releases, (draws, p)."""
         if is_shaped(noise):
             mechanism: Any = noise
-            ShapedLikelihood.of(mechanism, self.target.fit, self.target.features, self.target.rows[:1])
-            return np.asarray(mechanism.released_draws(self.target.fit, check_draws(draws), generator(random_state)))
+            target = self.target
+            likelihood = likelihood_of(mechanism, target.fit, target.features, target.y, target.rows[:1])
+            return likelihood.drawn(check_draws(draws), generator(random_state))
         return self.target.given[None, :] + self._noise_drawn(noise, draws, random_state)
 
     def _noise_drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,8 +29,9 @@ from fisherleak._support.arrays import Array, device, host, like, namespace, nor
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum
-from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
+from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped, likelihood_of
 from fisherleak.attacks.scores import log_density
+from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
@@ -270,7 +271,7 @@ class Membership:
         ----------
         noise : Noise
             Any; each release is scored by the noise's own density. :class:`fisherleak.Posterior` and
-            :class:`fisherleak.ObjectivePerturbation` of the squared loss too, mean and shape without the row.
+            :class:`fisherleak.ObjectivePerturbation` too, mean and shape without the row.
         releases : int
             With each row, and without it.
         random_state : int or Generator
@@ -299,22 +300,24 @@ class Membership:
         right, auc, found = np.concatenate(parts, axis=1)
         return Presence(right, auc, found, float(at), int(releases))
 
-    def _likelihood(self, mechanism: Any) -> ShapedLikelihood:
-        return ShapedLikelihood.of(mechanism, self._jacobian.fit, self._jacobian.X, self.rows)
+    def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood:
+        own = self._jacobian
+        return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 
-    def _scores_by_shape(self, likelihood: ShapedLikelihood, b: Vector, rows: Sequence[int]) -> Vector:
+    def _scores_by_shape(
+        self, likelihood: ShapedLikelihood | TiltedLikelihood, b: Vector, rows: Sequence[int]
+    ) -> Vector:
         """The same under noise that the data shape, (T, rows)."""
         some = list(rows)
         D = host(self.moves)[some]
         certain = ~np.isfinite(D).all(axis=1)
-        part = replace(likelihood, rows=likelihood.rows[some], omega=likelihood.omega[some])
+        part = likelihood.some(some)
         return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
 
     def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> Presence:
         """Releases without a row have a shape of their own, so that each row has its own draws."""
         likelihood, rng = self._likelihood(mechanism), generator(random_state)
-        fit = self._jacobian.fit
-        present = np.asarray(mechanism.released_draws(fit, releases, rng)) - host(fit.theta)
+        present = likelihood.drawn(releases, rng) - host(self._jacobian.fit.theta)
         found = []
         for row in range(self.rows.shape[0]):
             move = host(self.moves)[row]

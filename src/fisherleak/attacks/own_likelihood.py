@@ -1,7 +1,8 @@
 r"""The likelihood of releases whose noise the data shape: how much likelier one is with another row than with the row itself.
 
-For the squared loss. With :math:`b = w' - w^*` what was released less the model, :math:`\Delta` the move of the parameters
-and :math:`H_k = H + \omega (x' x'^T - x x^T)` when row x becomes x' (or leaves: no x'), the release has the log-density
+For the squared loss; ``tilted_likelihood`` is that of other losses. With :math:`b = w' - w^*` what was released less the
+model, :math:`\Delta` the move of the parameters and :math:`H_k = H + \omega (x' x'^T - x x^T)` when row x becomes x' (or
+leaves: no x'), the release has the log-density
 
 .. math:: -\tfrac{1}{2T} (b - \Delta)^T H_k (b - \Delta) + \tfrac12 \log |H_k|
           \quad \text{or} \quad -\tfrac{1}{2 \sigma^2} |H_k (b - \Delta)|^2 + \log |H_k|
@@ -12,13 +13,14 @@ of it comes from products of releases with rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.self_shaped import (
     MECHANISMS,
@@ -32,7 +34,7 @@ from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["ShapedLikelihood", "is_shaped"]
+__all__ = ["ShapedLikelihood", "is_shaped", "likelihood_of"]
 
 Vector = NDArray[np.float64]
 
@@ -40,6 +42,15 @@ Vector = NDArray[np.float64]
 def is_shaped(noise: Any) -> bool:
     """Whether it is a mechanism whose noise the data shape."""
     return isinstance(noise, Posterior | ObjectivePerturbation)
+
+
+def likelihood_of(
+    mechanism: SelfShaped, fit: Fit, features: Any, labels: Any, rows: Any
+) -> ShapedLikelihood | TiltedLikelihood:
+    """The likelihood of a mechanism for some rows of a fit; what it is not known for is refused by name."""
+    if isinstance(mechanism, ObjectivePerturbation) and not isinstance(fit, OutputsFit) and not fit.loss.unit_curvature:
+        return TiltedLikelihood.of(mechanism, fit, features, labels, rows)
+    return ShapedLikelihood.of(mechanism, fit, features, rows)
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class ShapedLikelihood:
     H : array of shape (p, p)
         The Hessian over the parameters that are released.
     inverse : array of shape (p, p)
+    fit : Fit
     rows : array of shape (m, p)
         The rows that may differ, with the intercept's constant.
     omega : array of shape (m,)
@@ -61,6 +73,7 @@ class ShapedLikelihood:
     mechanism: SelfShaped
     H: Vector
     inverse: Vector
+    fit: Fit
     rows: Vector
     omega: Vector
 
@@ -79,12 +92,21 @@ class ShapedLikelihood:
         weights = fit.sample_weight
         omega = np.ones(len(x)) if weights is None else np.asarray(host(weights), dtype=np.float64)[chosen]
         inverse = released_inverse(fit)
-        return cls(mechanism, np.asarray(np.linalg.inv(inverse), dtype=np.float64), inverse, x, omega)
+        return cls(mechanism, np.asarray(np.linalg.inv(inverse), dtype=np.float64), inverse, fit, x, omega)
 
-    def ratio(self, b: Vector, moves: Vector, others: Vector | None) -> Vector:
+    def some(self, rows: Any) -> ShapedLikelihood:
+        """Of some of the rows that may differ."""
+        return replace(self, rows=self.rows[rows], omega=self.omega[rows])
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Vector:
+        """What the mechanism releases, (count, p)."""
+        return self.mechanism.released_draws(self.fit, count, rng)
+
+    def ratio(self, b: Vector, moves: Vector, others: Vector | None, labels: Vector | None = None) -> Vector:
         """Log-likelihoods of releases w + b, (T, p), with each row replaced, less those with all as it is: (T, m).
 
-        ``moves`` are those of the parameters, (m, p), ``others`` the rows instead, (m, p), or None where the rows leave.
+        ``moves`` are those of the parameters, (m, p), ``others`` the rows instead, (m, p), or None where the rows leave. Their
+        ``labels`` are in the moves, and shape nothing.
         """
         omega, old = self.omega, self.rows
         new = np.zeros_like(old) if others is None else others

@@ -27,7 +27,7 @@ from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLik
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped
+from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.attacks.scores import by_density, by_distance
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
@@ -71,8 +71,8 @@ class WhiteBox(Attacker):
     like noise.
 
     ``accuracy`` is exact for two and three candidates and normal noise, and simulated for more and for noise that is not.
-    :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) are drawn and attacked by their
-    own likelihood: a candidate moves the mean and the shape.
+    :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` are drawn and attacked by their own
+    likelihood, which is exact: a candidate moves the mean and the shape.
 
     Examples
     --------
@@ -244,12 +244,13 @@ class WhiteBox(Attacker):
     def _best_by_shape(self, delta: Array, b: Vector, noise: Any, allowed: Any) -> Array:
         """The same by the likelihood of a mechanism whose noise the data shape."""
         target, moves, log_prior = self.target, host(delta), self._log_prior
-        likelihood = ShapedLikelihood.of(noise, target.fit, target.features, target.rows)
+        likelihood = likelihood_of(noise, target.fit, target.features, target.y, target.rows)
         constant = target.fit.intercept is not None
         scores = []
         for place, k in enumerate(target.by_prior.tolist()):
             row = with_constant(np.asarray(host(target.changed(k))), constant, None)
-            scores.append(likelihood.ratio(b, moves[place], row) + log_prior[place])
+            labels = np.asarray(host(target.labels(k)), dtype=np.float64)
+            scores.append(likelihood.ratio(b, moves[place], row, labels) + log_prior[place])
         score = np.stack(scores) if allowed is None else np.where(allowed, np.stack(scores), -np.inf)
         return like(np.argmax(score, axis=0), delta, namespace(delta))
 

@@ -248,7 +248,7 @@ def _columns(found: Answered) -> list[Json]:
         row = int(np.argmax(own))
         share = share_of(float(exposure[row, j])) if feature.has_share else None
         worst = {"name": feature.name, "kind": feature.kind, "eta": float(own[row]) / feature.scale, "share": share}
-        listed.append(worst | {"row": int(design.rows[row])})
+        listed.append(worst | {"row": int(design.rows[row]), "id": _name(found, row)})
     return sorted(listed, key=lambda item: 1.0 if item["share"] is None else -float(item["share"]))
 
 

@@ -42,11 +42,14 @@ class Spent:
         Of the rows: by the column that names them, or their numbers in the table.
     eta : array of shape (n,)
         Of each row, all its releases together.
+    left : int
+        Rows of releases that are no longer in the table: the ledger keeps their record.
     """
 
     releases: list[Json]
     ids: NDArray[Any]
     eta: NDArray[np.float64]
+    left: int
 
 
 def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
@@ -77,7 +80,7 @@ def spent_on(path: Path, raw: RawTable) -> Spent:
     ids = _ids(design)
     total = ledger.leakage(design.frame(), design.labels(), ids)
     etas = np.asarray(host(in_units(total, _units(design)).per_example()))
-    return Spent(ledger.entries, ids, etas)
+    return Spent(ledger.entries, ids, etas, ledger._left(ids.tolist()))
 
 
 def _settings(ledger: Ledger) -> Settings:

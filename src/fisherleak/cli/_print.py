@@ -81,11 +81,15 @@ def show_audit(summary: dict[str, Any]) -> None:
 
 def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
     """What has been spent on whom, with a picture of how it is spread."""
-    releases, eta = document["releases"], document["eta"]
+    releases, eta, left = document["releases"], document["eta"], document["left"]
     layout.pairs(
         [
             ("releases", f"{number(len(releases))}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
-            ("rows", number(document["rows"])),
+            (
+                "rows",
+                number(document["rows"])
+                + (f"; {number(left)} more left the table, and keep their record" if left else ""),
+            ),
             (
                 "eta of a row",
                 f"{layout.digits(eta['mean'])} on average, {layout.digits(eta['max'])} at most, all releases together",
@@ -146,11 +150,11 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
             c["name"],
             layout.inverse(c["eta"]),
             "" if c["share"] is None else share(c["share"]),
-            str(c["row"]),
+            c["id"],
         )
         for c in document["columns"][:MOST_SHOWN]
     ]
-    layout.table("\nWorst value of a column", ("column", "least error", "revealed", "row"), columns)
+    layout.table("\nWorst value of a column", ("column", "least error", "revealed", "id"), columns)
     _show_past(document)
     if document["times"]:
         layout.paragraph(f"Such a log could be answered {number(document['times'])} times before someone passes it.")

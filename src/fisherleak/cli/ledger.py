@@ -37,7 +37,8 @@ def ledger(
     """Print what has been spent on whom: the eta of every row over all releases that the ledger records.
 
     The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers); rows that came
-    since are in no earlier release. What is printed is derived from the data, and as confidential.
+    since are in no earlier release, and of those that left the ledger keeps the record. What is printed is derived from the
+    data, and as confidential.
 
     \b
     Examples:
@@ -57,6 +58,7 @@ def ledger(
         "schema": SCHEMA,
         "releases": [{name: entry[name] for name in ("number", "at", "what", "rows")} for entry in spent.releases],
         "rows": int(spent.eta.size),
+        "left": spent.left,
         "eta": {"mean": float(spent.eta.mean()), "max": float(spent.eta.max())},
         "most_exposed": [{"id": str(spent.ids[k]), "eta": float(spent.eta[k])} for k in order[:MOST_LISTED]],
         "limit": most,

@@ -24,7 +24,7 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Post
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of, with_other_noise
-from fisherleak.engine.norms.averaged import shaped_by
+from fisherleak.engine.norms.averaged import Averaged, shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
@@ -133,6 +133,8 @@ class Leakage:
         """The same model released by a mechanism whose noise the data shape."""
         if isinstance(self._information, SeveralOutputs | ShapedOutputs):
             return ShapedOutputs.of(self._information.jacobian, mechanism)
+        if isinstance(self._information, Averaged) and self._information.is_of(mechanism):
+            return self._information  # its draws are solved for already
         return shaped_by(self._jacobian, mechanism)
 
     @property

@@ -20,6 +20,7 @@ from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
@@ -183,6 +184,9 @@ def _check_shape_of_all(shape: Any, over: str) -> None:
 
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
+    if over == "max" and isinstance(leakage._information, Averaged):
+        chosen, counted = leakage._chosen(attributes, label)
+        return leakage._information.largest_norm(chosen, counted)[1] * (1.0 + leakage._information.error)
     if over == "max":
         return leakage._certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":

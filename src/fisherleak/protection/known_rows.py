@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +17,12 @@ from fisherleak._support.arrays import host
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
-__all__ = ["Rows", "digests_of", "found_in", "id_digests", "numbers_of", "recorded_labels", "row_digests", "used_by"]
+__all__ = ["Rows", "found_in", "id_digests", "id_text", "numbers_of", "recorded_labels", "row_digests", "used_by"]
 
 Vector = NDArray[np.float64]
 LENGTH = 16
 """Hexadecimal digits of a digest: rows of one table are told apart."""
+PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -50,24 +53,33 @@ def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
     return (values.astype(str) == kinds[1].astype(str)).astype(np.float64), True
 
 
-def digests_of(key: bytes, values: Sequence[Any]) -> tuple[str, ...]:
-    """Keyed digests of values, each as it reads."""
-    return tuple(_digest(key, _text(value)) for value in values)
-
-
 def id_digests(key: bytes, ids: Sequence[Any]) -> tuple[str, ...]:
-    """Keyed digests of ids: whole numbers with all their digits, other values as they read."""
-    return tuple(_digest(key, _id_text(value)) for value in ids)
+    """Keyed digests of the ids of rows."""
+    return _digests(key, map(id_text, ids))
 
 
-def _digest(key: bytes, text: str) -> str:
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:LENGTH]
+def id_text(value: Any) -> str:
+    """An id as a ledger knows it, however a file wrote or a reader took it: 7, "007" and 7.0 are one id.
 
-
-def _id_text(value: Any) -> str:
+    One text among the numbers of a column makes them all text when it is read again; whoever was 7 is then "007".
+    """
     own = value.item() if isinstance(value, np.generic) else value
-    whole = isinstance(own, int) or (isinstance(own, float) and own.is_integer())
-    return str(int(own)) if whole else _text(own)
+    if isinstance(own, bool) or (isinstance(own, float) and own.is_integer()):
+        own = int(own)
+    text = unicodedata.normalize("NFC", str(own)).strip()
+    number = PLAIN_NUMBER.fullmatch(text)
+    if number is None:
+        return f"{type(own).__name__}:{text}"
+    sign, whole, part = number.groups()
+    size = f"{whole}.{part}" if part else whole
+    return f"-{size}" if sign == "-" and size != "0" else size
+
+
+def _digests(key: bytes, texts: Iterable[str]) -> tuple[str, ...]:
+    """Keyed digests of texts, which may hold anything."""
+    return tuple(
+        hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:LENGTH] for text in texts
+    )
 
 
 def _text(value: Any) -> str:
@@ -110,8 +122,7 @@ def row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[n
     """Digests of what a release used of rows: their columns and their label."""
     values = [rows.table.named(source)[own].tolist() for source in sorted(used_by(entry))]
     labels = (rows.y if entry["labels"]["classes"] is None else recorded_labels(entry, rows))[own].tolist()
-    texts = ["\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)]
-    return digests_of(key, texts)
+    return _digests(key, ("str:" + "\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)))
 
 
 def recorded_labels(entry: Mapping[str, Any], rows: Rows) -> Vector:

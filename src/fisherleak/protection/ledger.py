@@ -33,7 +33,7 @@ from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
 from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
-from fisherleak.protection.known_rows import Rows, found_in, id_digests, numbers_of, used_by
+from fisherleak.protection.known_rows import Rows, found_in, id_digests, id_text, numbers_of, used_by
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -66,9 +66,8 @@ class Ledger:
 
     **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
-    ``ids``.
-    A row whose values changed under its id is refused. Several processes may add at once, and what ``add`` came back from is on
-    the disk.
+    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row whose values changed under
+    its id is refused. Several processes may add at once, and what ``add`` came back from is on the disk.
 
     Examples
     --------
@@ -203,6 +202,7 @@ class Ledger:
             content = self._content(fresh=True)
             key = bytes.fromhex(content["key"])
             rows = _rows_of(leakage, ids, label, key)
+            self._check_same_table(content["entries"], rows.ids)
             entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
             every = [*content["entries"], entry]
             _aligned(every)
@@ -222,16 +222,20 @@ class Ledger:
             raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
         numbers, _ = numbers_of(y, table.n)
         own = id_digests(bytes.fromhex(content["key"]), _ids(table, ids))
-        known = {digest for entry in content["entries"] for digest in entry["rows"]}
-        if content["entries"] and not known & set(own):
-            raise InvalidInputError(
-                f"'{self.path}' is the ledger of another table: no row of X has an id that any release in it had."
-            )
+        self._check_same_table(content["entries"], own)
         for entry in content["entries"]:
             missing = sorted(used_by(entry) - set(table.names))
             if missing:
                 raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
         return Rows(table, numbers, own)
+
+    def _check_same_table(self, entries: Sequence[Json], own: Sequence[str]) -> None:
+        """Refuse rows of which no release knows any: under other ids everyone would start again from nothing."""
+        if entries and not any(set(own) & set(entry["rows"]) for entry in entries):
+            raise InvalidInputError(
+                f"'{self.path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of "
+                "these releases, or another ledger."
+            )
 
     def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
         if not entries:
@@ -240,6 +244,12 @@ class Ledger:
         numbered = enumerate(zip(entries, attributes, strict=True), start=1)
         releases = [release_from(entry, rows, key, number, own) for number, (entry, own) in numbered]
         return Leakage(information_together(releases), None, rows.table, notes)
+
+    def _left(self, ids: Sequence[Any]) -> int:
+        """How many rows of any release are not among some ids: they have left, and their record stays."""
+        content = self._content()
+        known = {row for entry in content["entries"] for row in entry["rows"]}
+        return len(known - set(id_digests(bytes.fromhex(content["key"]), ids)))
 
     def _squares(self) -> dict[str, float]:
         """Sums of squares of the etas of all rows ever recorded, by digest."""
@@ -295,8 +305,10 @@ def _ids(table: Table, ids: Any) -> list[Any]:
     found = list(range(table.n)) if given is None else np.asarray(given).tolist()
     if len(found) != table.n:
         raise InvalidInputError(f"ids must have one value for each of the {table.n} rows; got {len(found)}.")
-    if len(set(id_digests(b"", found))) != len(found):
-        raise InvalidInputError("ids must differ: two rows with one id cannot be told apart in a ledger.")
+    if len(set(map(id_text, found))) != len(found):
+        raise InvalidInputError(
+            "ids must differ, and 7, 007 and 7.0 are one: two rows with one id cannot be told apart in a ledger."
+        )
     return found
 
 

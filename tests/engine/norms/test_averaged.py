@@ -13,7 +13,9 @@ from sklearn.linear_model import LogisticRegression
 import fisherleak as fl
 from cases import Case, make, moved, slanted
 from copies import copies
-from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES
+from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES, Minima, minima
+from fisherleak.engine.norms import averaged
+from fisherleak.engine.norms.averaged import _DrawnScores
 
 Vector = NDArray[np.float64]
 SIGMA = 0.6
@@ -139,6 +141,74 @@ def test_calibration_keeps_its_limit_and_scikit_learn_models_are_measured() -> N
     np.testing.assert_allclose(other.per_example(), leak.per_example(), rtol=1e-4)
     for copied in copies(leak):
         np.testing.assert_array_equal(copied.per_example(), leak.per_example())
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "gamma"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_largest_is_found_behind_ceilings_that_hold(loss: str, intercept: bool) -> None:
+    case = make(loss, n=30, weighted=True, intercept=intercept, l2=0.05)
+    mixed = [fl.Attribute("both", [0, 2], [[1.0, 0.5], [-2.0, 1.0]])]
+    size = 3 + intercept
+    for scale, shape in ((0.05, None), (1.0, None), (0.2, np.diag([9.0, 1.0, 0.1, 2.0][:size]) + 0.05)):
+        mechanism = fl.ObjectivePerturbation(scale, draws=300, shape=shape)
+        for leak in (case.leak(mechanism), fl.measure(case.fit(), case.X, case.y, mechanism, attributes=mixed)):
+            told: Any = leak._information
+            for attributes, label in ((told.attributes, True), (told.attributes[:1], False), ((), True)):
+                norms = np.asarray(told.example_norms(attributes, label))
+                parts: Any = _DrawnScores.of(told, attributes)
+                above = np.concatenate([parts.ceilings(*block, label) for block in told._blocks(parts, label)])
+                assert np.all(np.sqrt(above) >= norms)
+                row, largest = told.largest_norm(attributes, label)
+                assert (row, largest) == (int(np.argmax(norms)), pytest.approx(norms.max(), rel=1e-12))
+
+
+def test_rows_that_ceilings_keep_below_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    X[7] *= 6.0
+    y = (X[:, 0] + rng.normal(size=400) > 0) * 1.0
+    leak = fl.measure(fl.minimise(X, y, "logistic", 0.05), X, y, fl.ObjectivePerturbation(1.0, draws=300))
+    told: Any = leak._information
+    norms = leak.per_example()
+    monkeypatch.setattr(averaged, "VALUES", 20 * 300 * 11)
+    seen: list[int] = []
+    limits = _DrawnScores.limits
+
+    def counted(parts: Any, X: Vector, *rest: Any) -> Vector:
+        seen.append(len(X))
+        return limits(parts, X, *rest)
+
+    monkeypatch.setattr(_DrawnScores, "limits", counted)
+    assert told.largest_norm(told.attributes, True) == (int(np.argmax(norms)), pytest.approx(norms.max()))
+    assert sum(seen) < 100
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 1.0, 1.6])
+def test_few_scales_are_tried(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the limit is kept, and hardly anything of it is left."""
+    leak = make("logistic", l2=0.05).leak(fl.ObjectivePerturbation(0.5, draws=300))
+    limit = part * float(leak.per_example().max())
+    tried: list[int] = []
+
+    def counted(*given: Any) -> Minima:
+        tried.append(1)
+        return minima(*given)
+
+    monkeypatch.setattr(averaged, "minima", counted)
+    found = fl.calibrate(leak, limit)
+    assert len(tried) <= 6
+    eta = float(leak.with_noise(found).per_example().max())
+    assert (1.0 - 5.1e-3) * limit <= eta <= limit
+
+
+def test_draws_that_are_solved_for_are_used_again() -> None:
+    leak = make("logistic", l2=0.05).leak(fl.ObjectivePerturbation(0.5, draws=300))
+    assert leak.with_noise(fl.ObjectivePerturbation(0.5, draws=300))._information is leak._information
+    for other in (fl.ObjectivePerturbation(0.5, draws=301), fl.ObjectivePerturbation(0.6, draws=300)):
+        told: Any = leak.with_noise(other)._information
+        assert (told.count, told.mechanism.scale) == (other.draws, other.scale)
+    limit = 1.002 * float(leak.per_example().max())
+    assert leak.with_noise(fl.calibrate(leak, limit))._information is leak._information
 
 
 def test_what_would_not_fit_is_refused() -> None:

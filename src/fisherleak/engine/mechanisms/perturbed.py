@@ -1,13 +1,16 @@
 r"""Minimisers of perturbed objectives, :math:`risk(w) + b \cdot w`, for many b at once: what objective perturbation releases.
 
-Damped Newton steps on all of them together. The Hessians are one product: with the pairs :math:`x_j x_k` of each row, (n, q),
-and the curvatures of every row at every point, (n, c), they are (q, c). Columns are taken in units in which the Hessian of the
-unperturbed fit has a unit diagonal, and a point is done when its Newton decrement is a small part of the tilt's own length in
-the norm of that Hessian: neither depends on the units of columns or of the loss.
+First steps with the Hessian of the unperturbed fit, which all points share and which cost gradients alone, for as long as they
+bring a point nearer; then damped Newton steps on all of them together, often none but the one that finds them done. The
+Hessians are one product: with the pairs :math:`x_j x_k` of each row, (n, q), and the curvatures of every row at every point,
+(n, c), they are (q, c). Columns are taken in units in which the Hessian of the unperturbed fit has a unit diagonal, and a point
+is done when its Newton decrement is a small part of the tilt's own length in the norm of that Hessian: neither depends on the
+units of columns or of the loss.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +43,8 @@ DONE = 1e-10
 """Newton decrement at which a point is done, as a part of the tilt's length."""
 ROUNDED = 1e-5
 """The same where rounding lets it fall no further."""
+NEARER = 0.7
+"""Part of its decrement that a step with the shared Hessian leaves at most; points that are left with more go no further."""
 MOST_STEPS = 200
 ARMIJO = 1e-4
 FREE = 8.0
@@ -118,15 +123,20 @@ class _Problem:
             return tilts * self.scale
         return np.concatenate([tilts[:, :-1] - tilts[:, -1:] * self.centre, tilts[:, -1:]], axis=1) * self.scale
 
+    def gradients(self, T: Vector) -> Vector:
+        """Of the risk at points T (c, p)."""
+        gradient = T * self.penalty
+        for x, part in self._parts(PAIRS // max(len(T), 1)):
+            z = np.asarray(within_reach(x @ T.T))
+            gradient = gradient + (self.omega[part, None] * self.fit.loss.r(z, self.y[part, None])).T @ x
+        return gradient
+
     def at(self, T: Vector) -> tuple[Vector, Vector, Vector]:
         """The risk (c,), its gradients (c, p) and Hessians (c, p, p) at points T (c, p)."""
         p = T.shape[1]
         first, second = np.triu_indices(p)
         value, gradient, pairs = 0.5 * (T * T) @ self.penalty, T * self.penalty, np.zeros((first.size, len(T)))
-        step = max(1, PAIRS // first.size)
-        for start in range(0, len(self.y), step):
-            part = slice(start, start + step)
-            x = with_constant(self.X[part], self.fit.intercept is not None, self.centre) * self.scale
+        for x, part in self._parts(PAIRS // first.size):
             z = np.asarray(within_reach(x @ T.T))
             labels, omega, loss = self.y[part, None], self.omega[part, None], self.fit.loss
             value = value + np.sum(omega * loss.value(z, labels), axis=0)
@@ -136,6 +146,30 @@ class _Problem:
         H[:, first, second] = H[:, second, first] = pairs.T
         return value, gradient, H + np.diag(self.penalty)
 
+    def _parts(self, step: int) -> Iterator[tuple[Vector, slice]]:
+        """Rows in the units of the columns, so many at a time, and where they are."""
+        for start in range(0, len(self.y), max(1, step)):
+            part = slice(start, start + max(1, step))
+            yield with_constant(self.X[part], self.fit.intercept is not None, self.centre) * self.scale, part
+
+
+def _nearer(problem: _Problem, b: Vector, core: Vector, size: Vector) -> Vector:
+    """Points from which the search begins, (c, p): steps with the Hessian that all share, while they bring a point nearer."""
+    T = np.tile(problem.start, (len(b), 1))
+    gradient, left = b.copy(), np.arange(len(b))  # the start is the minimum without a tilt
+    last = size
+    for _ in range(MOST_STEPS):
+        there = T[left] - gradient @ core
+        gradient = problem.gradients(there) + b[left]
+        now = np.sqrt(np.clip(np.einsum("cj,jk,ck->c", gradient, core, gradient), 0.0, None))
+        nearer = now <= NEARER * last
+        T[left[nearer]] = there[nearer]
+        going = nearer & (now > 0.1 * DONE * size[left])
+        left, gradient, last = left[going], gradient[going], now[going]
+        if not left.size:
+            break
+    return T
+
 
 def _together(problem: _Problem, tilts: Vector) -> tuple[Vector, Vector]:
     """Minimisers and inverse Hessians for some tilts."""
@@ -144,7 +178,7 @@ def _together(problem: _Problem, tilts: Vector) -> tuple[Vector, Vector]:
     size = np.sqrt(np.einsum("cj,jk,ck->c", b, core, b))
     theta, inverses = np.empty_like(b), np.empty((*b.shape, b.shape[1]))
     left = np.arange(len(b))
-    state = _TiltedPoints.of(problem, np.tile(problem.start, (len(b), 1)), b)
+    state = _TiltedPoints.of(problem, _nearer(problem, b, core, size), b)
     for _ in range(MOST_STEPS):
         now = state.decrement()
         still = (now >= 0.25 * state.last) & (now <= ROUNDED * size[left])

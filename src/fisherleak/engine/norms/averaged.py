@@ -87,6 +87,12 @@ class Averaged(DataShaped):
         assert isinstance(self.mechanism, ObjectivePerturbation)
         return int(self.mechanism.draws)
 
+    def is_of(self, mechanism: SelfShaped) -> bool:
+        """Whether it is the information of such a mechanism: of that kind and scale, over as many draws."""
+        if not isinstance(mechanism, ObjectivePerturbation):
+            return False
+        return mechanism == self.mechanism and mechanism.draws == self.count
+
     @cached_property
     def root(self) -> Vector:
         """L with L L^T = C."""
@@ -134,6 +140,22 @@ class Averaged(DataShaped):
         most = max(float(q.max()), FAR_OUT**2 * float(q.mean()))
         return float(np.sqrt(_limit(q[None, :], np.array([most]))[0]))
 
+    def largest_norm(self, attributes: Sequence[Attribute], label: bool) -> tuple[int, float]:
+        """The row with the largest of ``example_norms``, and it: rows that cheap ceilings keep below are not looked at."""
+        parts = _DrawnScores.of(self, attributes)
+        whole = np.concatenate([parts.ceilings(*block, label) for block in self._blocks(parts, label)] or [np.zeros(0)])
+        order = np.argsort(-whole, kind="stable")
+        row, best, at_once = 0, 0.0, max(1, VALUES // (self.count * (parts.width + 4 + int(label))))
+        for start in range(0, order.size, at_once):
+            chosen = order[start : start + at_once]
+            if whole[chosen[0]] <= best:
+                break
+            (block,) = self._blocks(parts, label, chosen)
+            found = parts.limits(*block, label)
+            if found.max() > best:
+                row, best = int(chosen[np.argmax(found)]), float(found.max())
+        return row, math.sqrt(best)
+
     def above_average(self, row: int) -> float:
         """By which part the limit of one row is above its average."""
         S = self.written_out(self.attributes, True, np.array([row]))[0]
@@ -169,7 +191,7 @@ class Averaged(DataShaped):
 
 @dataclass(frozen=True)
 class _DrawnScores:
-    """What blocks of rows need of the draws: E^T t and E^T C^-1 b (N, m), and H^-1 E as one matrix (p, N m)."""
+    """What blocks of rows need of the draws: E^T t and E^T C^-1 b (N, m), and H^-1 of all of them."""
 
     loss: Loss
     intercept: bool
@@ -178,9 +200,11 @@ class _DrawnScores:
     minima: Minima
     by_t: Vector
     by_b: Vector
-    by_x: Vector
     flat: Vector
     """The inverse Hessians side by side, (p, N p)."""
+    E: Vector
+    plain: NDArray[np.intp] | None
+    """Which columns E picks, where it picks some as they are."""
     white: Vector
     """L^-1, (p, p)."""
     pull: Vector
@@ -193,15 +217,16 @@ class _DrawnScores:
         J, found = information.jacobian, information.minima
         p = int(J.theta.shape[0])
         E = np.asarray(J.map(J.named(attributes)).after(np.eye(p))) if attributes else np.zeros((p, 0))
-        beside = np.moveaxis(found.inverses @ E, 1, 0).reshape(p, -1)
         centre = None if J.fit.centre is None else np.asarray(host(J.fit.centre))
         flat = np.moveaxis(found.inverses, 1, 0).reshape(p, -1)
         scale = float(information.mechanism.scale)
+        picks = bool(np.all((E == 0.0) | (E == 1.0)) and np.all(E.sum(axis=0) == 1.0))
+        plain = np.argmax(E, axis=0) if picks else None
         white = np.linalg.inv(information.root)
         pull = found.tilts @ (white.T @ white)
         widest = float(np.linalg.norm(white @ E, 2)) if E.size else 0.0
-        by = (found.theta @ E, pull @ E, beside, flat, np.asarray(white), pull)
-        return cls(J.fit.loss, J.fit.intercept is not None, centre, scale**2, found, *by, widest)
+        by = (found.theta @ E, pull @ E, flat, E, plain, np.asarray(white), pull, widest)
+        return cls(J.fit.loss, J.fit.intercept is not None, centre, scale**2, found, *by)
 
     @property
     def traits(self) -> Traits:
@@ -222,8 +247,8 @@ class _DrawnScores:
         z = x @ self.minima.theta.T
         raw = with_constant(X, self.intercept, None)
         bent = (x @ self.flat).reshape(*z.shape, -1)
-        moved = (x @ self.by_x).reshape(*z.shape, -1)
-        h = np.einsum("bkp,bp->bk", bent, x)
+        moved = bent @ self.E if self.plain is None else bent[:, :, self.plain]
+        h = np.matmul(bent, x[:, :, None])[:, :, 0]
         length = np.linalg.norm(raw @ self.white.T, axis=1)
         return _AtDraws(y[:, None], omega[:, None], z, raw @ self.pull.T, h, moved, length)
 
@@ -245,6 +270,52 @@ class _DrawnScores:
         S = self._scores(at, label)
         along = np.linalg.eigh(np.matmul(np.moveaxis(S, 1, 2), S))[1][:, :, -1]
         return _limit(np.matmul(S, along[:, :, None])[:, :, 0] ** 2, self._most(at, label))
+
+    def ceilings(self, X: Vector, y: Vector, omega: Vector, label: bool) -> Vector:
+        r"""What ``limits`` are certainly not above, (b,), without :math:`H^{-1} x`, which is at most :math:`|x| / \lambda`.
+
+        The norm of a sum is at most the sum of norms: :math:`|E[s s^T]|^{1/2}` is at most that of its three parts, the part
+        along b with r at its largest.
+        """
+        x, raw = (with_constant(X, self.intercept, centre) for centre in (self.centre, None))
+        z, tilted = x @ self.minima.theta.T, raw @ self.pull.T
+        far, length = np.linalg.norm(x, axis=1), np.linalg.norm(raw @ self.white.T, axis=1)
+        labels, weights = y[:, None], omega[:, None]
+        bent = self.stretch * np.outer(far, self.softest)
+        h = np.outer(far**2, self.softest)
+        a = weights * self.loss.a(z, labels)
+        along = np.abs(a * tilted) / self.variance + np.abs(weights * self.traits.slope(z, labels)) * h
+        r = np.max(np.abs(weights * self.loss.r(z, labels)), axis=1) / self.variance
+        of_t = along * np.linalg.norm(self.by_t, axis=1)
+        mean = np.sqrt(np.mean(of_t**2, axis=1)) + r * self.tilt + 2.0 * np.sqrt(np.mean((a * bent) ** 2, axis=1))
+        top = of_t + r[:, None] * np.linalg.norm(self.by_b, axis=1) + 2.0 * a * bent
+        mean, top = mean**2, top**2
+        if label:
+            last = (
+                np.abs(self.loss.c(z, labels) * tilted) / self.variance
+                + np.abs(self.traits.slope_by_label(z, labels)) * h
+            )
+            mean, top = mean + np.mean((weights * last) ** 2, axis=1), top + (weights * last) ** 2
+        count, doubt = z.shape[1], math.log(2.0 / DOUBT)
+        moved = bent.max(axis=1, keepdims=True)[:, :, None]
+        most = self._most(_AtDraws(labels, weights, z, tilted, h, moved, length), label)
+        spread = np.sqrt(2.0 * np.max(top, axis=1) * mean * doubt / (count - 1))
+        return np.asarray(np.minimum(mean + spread + 7.0 * most * doubt / (3.0 * (count - 1)), most) * (1.0 + 1e-9))
+
+    @cached_property
+    def softest(self) -> Vector:
+        """The largest eigenvalue of each inverse Hessian, (N,)."""
+        return np.asarray(np.linalg.eigvalsh(self.minima.inverses)[:, -1])
+
+    @cached_property
+    def stretch(self) -> float:
+        """The largest factor by which E^T makes a change longer."""
+        return float(np.linalg.norm(self.E, 2)) if self.E.size else 0.0
+
+    @cached_property
+    def tilt(self) -> float:
+        """The root of the largest eigenvalue of the average of what is made of E^T C^-1 b."""
+        return float(np.linalg.norm(self.by_b, 2)) / math.sqrt(len(self.by_b)) if self.by_b.size else 0.0
 
     def _most(self, at: _AtDraws, label: bool) -> Vector:
         """M of every row, (b,)."""
