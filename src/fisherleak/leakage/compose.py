@@ -43,7 +43,7 @@ def compose(*leakages: Leakage) -> Leakage:
     -------
     Leakage
         With the same methods. Releases share no eigenbasis, so per-example etas take some ten products with n x d x d
-        matrices for each but the first (relative error 1e-11 beside rounding).
+        matrices for each but the first (relative error 4e-11 beside rounding).
 
     Notes
     -----
