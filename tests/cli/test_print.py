@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ def test_every_command_says_how_it_read_the_table(fisherleak: Command, visits: P
         assert "Column 'MRN' is not used: it looks like an identifier" in said, command
     quiet = fisherleak(*commands["release"], "--overwrite", "--quiet")
     assert (quiet.status, quiet.out) == (0, "")
+
+
+def test_beside_a_document_it_is_said_on_standard_error(fisherleak: Command, visits: Path, tmp_path: Path) -> None:
+    line = ("release", visits, "--target", "age", "--noise", "0.5", "--out", tmp_path / "m.skops", "--json")
+    done = fisherleak(*line)
+    assert json.loads(done.out)["schema"].startswith("fisherleak.card/")
+    assert "looks like a total of the others" not in done.out
+    assert "looks like a total of the others and is left out; --keep-total keeps it." in done.err
+    assert fisherleak(*line, "--overwrite", "--quiet").err == ""
 
 
 def test_refusals_of_shapes_name_options(fisherleak: Command, visits: Path, tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, share
 from fisherleak.cli import _layout as layout
-from fisherleak.cli._common import emit, printable
+from fisherleak.cli._common import emit, printable, say
 from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
     from fisherleak.audit.utility import Tradeoff
 
 __all__ = [
+    "say_reading",
     "show_answers",
     "show_attacks",
     "show_audit",
@@ -311,6 +312,12 @@ def show_reading(sentences: Sequence[str]) -> None:
     """What was decided about a table, where that stands in no document."""
     if sentences:
         layout.sentences("\nHow the table was read:", [in_options(sentence) for sentence in sentences])
+
+
+def say_reading(sentences: Sequence[str], quiet: bool) -> None:
+    """The same on standard error, beside a document on standard output that others read."""
+    for sentence in () if quiet else sentences:
+        say(in_options(sentence), status=0)
 
 
 def show_release(card: dict[str, Any], cost: Tradeoff, model: str) -> None:

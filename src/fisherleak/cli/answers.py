@@ -11,7 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import answered
-from fisherleak.cli._print import show_answers, show_reading
+from fisherleak.cli._print import say_reading, show_answers, show_reading
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def answers(
             write_answers(found, document, out)
     if json:
         common.emit_json(document)
+        say_reading(found.trained.design.decided, quiet)
     elif not quiet:
         show_answers(document, found.eta.tolist())
         show_reading(found.trained.design.decided)

@@ -10,7 +10,7 @@ from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._layout import paragraph
 from fisherleak.cli._options import in_options, told
-from fisherleak.cli._print import show_attacks, show_reading
+from fisherleak.cli._print import say_reading, show_attacks, show_reading
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["attack"]
@@ -93,6 +93,7 @@ def attack(
     if json:
         document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "notes": notes}
         common.emit_json(told(plain({**document, "versions": versions()})))
+        say_reading(trained.design.decided, quiet)
     elif not quiet:
         show_attacks(outcomes)
         if against is not None:

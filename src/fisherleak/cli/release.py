@@ -12,7 +12,7 @@ from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
 from fisherleak.cli._options import told
-from fisherleak.cli._print import show_reading, show_release
+from fisherleak.cli._print import say_reading, show_reading, show_release
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["release"]
@@ -171,13 +171,7 @@ def release(
         missing=missing,
     )
     with common.quietly(quiet, json):
-        places = (out.resolve(), card_path(out).resolve())
-        if table != "-" and Path(table).resolve() in places:
-            raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
-        if ledger is not None and (ledger.resolve() in places or str(ledger) == table):
-            raise InvalidInputError(f"--ledger {ledger} is another file of this command: choose one of its own.")
-        if sign is not None and sign.resolve() in places:
-            raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
+        _check_places(table, (out, card_path(out)), ledger, sign)
         raw = common.source_table(table, **form)
         public_rows = None if shape_from is None else common.source_table(shape_from, **form)
         limited = attribute or None
@@ -204,7 +198,19 @@ def release(
             return common.say(str(error), status=1)
     if json:
         common.emit_json(card)
+        say_reading(read, quiet)
     elif not quiet:
         show_release(told(card), cost, str(out))
         show_reading(read)
     return 0
+
+
+def _check_places(table: str, written: tuple[Path, Path], ledger: Path | None, sign: Path | None) -> None:
+    """Refuse to write over what is read."""
+    out, places = written[0], [path.resolve() for path in written]
+    if table != "-" and Path(table).resolve() in places:
+        raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
+    if ledger is not None and (ledger.resolve() in places or str(ledger) == table):
+        raise InvalidInputError(f"--ledger {ledger} is another file of this command: choose one of its own.")
+    if sign is not None and sign.resolve() in places:
+        raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")
