@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,3 +104,9 @@ def test_no_certificate_for_a_fit_whose_loss_was_renamed() -> None:
     bounds = {"x0": (-3, 3), "x1": (-3, 3), "label": (0, 1)}
     with pytest.raises(fl.InvalidInputError, match="has the name 'squared'"):
         fl.calibrate(fl.measure(renamed, X, y), eta=1.0, over="admissible", bounds=bounds)
+
+
+@pytest.mark.parametrize("loss", [["squared"], None, 3, {"squared"}])
+def test_what_is_no_loss_is_refused_by_name(loss: Any) -> None:
+    with pytest.raises(fl.InvalidInputError, match=r"loss must be one of squared, .* or a fisherleak.Loss record; got"):
+        fl.minimise(np.eye(3), np.arange(3.0), loss=loss)

@@ -267,7 +267,7 @@ def get_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         check_name(loss)
         return loss
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise InvalidInputError(
             f"loss must be one of {', '.join(LOSSES)}, {OF_CLASSES} or a fisherleak.Loss record; got {loss!r}."
         )
