@@ -96,6 +96,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
     "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
+    "engine/noise/covariance.py": ("engine/test_noise.py", "engine/norms/test_data_shaped.py"),
     "engine/outputs/vector_losses.py": (
         "engine/replacement/test_reduced_loss.py",
         "engine/outputs/test_several_fit.py",

@@ -33,7 +33,7 @@ from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
-from fisherleak.engine.noise.gaussian import checked_shape
+from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError
 
 __all__ = [
@@ -155,7 +155,7 @@ class Posterior:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectivePerturbation:
+class ObjectivePerturbation(EqualByShape):
     r"""Objective perturbation: the minimiser of :math:`risk(w) + b \cdot w` with b from :math:`N(0, \sigma^2 C)`.
 
     Parameters
@@ -200,16 +200,6 @@ class ObjectivePerturbation:
             object.__setattr__(self, "shape", checked_shape(self.shape))
         if not isinstance(self.draws, int | np.integer) or isinstance(self.draws, bool) or self.draws < LEAST_DRAWS:
             raise InvalidInputError(f"draws must be a whole number, {LEAST_DRAWS} or more; got {self.draws!r}.")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ObjectivePerturbation) or self.scale != other.scale:
-            return False
-        if self.shape is None or other.shape is None:
-            return self.shape is other.shape
-        return np.array_equal(self.shape, other.shape)
-
-    def __hash__(self) -> int:
-        return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # built anew, so that the shape of a copy is checked and cannot be written to either

@@ -10,22 +10,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import as_array, host
 from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.engine.noise.releasing import OneDraw
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Gaussian", "checked_shape"]
+__all__ = ["Gaussian"]
 
 Vector = NDArray[np.float64]
-UNSYMMETRIC = 1e-8
-"""Difference of two entries of a shape, in standard deviations, that rounding may leave and that is evened out."""
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(OneDraw):
+class Gaussian(EqualByShape, OneDraw):
     r"""Gaussian noise :math:`b \sim N(0, \sigma^2 \Sigma)` on every released parameter.
 
     Parameters
@@ -62,16 +60,6 @@ class Gaussian(OneDraw):
         check_scale(self.scale)
         if self.shape is not None:
             object.__setattr__(self, "shape", checked_shape(self.shape))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Gaussian) or self.scale != other.scale:
-            return False
-        if self.shape is None or other.shape is None:
-            return self.shape is other.shape
-        return np.array_equal(self.shape, other.shape)
-
-    def __hash__(self) -> int:
-        return hash((self.scale, None if self.shape is None else self.shape.tobytes()))
 
     def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
@@ -119,22 +107,3 @@ class Gaussian(OneDraw):
                 "again from its rows."
             )
         return cls(record["scale"], shape, calibrated=calibration_in(record))
-
-
-def checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A covariance as an array that nobody can write to; refuses what is none."""
-    matrix = np.array(host(as_array(shape, "shape")), dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-        raise InvalidInputError(f"shape must be a finite square matrix; got an array of shape {matrix.shape}.")
-    spread = np.sqrt(np.abs(np.diag(matrix)))
-    if np.any(np.abs(matrix - matrix.T) > UNSYMMETRIC * np.outer(spread, spread)):
-        raise InvalidInputError("shape must be symmetric: it is the covariance of the noise at scale 1.")
-    matrix = 0.5 * (matrix + matrix.T)
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        raise InvalidInputError(
-            "shape must be positive definite: a direction without noise would be released exactly."
-        ) from None
-    matrix.flags.writeable = False
-    return matrix
