@@ -13,6 +13,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -76,6 +77,10 @@ ESTIMATORS: dict[type, tuple[Callable[[], Any], str]] = {
     lm.TweedieRegressor: (
         lambda: lm.TweedieRegressor(power=1, alpha=0.1, solver="newton-cholesky", **EXACT),
         "positive",
+    ),
+    OneVsRestClassifier: (
+        lambda: OneVsRestClassifier(lm.LogisticRegression(solver="newton-cholesky", **EXACT)),
+        "three",
     ),
 }
 """Every model that can be released, with the kind of its labels."""

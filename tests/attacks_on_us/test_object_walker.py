@@ -28,7 +28,8 @@ from releasable import ESTIMATORS, NUMBERS, labels, people, pipelines
 NOISE = fl.Gaussian(0.5)
 ROW = 17
 ACCOUNTED = re.compile(
-    r"^(\.steps\[\d+\]\[1\])?\.(coef_|intercept_)(\.base)?(\[\d+\])*$|^\.steps.*\.statistics_(\.base)?\[\d+\]$"
+    r"^(\.steps\[\d+\]\[1\])?(\.estimators_\[\d+\])?\.(coef_|intercept_)(\.base)?(\[\d+\])*$"
+    r"|^\.steps.*\.statistics_(\.base)?\[\d+\]$"
 )
 """The noisy parameters of the last step, and what imputers fill in, with noise of its own: what was measured."""
 DECLARED = re.compile(

@@ -49,7 +49,8 @@ def copied_with_noise(model: Any, noise: Any) -> Any:
     """What would leave without care."""
     noisy = copy.deepcopy(model)
     last = noisy[-1] if isinstance(noisy, Pipeline) else noisy
-    last.coef_ = last.coef_ + noise.draw(last.coef_.size, 0).reshape(last.coef_.shape)
+    for one in getattr(last, "estimators_", [last]):
+        one.coef_ = one.coef_ + noise.draw(one.coef_.size, 0).reshape(one.coef_.shape)
     return noisy
 
 

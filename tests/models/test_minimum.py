@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
-from fisherleak.models.estimators import promised_gradient
+from fisherleak.models.minimum import promised_gradient
 
 SOLVERS = ["lbfgs", "newton-cg", "newton-cholesky", "liblinear", "sag", "saga"]
 EXACT = {"solver": "newton-cholesky", "tol": 1e-12, "max_iter": 10_000}

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import linear_model
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from fisherleak._support.arrays import device, like, namespace
@@ -38,6 +39,7 @@ from fisherleak.engine.outputs.vector_losses import (
     VectorLoss,
 )
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.each_class import check_each_class, is_each_class
 from fisherleak.models.several import (
     all_parameters,
     class_numbers,
@@ -54,10 +56,8 @@ __all__ = [
     "check_supported",
     "frozen",
     "parameters",
-    "promised_gradient",
     "recipe_of",
     "set_parameters",
-    "solves_directly",
 ]
 
 Vector = NDArray[np.float64]
@@ -89,6 +89,8 @@ def check_supported(estimator: Estimator) -> None:
     """Refuse a model that is in no list, by class name and reason."""
     if type(estimator) not in RECIPES:
         raise UnsupportedModelError(f"{type(estimator).__name__} is not supported: {_reason(estimator)}")
+    if is_each_class(estimator):
+        check_each_class(estimator)
 
 
 def parameters(estimator: Estimator) -> Vector:
@@ -303,6 +305,11 @@ def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None,
     return np.asarray(by_class, dtype=np.float64)[codes.astype(np.int64)]
 
 
+def _each_class(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    """That of the model inside, for the parameters of all classes at once."""
+    return RECIPES[type(estimator.estimator)](estimator, y, weights)
+
+
 def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]:
     def recipe(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
         labels = _number(y, estimator)
@@ -328,31 +335,6 @@ def _tweedie(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> R
     return _deviance(covered[estimator.power, link])(estimator, y, weights)
 
 
-def solves_directly(estimator: Estimator) -> bool:
-    """Whether the model's solver is exact to rounding, so that any distance from the minimum is a mistake in the data."""
-    if isinstance(estimator, (linear_model.LinearRegression, linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
-        return True
-    return isinstance(estimator, (linear_model.Ridge, linear_model.RidgeClassifier)) and estimator.solver in (
-        "auto",
-        "cholesky",
-        "svd",
-    )
-
-
-def promised_gradient(estimator: Estimator) -> float | None:
-    """Largest component of the mean gradient at which the model's solver stops; None for solvers that stop otherwise."""
-    iterative = (
-        linear_model.LogisticRegression,
-        linear_model.LogisticRegressionCV,
-        linear_model.PoissonRegressor,
-        linear_model.GammaRegressor,
-        linear_model.TweedieRegressor,
-    )
-    if isinstance(estimator, iterative) and estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"):
-        return float(estimator.tol)
-    return None
-
-
 def frozen(estimator: Estimator) -> Json:
     """The parameters that make a model that tuned itself repeat its choice."""
     if isinstance(estimator, (linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
@@ -373,6 +355,7 @@ RECIPES: dict[type, Callable[[Any, NDArray[Any], Vector | None], Recipe]] = {
     linear_model.PoissonRegressor: _deviance("poisson"),
     linear_model.GammaRegressor: _deviance("gamma"),
     linear_model.TweedieRegressor: _tweedie,
+    OneVsRestClassifier: _each_class,
 }
 """Every model that can be measured, by its class."""
 

@@ -20,16 +20,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn import linear_model
 
 from fisherleak._support.arrays import Array, as_real, host, namespace
 from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import NotAtMinimumError
-from fisherleak.models.estimators import promised_gradient, solves_directly
+from fisherleak.models.each_class import is_each_class
 from fisherleak.rows import sum_rows
 
-__all__ = ["DIRECT", "LOOSE", "REFUSED", "check_at_minimum"]
+__all__ = ["DIRECT", "LOOSE", "REFUSED", "check_at_minimum", "promised_gradient", "solves_directly"]
 
 LOOSE = 1e-3
 """Distance from the minimum past which a solver that did not keep its promise is not excused by rounding."""
@@ -41,6 +42,33 @@ SLACK = 1.05
 """Factor on a promised gradient for the rounding of another sum."""
 TELLING = 3.0
 """A promise proves something if the gradient of another sample would be this many times larger."""
+
+
+def solves_directly(estimator: Estimator) -> bool:
+    """Whether the model's solver is exact to rounding, so that any distance from the minimum is a mistake in the data."""
+    estimator = estimator.estimator if is_each_class(estimator) else estimator
+    if isinstance(estimator, (linear_model.LinearRegression, linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
+        return True
+    return isinstance(estimator, (linear_model.Ridge, linear_model.RidgeClassifier)) and estimator.solver in (
+        "auto",
+        "cholesky",
+        "svd",
+    )
+
+
+def promised_gradient(estimator: Estimator) -> float | None:
+    """Largest component of the mean gradient at which the model's solver stops; None for solvers that stop otherwise."""
+    estimator = estimator.estimator if is_each_class(estimator) else estimator
+    iterative = (
+        linear_model.LogisticRegression,
+        linear_model.LogisticRegressionCV,
+        linear_model.PoissonRegressor,
+        linear_model.GammaRegressor,
+        linear_model.TweedieRegressor,
+    )
+    if isinstance(estimator, iterative) and estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"):
+        return float(estimator.tol)
+    return None
 
 
 def check_at_minimum(estimator: Estimator, risk: Risk, fit: Fit, as_given: bool) -> None:

@@ -27,11 +27,12 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.estimators import Recipe, parameters, recipe_of, solves_directly
+from fisherleak.models.each_class import as_one
+from fisherleak.models.estimators import Recipe, parameters, recipe_of
 from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.imputers import Mask, absent_features, with_fills
-from fisherleak.models.minimum import LOOSE, check_at_minimum
+from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
 from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.several import all_parameters, check_determined, fit_here
 from fisherleak.models.transformers import through
@@ -86,10 +87,10 @@ class Reading:
 
 
 def final_estimator(model: Estimator) -> Any:
-    """The linear model inside a search or at the end of a pipeline."""
+    """The linear model inside a search or at the end of a pipeline; one for each class as one of all of them."""
     if hasattr(model, "best_estimator_"):
         return final_estimator(model.best_estimator_)
-    return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else model
+    return final_estimator(model.steps[-1][1]) if isinstance(model, Pipeline) else as_one(model)
 
 
 def checked_model(model: Estimator) -> Any:
@@ -116,9 +117,9 @@ def prepare(model: Estimator, table: Table) -> Prepared:
     if table.lazy:
         return _prepare_lazily(model, table)
     flow = _walked(model, start(table))
-    estimator = model
+    estimator = as_one(model)
     if isinstance(model, Pipeline):
-        estimator = model.steps[-1][1]
+        estimator = as_one(model.steps[-1][1])
         if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
             inner = type(final_estimator(estimator)).__name__
             raise UnsupportedModelError(

@@ -26,6 +26,7 @@ from sklearn.base import clone
 
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
+from fisherleak.models.each_class import binarizer_of, is_each_class, parts_of
 from fisherleak.models.estimators import RECIPES, set_parameters
 from fisherleak.models.named_levels import forget_rare, with_own_types
 
@@ -112,6 +113,8 @@ def _told(step: Estimator) -> bool:
 
 
 def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any:
+    if is_each_class(fitted):
+        return _each_class(fitted, theta, names)
     made = clone(fitted)
     set_parameters(made, theta, shaped_as=fitted)
     made.n_features_in_ = int(fitted.n_features_in_)
@@ -124,6 +127,17 @@ def _estimator(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any
         made.classes_ = _own(fitted.classes_)
     if hasattr(fitted, "_base_loss"):  # the link of a Poisson model
         made._base_loss = made._get_loss() if isinstance(fitted.coef_, np.ndarray) else fitted._base_loss
+    return made
+
+
+def _each_class(fitted: Estimator, theta: NDArray[np.float64], names: Any) -> Any:
+    made = clone(fitted)
+    made.classes_ = _own(fitted.classes_)
+    made.label_binarizer_ = binarizer_of(made.classes_)
+    made.estimators_ = [_estimator(part, own, names) for part, own in parts_of(fitted, theta)]
+    made.n_features_in_ = int(fitted.n_features_in_)
+    if names is not None:
+        made.feature_names_in_ = np.array(names)
     return made
 
 

@@ -16,6 +16,7 @@ from fisherleak.engine.outputs.several_fit import OutputsFit, check_rank, output
 from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.risk import Point, Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.each_class import is_each_class
 from fisherleak.rows import map_rows
 
 __all__ = [
@@ -69,6 +70,8 @@ def several_numbers(y: Any, estimator: Estimator) -> Any:
 
 def one_against_rest(estimator: Estimator) -> bool:
     """Whether a model of three classes or more is one model for each class; with class weights, a refusal."""
+    if is_each_class(estimator):
+        return True
     if estimator.solver != "liblinear" and getattr(estimator, "multi_class", None) != "ovr":
         return False
     if estimator.class_weight is not None:

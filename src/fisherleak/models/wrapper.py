@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_para
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import final_estimator
+from fisherleak.models.each_class import is_each_class
 from fisherleak.models.estimators import frozen
 
 __all__ = ["Wrapper", "fit_weighted", "one_target", "repeatable"]
@@ -28,16 +29,23 @@ def fit_weighted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorL
     """Fit a model, a pipeline or a search with example weights for its last step."""
     if weights is None:
         return model.fit(X, y)
-    inner, path = model, ""
+    inner, path, one_each = model, "", False
     while hasattr(inner, "estimator") or isinstance(inner, Pipeline):
+        one_each = one_each or is_each_class(inner)
         if isinstance(inner, Pipeline):
             name, inner = inner.steps[-1]
             path += f"{name}__"
         else:
             inner = inner.estimator
+    routed = get_config()["enable_metadata_routing"]
+    if one_each and not routed:
+        raise UnsupportedModelError(
+            "OneVsRestClassifier takes no sample_weight, which is needed here, unless scikit-learn's metadata routing is "
+            "enabled: enable it, or use LogisticRegression, which fits all classes at once."
+        )
     if not has_fit_parameter(inner, "sample_weight"):
         raise UnsupportedModelError(f"{type(inner).__name__} takes no sample_weight, which is needed here.")
-    key = "sample_weight" if get_config()["enable_metadata_routing"] else f"{path}sample_weight"
+    key = "sample_weight" if routed else f"{path}sample_weight"
     return model.fit(X, y, **{key: weights})
 
 
