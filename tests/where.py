@@ -21,6 +21,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "_support/locked.py": ("protection/test_ledger.py",),
     "_support/numbers.py": ("report/test_browser.py", "report/test_render.py", "cli/test_layout.py"),
     "attacks/closed_form.py": ("attacks/test_white_box.py", "attacks/test_beliefs.py", "attacks/test_informed.py"),
+    "attacks/linear_scores.py": ("attacks/test_served_answers.py", "attacks/test_black_box.py"),
     "attacks/scores.py": ("attacks/test_any_noise.py", "attacks/test_white_box.py"),
     "audit/asked_noise.py": ("cli/test_release.py", "audit/test_admitted.py", "audit/test_shaping.py"),
     "audit/cards.py": ("cli/test_release.py", "audit/test_people.py", "attacks_on_us/test_odd_cells.py"),

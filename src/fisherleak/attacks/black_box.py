@@ -18,9 +18,8 @@ from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.engine.erm import Fit
+from fisherleak.attacks.linear_scores import classes_said, linear_scores, outputs_in, with_ones
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.several_fit import OutputsFit
 
 __all__ = ["BlackBox"]
 
@@ -57,9 +56,9 @@ class BlackBox(Attacker):
         super()._aim(target)
         # rows are the same for every candidate where the label is attacked
         count = target.k if target.encoded is None else 1
-        self._candidates = np.stack([_with_constant(host(target.changed(k)), target.fit) for k in range(count)])
+        self._candidates = np.stack([with_ones(host(target.changed(k)), target.fit) for k in range(count)])
         self._labels = np.stack([host(target.labels(k)) for k in range(target.k if count == 1 else 1)])
-        self._training = _with_constant(host(target.features).astype(np.float64), target.fit)
+        self._training = with_ones(host(target.features), target.fit)
 
     @property
     def classifies(self) -> bool:
@@ -68,7 +67,7 @@ class BlackBox(Attacker):
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         score = self._by_class if self.classifies else self._by_density
-        per_release = max(self._training.shape[0], self.target.k * self.target.m) * self._outputs
+        per_release = max(self._training.shape[0], self.target.k * self.target.m) * outputs_in(self.target.fit)
         most = max(1, AT_ONCE // per_release)
         parts = []
         for start in range(0, theta.shape[0], most):
@@ -77,34 +76,16 @@ class BlackBox(Attacker):
             parts.append(self.target.by_prior[np.argmax(scores, axis=0)].T)
         return np.concatenate(parts)
 
-    @property
-    def _outputs(self) -> int:
-        """K."""
-        fit = self.target.fit
-        return int(fit.coef.shape[0]) if isinstance(fit, OutputsFit) else 1
-
-    def _scores(self, features: Vector, theta: Vector) -> Vector:
-        """Linear predictors (…, T, K) of rows with their constant (…, p) at parameters (T, K p)."""
-        K, intercept = self._outputs, self.target.fit.intercept is not None
-        if K == 1:
-            return (features @ theta.T)[..., None]
-        d = features.shape[-1] - int(intercept)
-        by_output = theta[:, : K * d].reshape(-1, K, d)
-        if intercept:
-            by_output = np.concatenate([by_output, theta[:, K * d :, None]], axis=2)
-        found = features @ by_output.reshape(-1, features.shape[-1]).T
-        return np.asarray(found.reshape(*features.shape[:-1], -1, K))
-
     def _by_density(self, theta: Vector) -> NDArray[np.float64]:
         """Log posterior, (k, m, T)."""
         fit, rows = self.target.fit, host(self.target.rows)
         mean = getattr(fit.loss, "mean", None)
         y = _columns(host(self.target.y))
         omega = np.ones(fit.n) if fit.sample_weight is None else host(fit.sample_weight)
-        freedom = max(fit.n - theta.shape[1] // self._outputs, 1)
+        freedom = max(fit.n - theta.shape[1] // outputs_in(self.target.fit), 1)
         labels = np.stack([_columns(each) for each in self._labels])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            said, answers = (self._scores(each, theta) for each in (self._training, self._candidates))
+            said, answers = (linear_scores(each, theta, fit) for each in (self._training, self._candidates))
             said, answers = (each if mean is None else mean(each) for each in (said, answers))
             variance = np.einsum("n,ntk->tk", omega, (said - y[:, None, :]) ** 2) / freedom
             misses = (answers - labels[:, :, None, :]) ** 2
@@ -115,34 +96,26 @@ class BlackBox(Attacker):
 
     def _by_class(self, theta: Vector) -> NDArray[np.float64]:
         """Posterior up to a factor, (k, m, T)."""
-        K = max(self._outputs, 2)
+        K = max(outputs_in(self.target.fit), 2)
         own = self._codes(host(self.target.y))
-        said = self._classes(self._scores(self._training, theta))
+        said = classes_said(linear_scores(self._training, theta, self.target.fit))
         # part of each class's training rows that the released model puts into each class, (T, K, K)
         counts = np.zeros((theta.shape[0], K, K))
         for k in range(K):
             mine = said[own == k]
             for c in range(K):
                 counts[:, k, c] = (mine == c).mean(axis=0) if mine.shape[0] else 0.0
-        answers = self._classes(self._scores(self._candidates, theta))
+        answers = classes_said(linear_scores(self._candidates, theta, self.target.fit))
         labels = np.stack([self._codes(each) for each in self._labels])
         trials = np.arange(theta.shape[0])
         performance = counts[trials, labels[:, :, None], answers]
         return np.asarray(self.target.weights[:, :, None] * performance)
 
-    def _classes(self, scores: Vector) -> NDArray[np.int64]:
-        """Which class a model takes rows to have: scores (…, K) to (…)."""
-        return (scores[..., 0] > 0).astype(np.int64) if self._outputs == 1 else np.argmax(scores, axis=-1)
-
     def _codes(self, y: Vector) -> NDArray[np.int64]:
         """Classes of labels as the loss takes them, 0 to K - 1."""
-        return (y > 0).astype(np.int64) if self._outputs == 1 else y.astype(np.int64)
+        return (y > 0).astype(np.int64) if outputs_in(self.target.fit) == 1 else y.astype(np.int64)
 
 
 def _columns(y: Vector) -> Vector:
     """Labels as (n, K)."""
     return y[:, None] if y.ndim == 1 else y
-
-
-def _with_constant(features: NDArray[np.float64], fit: Fit) -> NDArray[np.float64]:
-    return features if fit.intercept is None else np.column_stack([features, np.ones(features.shape[0])])

@@ -1,7 +1,7 @@
 r"""The white-box attacker who also saw what the released model answered for the record itself.
 
-A model that is released is also used: a record's score, or its class, is served to whoever asks. With the answer
-:math:`a = A(w', x_i)` for the record as it is, only candidates with the same answer can be its value:
+A model that is released is also used: a record's scores, its class or the probabilities of all classes are served to whoever
+asks. With the answer :math:`a = A(w', x_i)` for the record as it is, only candidates with the same answer can be its value:
 
 .. math:: \hat k = \arg\max_{k:\, A(w', x_{ik}) = a}\; \log p_{ik} + \log f(w' - w_k)
 
@@ -15,21 +15,26 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak.attacks.base import Vector
+from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.ideal import beliefs_of, learned_from
+from fisherleak.attacks.linear_scores import classes_said, linear_scores, outputs_in, with_ones
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.errors import InvalidInputError
 
 __all__ = ["Served"]
 
 DRAWS = 200
 """Releases that are simulated."""
+AT_ONCE = 2**22
+"""Scores of candidates that are held at a time."""
 
 
 class Served(WhiteBox):
@@ -39,11 +44,12 @@ class Served(WhiteBox):
 
     Parameters
     ----------
-    answer : {"label", "score"}
-        What is served: the class, or the score (what the model predicts, before a link). "label" by default for classifiers,
-        "score" else.
+    answer : {"label", "score", "probability"}
+        What is served: the class, the score (what the model predicts, before a link), or the probability of every class
+        (logistic and softmax loss). A model of several classes or numbers has a score for each, all of them served. "label"
+        by default for classifiers, "score" else.
     step : float
-        Scores are served rounded to multiples of this; 0, the default, as they are.
+        Scores and probabilities are served rounded to multiples of this; 0, the default, as they are.
     informed : bool
         Whether the prior is that of :class:`Informed`, what the other columns suggest.
 
@@ -80,17 +86,18 @@ class Served(WhiteBox):
         self._serve(answer, step, informed)
 
     def _serve(self, answer: str | None, step: float, informed: bool) -> None:
-        if isinstance(self.target.fit, OutputsFit):
-            raise UnsupportedModelError(
-                f"A model of {self.target.fit.coef.shape[0]} outputs is not supported by Served, which knows one: "
-                "attack it with WhiteBox."
-            )
-        classes = self.target.fit.loss.labels.binary
-        if answer not in (None, "label", "score") or (answer == "label" and not classes):
-            known = "'label' or 'score'" if classes else "'score', since the model has no classes"
-            raise InvalidInputError(f"answer must be {known}; got {answer!r}.")
+        classes = classifies(self.target.model, self.target.fit)
+        known = ["score", *(["label"] if classes else []), *(["probability"] if self._has_probabilities else [])]
+        if answer is not None and answer not in known:
+            listed = " or ".join(repr(each) for each in known)
+            why = "" if classes else ", since the model has no classes"
+            raise InvalidInputError(f"answer must be {listed}{why}; got {answer!r}.")
         self.answer = answer or ("label" if classes else "score")
         self.step = check_positive(step, "step", zero=True)
+        if self.step and self.answer == "label":
+            raise InvalidInputError(
+                f"step rounds scores and probabilities, and a label has none; got {step!r}. Leave it out."
+            )
         if informed:
             self.target = replace(self.target, beliefs=beliefs_of(self.target, learned_from(self.target)))
         self._use(True)
@@ -129,24 +136,34 @@ class Served(WhiteBox):
             raise InvalidInputError(
                 "The attacker who sees answers must know the noise of the release: pass noise=fisherleak.Gaussian(scale)."
             )
-        order = self.target.by_prior
-        truth = np.argsort(order)[host(self.target.truth)]
-        seen = self._answers(theta)
-        same = seen == np.take_along_axis(seen, np.broadcast_to(truth, (1, *seen.shape[1:])), axis=0)
-        best = self._best(self._stacked, theta - host(self.target.fit.theta)[None, :], noise, same)
-        return np.asarray(order[host(best)])
+        target = self.target
+        most = max(1, AT_ONCE // (target.k * target.m * outputs_in(target.fit)))
+        same = np.concatenate([self._same(theta[t : t + most]) for t in range(0, theta.shape[0], most)], axis=1)
+        best = self._best(self._stacked, theta - host(target.fit.theta)[None, :], noise, same)
+        return np.asarray(target.by_prior[host(best)])
+
+    @property
+    def _has_probabilities(self) -> bool:
+        loss = self.target.fit.loss
+        return bool(loss.labels.binary or getattr(loss, "shares", False))
 
     @cached_property
-    def _with_candidates(self) -> Any:
-        """Features of the attacked rows with each candidate, the most probable first, and a constant: (k, m, p)."""
+    def _with_candidates(self) -> Vector:
+        """Features of the attacked rows with each candidate, the most probable first, and ones: (k, m, p)."""
         made = np.stack([host(self.target.changed(k)) for k in self.target.by_prior.tolist()])
-        if self.target.fit.intercept is None:
-            return made
-        return np.concatenate([made, np.ones((*made.shape[:2], 1))], axis=2)
+        return with_ones(made, self.target.fit)
 
-    def _answers(self, theta: Any) -> Any:
-        """What releases (T, p) answer for each candidate, (k, T, m)."""
-        score = theta @ self._with_candidates.transpose(0, 2, 1)
+    def _same(self, theta: Vector) -> Any:
+        """For which candidates releases (T, p) answer as they do for the record itself, (k, T, m)."""
+        answers = self._answers(linear_scores(self._with_candidates, theta, self.target.fit))
+        truth = np.argsort(self.target.by_prior)[host(self.target.truth)]
+        own = answers[truth, np.arange(self.target.m)]
+        return np.all(answers == own[None], axis=-1).transpose(0, 2, 1)
+
+    def _answers(self, scores: Vector) -> Any:
+        """What is served where a release has these scores: (…, K) to (…, numbers of an answer)."""
         if self.answer == "label":
-            return score > 0
-        return np.round(score / self.step) if self.step else score
+            return classes_said(scores)[..., None]
+        if self.answer == "probability":
+            scores = softmax(scores, axis=-1) if scores.shape[-1] > 1 else self.target.fit.loss.mean(scores)
+        return np.round(scores / self.step) if self.step else scores

@@ -67,11 +67,6 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
-OF_ONE_OUTPUT = (SERVED,)
-NO_ANSWERS = (
-    "No attacker here is told what the released model answers for the record too: there is none yet for models of several "
-    "classes."
-)
 
 
 @dataclass(frozen=True)
@@ -130,15 +125,9 @@ def attack_all(
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        (*_left_out(trained, attributes, quick), *(note for each in found for note in each.notes)),
+        (*[QUICK] * quick, *(note for each in found for note in each.notes)),
         tuple(each.apart for each in found if each.apart is not None),
     )
-
-
-def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
-    """What holds for all columns: said once."""
-    columns = any(name != trained.design.target.name for name in attributes)
-    return [QUICK] * quick + [NO_ANSWERS] * (columns and trained.outputs > 1)
 
 
 @dataclass(frozen=True)
@@ -178,8 +167,7 @@ class _Attacks:
         return QUICK_ROWS if self.quick else MOST_ROWS
 
     def _without(self, attacker: str, label: bool) -> bool:
-        several = self.trained.outputs > 1 and attacker in OF_ONE_OUTPUT
-        return several or (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
+        return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
 
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
         """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
