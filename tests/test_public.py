@@ -24,6 +24,7 @@ METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),
     *(
         "membership",
+        "membership_by_group",
         "per_example",
         "per_label",
         "plot",

@@ -95,6 +95,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/norms/tridiagonal_numba.py": ("engine/norms/test_small.py",),
     "engine/outputs/class_labels.py": ("engine/outputs/test_several_fit.py", "models/test_several.py"),
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
+    "engine/outputs/several_left_out.py": ("engine/outputs/test_several_removal.py", "engine/test_sets_left_out.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
     "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
     "engine/noise/covariance.py": ("engine/test_noise.py", "engine/norms/test_data_shaped.py"),

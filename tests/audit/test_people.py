@@ -14,12 +14,15 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
 import pandas
+from scipy.stats import norm
 
 import fisherleak as fl
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, train
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, spreads_in, train
 from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.released_files import load_model, save_model
 from fisherleak.audit.run import audit
+from fisherleak.engine.erm import minimise_scaled
+from fisherleak.engine.outputs.several_fit import minimise_classes
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
@@ -125,9 +128,13 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert sum(group["count"] for group in summary["groups"]) == 40
     worst = summary["rows"][0]
     assert worst["rows"] == int((frame.worker == worst["id"]).sum())
-    assert summary["membership"] is None
-    assert "all rows of a person" in found.presence.note
+    assert found.presence.mu.shape == (40,)
+    told = summary["membership"]["rows"][0]
+    assert told["rows"] == int((frame.worker == told["id"]).sum())
     page = render(summary)
+    assert "times about the most exposed person" in page
+    assert "of 40 people it is 60 of 100 times or more" in page
+    assert "The people whose presence can be told best" in page
     assert "people with the largest η, by worker" in page
     assert "40 of 40 people are above it" in page
     write_outputs(found, summary, tmp_path / "out")
@@ -136,6 +143,40 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert (table.groupby("person").eta_person.nunique() == 1).all()
     assert (table.eta_person >= table.eta * (1 - 1e-9)).all()
     assert table.eta_person.max() == pytest.approx(worst["eta"])
+    assert (table.groupby("person").membership_person.nunique() == 1).all()
+    assert table.membership_person.max() == pytest.approx(told["mu"])
+
+
+def moved(trained: Trained, rows: Any) -> float:
+    """How far the parameters move where noise acts when some rows are left out: scaling and model fitted again."""
+    design = trained.design
+    rest = np.setdiff1d(np.arange(design.n), rows)
+    _, scales = spreads_in(design)
+    if trained.public == "nothing":
+        numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
+        scales[numbers] = design.X[rest][:, numbers].std(axis=0)
+    l2 = trained.l2 * design.n / rest.size
+    own = (design.X[rest], design.y[rest])
+    if trained.kind.several:
+        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
+    else:
+        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
+    return float(np.linalg.norm(other.theta - trained.fit.theta))
+
+
+@pytest.mark.parametrize("public", ["nothing", "preprocessing"])
+@pytest.mark.parametrize("kind", ["wage", "sick", "job"])
+def test_presence_is_that_of_fits_without_all_rows_of_a_person(kind: str, public: str) -> None:
+    """Linear, logistic and softmax."""
+    frame = visits(kind="wage" if kind == "job" else kind)
+    found = audit(frame, settings(kind, l2=0.1, public=public), noise=0.5, **PLAIN)
+    assert found.design.people is not None
+    expected = [moved(found.trained, rows) for rows in rows_by_person(found.design.people)]
+    np.testing.assert_allclose(found.presence.mu, expected, rtol=1e-3)
+    worst = int(np.argmax(expected))
+    assert found.names[found.presence.top[0].row][1] == found.design.people.names[worst]
+    right = norm.cdf(np.array(expected) / found.unit_scale / 2)
+    assert found.presence.mean == pytest.approx(right.mean(), rel=1e-3)
 
 
 def test_people_are_held_out_with_all_their_rows() -> None:

@@ -135,7 +135,6 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
 def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
     design = trained.design
     limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
-    presence = "is measured beside it, by an audit" if design.people is None else "is not measured"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
         f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
@@ -145,7 +144,7 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
         "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
         "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
-        f"This is not differential privacy and not anonymity. How well presence can be told {presence}.",
+        "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
         _scale_words(noise, "row" if design.people is None else "person"),
         "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
         "and the number of rows has two digits: a person who moves one of them across an edge of its grid, by an outlier say, "

@@ -149,7 +149,9 @@ class LeakageRows:
     eta_person: Vector | None = None
     """What the row's person is called, and that person's eta; none where rows do not belong to people."""
     membership: Vector | None = None
-    """How far apart releases with and without the row are, in standard deviations of the noise; none where not measured."""
+    """How far apart releases with and without the row, or all rows of its person, are, in standard deviations of the noise.
+
+    None where not measured."""
 
 
 @dataclass(frozen=True)
@@ -287,12 +289,13 @@ def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
 def leakage_rows(trained: Trained, eta: Any, scale: float, mu: Any = None) -> Iterator[LeakageRows]:
     """All training rows, some at a time, from their etas (and mu) at scale 1 to those at a scale in standard units.
 
-    Where rows belong to people, ``eta`` is that of the people.
+    Where rows belong to people, ``eta`` and ``mu`` are those of the people.
     """
     design, label, people = trained.design, trained.leak.per_label(), trained.design.people
     whose = None if people is None else people.names[people.of_row]
     joint = None if people is None else eta[people.of_row] / scale
     eta = eta if people is None else trained.leak.per_example()
+    mu = mu if people is None or mu is None else mu[people.of_row]
     arrays = (design.rows, design.ids, whose, joint, eta, label, mu, *(() if design.lazy else trained.arrays))
     blocks = each_block(arrays, trained.block)
     for _, (numbers, ids, who, theirs, own, of_label, presence, *data) in track(

@@ -1,9 +1,11 @@
-r"""Whether someone's record was in the table: how often the best attacker is right, row by row.
+r"""Whether someone's record was in the table: how often the best attacker is right, row by row, or person by person.
 
 The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
 moves the model, in standard deviations of the noise (``engine.removal``; scales of columns move too where they are counted), he
 is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
 and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
+
+Where rows belong to people, all rows of a person are left out together: "row" below is then a person.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
+from fisherleak.tables.whose_rows import People
 
 __all__ = ["FALSE_POSITIVES", "NOTABLE", "PresenceFigures", "Told", "presence_of", "told_at"]
 
@@ -55,7 +58,7 @@ class PresenceFigures:
     """How well presence can be told at an audit's noise; without figures, why it was not measured."""
 
     mu: Any = field(repr=False, default=None)
-    """(n,) at noise of scale 1 in standard units; lazy where the rows are."""
+    """(n,), or (people,), at noise of scale 1 in standard units; lazy where the rows are."""
     mean: float = 0.5
     """How often the best attacker is right, over all rows."""
     high: float | None = None
@@ -75,7 +78,8 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     why = _unknown(trained)
     if why:
         return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
-    mu = trained.leak.membership(CLOSE)
+    people = trained.design.people
+    mu = trained.leak.membership(CLOSE) if people is None else _without_people(trained, people)
 
     def right(mu: Any) -> tuple[Any, ...]:
         part = ndtr(0.5 * mu / scale)
@@ -85,7 +89,7 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
     listed = tuple(told_at(*pair, scale) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
-    return PresenceFigures(mu, float(total) / trained.design.n, high, median, int(notable), listed)
+    return PresenceFigures(mu, float(total) / mu.shape[0], high, median, int(notable), listed)
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:
@@ -105,14 +109,22 @@ def _finite(mu: Any) -> Any:
     return np.minimum(mu, CERTAIN)
 
 
+def _without_people(trained: Trained, people: People) -> Vector:
+    """Mu of leaving out all rows of each person, (people,)."""
+    found = trained.leak.membership_by_group(people.of_row, CLOSE)
+    return np.array([found[k] for k in range(people.count)])
+
+
 def _unknown(trained: Trained) -> str:
-    jacobian = one_release(trained.leak._information)
-    if trained.design.people is not None:
-        return "it is exact for leaving out one row, not for leaving out all rows of a person"
+    jacobian, people = one_release(trained.leak._information), trained.design.people
+    sets = None if people is None else people.count
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"
     if trained.design.lazy if isinstance(jacobian, OutputsJacobian) else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not (is_light_for_several(jacobian) if isinstance(jacobian, OutputsJacobian) else is_light(trained.fit)):
-        return "with this kind of model and so many rows it takes long; fl.measure(…).membership() has it"
+    if not (
+        is_light_for_several(jacobian, sets) if isinstance(jacobian, OutputsJacobian) else is_light(trained.fit, sets)
+    ):
+        by = "membership()" if people is None else "membership_by_group(person)"
+        return f"with this kind of model and so many rows it takes long; fl.measure(…).{by} has it"
     return ""

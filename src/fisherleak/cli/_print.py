@@ -58,7 +58,7 @@ def show_audit(summary: dict[str, Any]) -> None:
                 f"{layout.digits(examples['mean'])} on average, {layout.digits(examples['max'])} at most",
             ),
             ("eta of all data", layout.digits(eta["dataset"])),
-            *_presence(summary["membership"]),
+            *_presence(summary["membership"], "a record" if people is None else "someone, with all rows,"),
             ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
             *([(cost["also"]["label"], _utility(cost["also"], summary["noise"]["scale"]))] if "also" in cost else []),
         ]
@@ -177,15 +177,15 @@ def _show_verdict(summary: dict[str, Any]) -> None:
     emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
 
 
-def _presence(found: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """How often the best attacker is right about whether a record was in the table."""
+def _presence(found: dict[str, Any] | None, what: str) -> list[tuple[str, str]]:
+    """How often the best attacker is right about whether a record, or a person, was in the table."""
     if found is None:
         return []
     worst = found["rows"][0]
     return [
         (
             "presence",
-            "whether a record was in the table: the best attacker is right "
+            f"whether {what} was in the table: the best attacker is right "
             f"{in_hundred(worst['right'])} of 100 times about {_name(worst)}, {in_hundred(found['right_mean'])} on average; "
             "50 is guessing",
         )

@@ -151,18 +151,28 @@ class Folding:
             moves = moves + hit * self.shares[q, :][None, :]
         return moves
 
-    def left_out(self, X: Array, weights: Array | None, squares: Array) -> Array:
-        r"""By how much squared scales change when each row of a block is left out, (b, d).
+    def left_out(self, X: Array, weights: Array | None, squares: Array, there: Array | None = None) -> Array:
+        r"""By how much squared scales change when each row of a block, or each of its sets of rows, is left out, (b, d).
 
-        With W the total of the weights, :math:`\delta` a value less the mean and s the scale,
-        :math:`s^2_{(-i)} = (W s^2 - \omega \delta^2 W / (W - \omega)) / (W - \omega)`.
+        With W the total of the weights, :math:`\delta` a value less the mean, s the scale and :math:`W_-` the weights that
+        stay, :math:`s^2_{(-S)} = (W s^2 - \sum_S \omega \delta^2 - (\sum_S \omega \delta)^2 / W_-) / W_-`.
+
+        X is (b, d), or (b, k, d) for sets of k rows, with ``weights`` of its first axes and ``there``, one for the rows that
+        are in a set and zero for those that fill it up.
         """
         assert self.totals is not None
         xp = namespace(self.slopes)
         x = as_real(X, xp)
+        x = x[:, None, :] if x.ndim == 2 else x
+        counted = xp.ones_like(x[:, :, 0]) if there is None else there
+        if weights is not None and self.weighted:
+            counted = counted * (weights[:, None] if weights.ndim == 1 else weights)
         moved = self.totals > 0
-        total = xp.where(moved, self.totals, 2.0)[None, :]
-        omega = xp.ones_like(x[:, :1]) if weights is None or not self.weighted else weights[:, None]
-        rest = total - omega
-        later = (total * squares[None, :] - omega * (x - self.means[None, :]) ** 2 * total / rest) / rest
+        total = xp.where(moved, self.totals, 1.0 + xp.max(xp.sum(counted, axis=1)))[None, :]
+        omega, apart = counted[:, :, None], x - self.means[None, None, :]
+        rest = total - xp.sum(omega, axis=1)
+        known = rest > 0  # a set may be everyone
+        rest = xp.where(known, rest, 1.0)
+        gone = xp.sum(omega * apart**2, axis=1) + xp.sum(omega * apart, axis=1) ** 2 / rest
+        later = xp.where(known, (total * squares[None, :] - gone) / rest, 0.0)
         return xp.where(moved[None, :], xp.clip(later, 0.0, None) - squares[None, :], 0.0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -24,12 +24,44 @@ from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.neighbours import EPSILON, ROUNDING, UNSURE
 
-__all__ = ["LeftOut", "MovingScales", "closed_form", "leave_out", "moves_of_squared", "ratio", "to_come"]
+__all__ = ["Leaving", "LeftOut", "MovingScales", "closed_form", "leave_out", "moves_of_squared", "ratio", "to_come"]
 
 MOST_ROUNDS = 24
 """Rounds with P at most before an example's own system is solved."""
 SLOW = 0.7
 """A step that is longer than this part of the one before it leads nowhere soon."""
+
+
+Slope = Callable[[Array, Array], Array]
+"""A derivative of the loss by scores and labels."""
+
+
+class Leaving(Protocol):
+    """Examples, or sets of them, that are left out one at a time: what moves of the parameters have to know of each."""
+
+    @property
+    def rows(self) -> Array: ...
+    @property
+    def left(self) -> Array:
+        """(b,) l such that H_- - l H is not negative; no less than ``UNSURE``."""
+        ...
+
+    @property
+    def push(self) -> Array: ...
+    @property
+    def kept(self) -> Array: ...
+    @property
+    def folded(self) -> bool: ...
+    @property
+    def weightless(self) -> Array: ...
+    def pushed(self, vectors: Array) -> Array: ...
+    def pull(self, theta: Array) -> Array: ...
+    def curved(self, moves: Array) -> Array: ...
+    def bent(self, moves: Array, slope: Slope) -> Array: ...
+    def own_gradient(self, theta: Array, r: Slope) -> Array: ...
+    def solve(self, B: Array, gradient: Array) -> Array: ...
+    def inverse(self, B: Array, k: int) -> Array: ...
+    def take(self, chosen: Array) -> Self: ...
 
 
 @dataclass(frozen=True)
@@ -64,6 +96,33 @@ class LeftOut:
         along = self.a / self.left * row_dots(self.u, gradient, namespace(gradient))
         return gradient @ B + along[:, None] * self.u
 
+    @property
+    def weightless(self) -> Array:
+        """Examples that are not in the sum of losses, (b,)."""
+        return self.omega == 0
+
+    def pull(self, theta: Array) -> Array:
+        """The vector r x - P w, (b, p)."""
+        return self.r[:, None] * self.x - self.pushed(theta[None, :])
+
+    def curved(self, moves: Array) -> Array:
+        """The curvature a (x . D)^2 along moves, (b,)."""
+        return self.a * row_dots(self.x, moves, namespace(moves)) ** 2
+
+    def bent(self, moves: Array, slope: Slope) -> Array:
+        """The vector omega a' (x . D)^2 x, (b, p), with a' by ``slope(z, y)``."""
+        along = row_dots(self.x, moves, namespace(moves)) ** 2
+        return (self.omega * slope(self.z, self.y) * along)[:, None] * self.x
+
+    def own_gradient(self, theta: Array, r: Slope) -> Array:
+        """That of the examples' own losses, (b, p), with r by ``r(z, y)``, at parameters of their own."""
+        z = row_dots(self.x, theta, namespace(theta))
+        return (self.omega * r(z, self.y))[:, None] * self.x
+
+    def inverse(self, B: Array, k: int) -> Array:
+        """H_-^-1 of one."""
+        return B + (self.a[k] / self.left[k]) * self.u[k, :, None] * self.u[k, None, :]
+
     def take(self, chosen: Array) -> LeftOut:
         xp = namespace(self.x)
         return LeftOut(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
@@ -88,13 +147,13 @@ class MovingScales:
         squares = xp.ones_like(folding.slopes) if fit.scales is None else fit.scales**2
         return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
 
-    def changes(self, X: Array, weights: Array | None) -> Array:
+    def changes(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
         """Of the squared scales, (b, d)."""
-        return self.folding.left_out(X, weights, self.squares)
+        return self.folding.left_out(X, weights, self.squares, there)
 
-    def push(self, X: Array, weights: Array | None) -> Array:
+    def push(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
         """Diagonal of P, (b, p)."""
-        moves = self.weight * self.changes(X, weights)
+        moves = self.weight * self.changes(X, weights, there)
         xp = namespace(moves)
         return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
 
@@ -120,22 +179,21 @@ def leave_out(
     return LeftOut(rows, part.x, y, omega, part.x @ model.theta, u, part.r, part.a, sure, push, kept)
 
 
-def moves_of_squared(part: LeftOut, B: Array, theta: Array, precision: float = ROUNDING) -> Array:
+def moves_of_squared(part: Leaving, B: Array, theta: Array, precision: float = ROUNDING) -> Array:
     """Moves for the squared loss: by rounds, and where these are slow by a solution for each example."""
-    xp = namespace(part.x)
-    pull = part.r[:, None] * part.x - part.pushed(theta[None, :])
+    xp = namespace(B)
+    pull = part.pull(theta)
     newton = part.solve(B, pull)
     if not part.folded:
         return newton
     moves, settled = _conjugate(part, B, newton, pull, precision)
     for k in np.flatnonzero(host(~settled)).tolist():
-        inverse = B + (part.a[k] / part.left[k]) * part.u[k, :, None] * part.u[k, None, :]
-        system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + inverse * part.push[k, None, :]
+        system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + part.inverse(B, k) * part.push[k, None, :]
         moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
     return moves
 
 
-def _conjugate(part: LeftOut, B: Array, newton: Array, pull: Array, precision: float) -> tuple[Array, Array]:
+def _conjugate(part: Leaving, B: Array, newton: Array, pull: Array, precision: float) -> tuple[Array, Array]:
     r"""Moves by conjugate gradients from H_-^-1 pull, and which are near enough.
 
     Every direction d comes with :math:`H_- d`, for what is left over, g, and :math:`z = H_-^{-1} g` are both known. The error
@@ -162,7 +220,7 @@ def _conjugate(part: LeftOut, B: Array, newton: Array, pull: Array, precision: f
     return moves, settled
 
 
-def _near(part: LeftOut, z: Array, rho: Array, moves: Array, image: Array, precision: float) -> Array:
+def _near(part: Leaving, z: Array, rho: Array, moves: Array, image: Array, precision: float) -> Array:
     """Whether what is left over is short beside the moves, as H_- measures and as they are."""
     xp = namespace(moves)
     most = (precision * part.kept) ** 2

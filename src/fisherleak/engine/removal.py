@@ -15,7 +15,7 @@ without a penalty), the move is infinite.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.left_out import (
     SLOW,
-    LeftOut,
+    Leaving,
     MovingScales,
     closed_form,
     leave_out,
@@ -40,6 +40,7 @@ from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.risk import Risk
+from fisherleak.engine.sets_left_out import Rows, filled_up, leave_sets_out, members
 from fisherleak.engine.third_derivative import (
     Remainders,
     ThirdDerivative,
@@ -65,6 +66,8 @@ SAFETY = 1.1
 """For the terms after those that a bound is made of."""
 AT_MINIMUM = 1e-12
 """Distance from the minimum up to which a fit counts as there."""
+SET_COPIES = 3
+"""What is held of a set, in copies of its rows."""
 WORK = 2**32
 """Products n x n x p of a pass over all rows for each row that take a few seconds."""
 
@@ -105,17 +108,23 @@ class _RemovalTask:
         return self.fit.uncentred(moves.T).T
 
 
+Bucket = tuple[Array, Array]
+"""Places among what is asked for, and rows there, (m,), or sets of k rows, (m, k)."""
 Finish = Callable[[_RemovalTask, Array], Array]
 """From moves (m, p) for rows as they are centred to what is wanted of them."""
 
 
-def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | None = None) -> Array:
-    """How far the parameters move when each example (or each of ``rows``) is left out, as the noise sees it: (n,).
+def removal_norms(
+    jacobian: Jacobian, tolerance: float = EXACT, rows: Array | None = None, sets: Sequence[Rows] | None = None
+) -> Array:
+    """How far the parameters move when each example (or each of ``rows``, or of ``sets``) is left out, as noise sees it: (n,).
 
     Infinite where there is no minimum without it. The relative error is at most about ``tolerance``; for the squared loss,
     rounding. Lazy rows are lazy here too, for the squared loss alone.
     """
     X, loss = jacobian.X, jacobian.fit.loss
+    if sets is not None:
+        return _without_sets(jacobian, tolerance, sets)
     if jacobian.gradient:
         return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays)
     if is_lazy(X):
@@ -126,12 +135,30 @@ def removal_norms(jacobian: Jacobian, tolerance: float = EXACT, rows: Array | No
             )
         return map_rows(closed_form(jacobian), *jacobian.arrays)
     chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
-    return _walked(_task(jacobian, tolerance), chosen, _RemovalTask.length)
+    return _walked(_task(jacobian, tolerance), _one_by_one(chosen), _RemovalTask.length)
 
 
-def removal_moves(jacobian: Jacobian, rows: Array, tolerance: float = EXACT) -> Array:
-    """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
-    return _walked(_task(jacobian, tolerance), rows, _RemovalTask.released)
+def removal_moves(jacobian: Jacobian, rows: Array | Sequence[Rows], tolerance: float = EXACT) -> Array:
+    """How the released parameters move when each of some examples, or of some sets of them, is left out: (m, p).
+
+    Infinite where there is no minimum.
+    """
+    buckets = filled_up(rows, jacobian.X) if isinstance(rows, Sequence) else _one_by_one(rows)
+    return _walked(_task(jacobian, tolerance), buckets, _RemovalTask.released)
+
+
+def _without_sets(jacobian: Jacobian, tolerance: float, sets: Sequence[Rows]) -> Array:
+    xp = namespace(jacobian.X)
+    if not jacobian.gradient:
+        return _walked(_task(jacobian, tolerance), filled_up(sets, jacobian.X), _RemovalTask.length)
+    whole = jacobian.model.rows(*jacobian.arrays)
+    terms = whole.r[:, None] * whole.x
+    sums = xp.stack([xp.sum(xp.take(terms, like(rows, terms, xp), axis=0), axis=0) for rows in sets])
+    return xp.linalg.vector_norm(sums @ jacobian.B.T, axis=1)
+
+
+def _one_by_one(rows: Array) -> list[Bucket]:
+    return [(namespace(rows).arange(rows.shape[0], device=device(rows)), rows)]
 
 
 def _left_out_of_the_sum(jacobian: Jacobian) -> Callable[..., Array]:
@@ -176,10 +203,10 @@ def is_known(jacobian: Jacobian) -> bool:
     return jacobian.noise.normal and _without_known(jacobian) and in_reach
 
 
-def is_light(fit: Fit) -> bool:
-    """Whether the norms of all examples take seconds rather than minutes."""
+def is_light(fit: Fit, count: int | None = None) -> bool:
+    """Whether the norms of all examples, or of ``count`` sets of them, take seconds rather than minutes."""
     n, p = fit.n, int(fit.theta.shape[0])
-    return fit.loss.quadratic or pays(n, p) or n * n * p <= WORK
+    return fit.loss.quadratic or pays(n, p) or n * (n if count is None else count) * p <= WORK
 
 
 def _task(jacobian: Jacobian, tolerance: float) -> _RemovalTask:
@@ -210,34 +237,40 @@ def _usual_move(task: _RemovalTask) -> float:
     return max(float(moved), EPSILON**0.5 * float(predicted)) / task.fit.n or 1.0
 
 
-def _walked(task: _RemovalTask, rows: Array, finish: Finish) -> Array:
-    """``finish(task, moves)`` of every row that is left out, block by block; infinite where there is no minimum."""
-    xp = namespace(rows)
-    places, found = [], []
-    left = []
-    for start, some in _blocks(task, rows, "Leaving rows out"):
-        part = _removed(task, some)
-        moves, settled = _newton_moves(task, part)
-        near, far = (xp.nonzero(chosen)[0] for chosen in (settled, ~settled))
-        places.append(start + near)
-        found.append(finish(task, xp.take(moves, near, axis=0)))
-        left.append(start + far)
-    later = xp.concat(left)
-    if later.shape[0]:
-        places.append(later)
-        found.append(_improved(_with_third(task, int(later.shape[0])), xp.take(rows, later), finish))
+def _walked(task: _RemovalTask, buckets: Sequence[Bucket], finish: Finish) -> Array:
+    """``finish(task, moves)`` of every row or set that is left out, block by block; infinite where there is no minimum."""
+    xp = namespace(task.B)
+    places, found, later = [], [], []
+    for where, rows in buckets:
+        left = []
+        for start, some in _blocks(task, rows, "Leaving rows out"):
+            part = _removed(task, some)
+            moves, settled = _newton_moves(task, part)
+            near, far = (xp.nonzero(chosen)[0] for chosen in (settled, ~settled))
+            places.append(xp.take(where, start + near))
+            found.append(finish(task, xp.take(moves, near, axis=0)))
+            left.append(start + far)
+        far = xp.concat(left)
+        later.append((xp.take(where, far), xp.take(rows, far, axis=0)))
+    count = sum(int(where.shape[0]) for where, _ in later)
+    task = _with_third(task, count)
+    for where, rows in later:
+        if where.shape[0]:
+            places.append(where)
+            found.append(_improved(task, rows, finish))
     return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
 
 
 def _blocks(task: _RemovalTask, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
-    most, count = rows_per_block(task.risk.size, task.risk.X), rows.shape[0]
+    width = 1 if rows.ndim == 1 else SET_COPIES * rows.shape[1]
+    most, count = max(1, rows_per_block(task.risk.size, task.risk.X) // width), rows.shape[0]
     for start in track(range(0, count, most), -(-count // most), doing):
-        yield start, rows[start : min(start + most, count)]
+        yield start, rows[start : min(start + most, count), ...]
 
 
 def _with_third(task: _RemovalTask, count: int) -> _RemovalTask:
     """T where so many rows would cost more passes over all others."""
-    if task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
+    if not count or task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
         return task
     return replace(task, third=third_derivative(task.risk, task.model, task.rest.step))
 
@@ -260,17 +293,17 @@ def _improved(task: _RemovalTask, rows: Array, finish: Finish) -> Array:
     return xp.concat(parts, axis=0)
 
 
-def _by_chords(task: _RemovalTask, part: LeftOut, finish: Finish, moves: Array, rate: Array) -> Array:
+def _by_chords(task: _RemovalTask, part: Leaving, finish: Finish, moves: Array, rate: Array) -> Array:
     """The same for a few rows whose moves are not near enough yet."""
     moves, lost = _chords(task, part, moves, rate)
     found = finish(task, moves)
     for k in np.flatnonzero(lost).tolist():
-        move = _refit(task, int(part.rows[k]))
+        move = _refit(task, members(part.rows[k, ...]))
         found[k, ...] = namespace(found).inf if move is None else finish(task, move[None, :])[0, ...]
     return found
 
 
-def _newton_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array]:
+def _newton_moves(task: _RemovalTask, part: Leaving) -> tuple[Array, Array]:
     """A block's moves by H alone, and which of these are near enough."""
     still = _still(task, part)
     precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
@@ -283,25 +316,23 @@ def _newton_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array]:
     return moves, still | (near & (part.left > UNSURE))
 
 
-def _still(task: _RemovalTask, part: LeftOut) -> Array:
+def _still(task: _RemovalTask, part: Leaving) -> Array:
     """Rows that move nothing when they go."""
-    return (part.omega == 0) & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
+    return part.weightless & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
 
 
-def _across(task: _RemovalTask, part: LeftOut, moves: Array) -> Array:
+def _across(task: _RemovalTask, part: Leaving, moves: Array) -> Array:
     """D^T H D of moves by H, from (H - a x x^T) D = r x - P w, (b,)."""
-    xp = namespace(part.x)
-    pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
-    return xp.clip(row_dots(moves, pull, xp) + part.a * row_dots(part.x, moves, xp) ** 2, 0.0, None)
+    xp = namespace(moves)
+    return xp.clip(row_dots(moves, part.pull(task.fit.centred_theta), xp) + part.curved(moves), 0.0, None)
 
 
-def _third_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array, Array]:
+def _third_moves(task: _RemovalTask, part: Leaving) -> tuple[Array, Array, Array]:
     """A block's moves by H and T, which of these are near enough, and by how much a step improves them."""
-    xp = namespace(part.x)
-    pull = part.r[:, None] * part.x - part.pushed(task.fit.centred_theta[None, :])
-    moves = part.solve(task.B, pull)
+    moves = part.solve(task.B, part.pull(task.fit.centred_theta))
+    xp = namespace(moves)
     if task.third is None or task.rest is None:
-        return moves, _still(task, part), xp.ones_like(part.r)
+        return moves, _still(task, part), xp.ones_like(part.left)
     newton, lengths = moves, []
     for _ in range(2):
         later = _round(task, part, newton, moves)
@@ -317,22 +348,21 @@ def _third_moves(task: _RemovalTask, part: LeftOut) -> tuple[Array, Array, Array
     return moves, _still(task, part) | ((error <= task.tolerance * size) & (part.left > UNSURE)), rate
 
 
-def _round(task: _RemovalTask, part: LeftOut, newton: Array, moves: Array) -> Array:
+def _round(task: _RemovalTask, part: Leaving, newton: Array, moves: Array) -> Array:
     """Moves with T, and P where there is one, taken at earlier moves."""
-    xp = namespace(part.x)
     assert task.third is not None
     assert task.rest is not None
-    slope = slopes(task.model, part.z, part.y, task.rest.step)
-    own = part.omega * slope * row_dots(part.x, moves, xp) ** 2
-    beyond = 0.5 * (task.third.twice(moves) - own[:, None] * part.x)
+    model, step = task.model, task.rest.step
+    own = part.bent(moves, lambda z, y: slopes(model, z, y, step))
+    beyond = 0.5 * (task.third.twice(moves) - own)
     return newton - part.solve(task.B, beyond + part.pushed(moves))
 
 
 def _rounds(
-    task: _RemovalTask, part: LeftOut, newton: Array, moves: Array, rate: Array, lengths: list[Array]
+    task: _RemovalTask, part: Leaving, newton: Array, moves: Array, rate: Array, lengths: list[Array]
 ) -> tuple[Array, Array, list[Array]]:
     """Two rounds more, for P may shorten steps less than T does; not where T moves much, for they would lead astray."""
-    xp = namespace(part.x)
+    xp = namespace(moves)
     near, later, further = rate <= MUCH, moves, []
     for _ in range(2):
         then = _round(task, part, newton, later)
@@ -343,15 +373,17 @@ def _rounds(
     return found, xp.where(near, xp.maximum(rate, ratio(further[1], further[0])), rate), [lengths[0], length]
 
 
-def _removed(task: _RemovalTask, rows: Array) -> LeftOut:
+def _removed(task: _RemovalTask, rows: Array) -> Leaving:
     xp = namespace(task.risk.X)
     risk, weights = task.risk, task.risk.weights
+    if rows.ndim == 2:
+        return leave_sets_out(task.model, task.B, risk.X, risk.y, weights, rows, task.fold)
     X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
     omega = xp.ones_like(y) if weights is None else xp.take(weights, rows, axis=0)
     return leave_out(task.model, task.B, X, y, omega, rows, task.fold)
 
 
-def _chords(task: _RemovalTask, part: LeftOut, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _chords(task: _RemovalTask, part: Leaving, moves: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Moves improved until they settle, and which did not."""
     xp = namespace(moves)
     places = np.arange(moves.shape[0])
@@ -380,24 +412,24 @@ def _chords(task: _RemovalTask, part: LeftOut, moves: Array, rate: Array) -> tup
     return xp.take(together, like(order, moves, xp), axis=0), lost
 
 
-def _gradients(task: _RemovalTask, part: LeftOut, moves: Array) -> Array:
+def _gradients(task: _RemovalTask, part: Leaving, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
     theta = task.fit.centred_theta[None, :] + moves
-    z = row_dots(part.x, theta, namespace(moves))
-    own = part.omega * task.fit.loss.r(z, part.y)
-    return gradients_at(task.risk, theta) - own[:, None] * part.x + part.pushed(theta)
+    own = part.own_gradient(theta, task.fit.loss.r)
+    return gradients_at(task.risk, theta) - own + part.pushed(theta)
 
 
-def _refit(task: _RemovalTask, row: int) -> Array | None:
-    """The move by a true fit without the row; None where there is no minimum."""
+def _refit(task: _RemovalTask, rows: Rows) -> Array | None:
+    """The move by a true fit without some rows; None where there is no minimum."""
     risk = task.risk
     xp = namespace(risk.X)
-    weights = xp.ones_like(risk.y) if risk.weights is None else xp.astype(risk.weights, xp.float64, copy=True)
-    weights[row] = 0.0
+    own, gone = like(rows, risk.X, xp), np.zeros(task.fit.n, dtype=bool)
+    gone[rows] = True
     if task.fold is not None:
-        own = None if risk.weights is None else risk.weights[row : row + 1]
-        changed = task.fold.squares + task.fold.changes(risk.X[row : row + 1, :], own)[0, :]
-        risk = replace(risk, scales=xp.sqrt(changed))
+        X, omega = (each if each is None else xp.take(each, own, axis=0)[None, ...] for each in (risk.X, risk.weights))
+        risk = replace(risk, scales=xp.sqrt(task.fold.squares + task.fold.changes(X, omega)[0, :]))
+    weights = xp.ones_like(risk.y) if risk.weights is None else risk.weights
+    weights = xp.where(like(gone, risk.X, xp) > 0, xp.zeros_like(weights), weights)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself

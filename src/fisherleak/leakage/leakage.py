@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fisherleak._support.arrays import Array, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
@@ -27,16 +27,14 @@ from fisherleak.engine.norms import information_of, with_other_noise
 from fisherleak.engine.norms.averaged import Averaged, shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
-from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_removal import several_removal_norms
+from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.removal import EXACT, check_fixed, check_normal, removal_norms
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.engine.removal import EXACT
+from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
+from fisherleak.leakage.told_present import presence_norms, refuse_lazy_groups
 from fisherleak.models import Queried, Table
-from fisherleak.rows import map_rows
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 
 if TYPE_CHECKING:
@@ -377,36 +375,40 @@ class Leakage:
         >>> leak.membership()[:3].round(4)
         array([0.1417, 0.0298, 0.0806])
         """
-        tolerance = check_positive(tolerance, "tolerance")
-        if isinstance(self._information, DataShaped | ShapedReleases):
-            refuse_membership(self._information)
-        if isinstance(self._information, (SeveralOutputs, StackedOutputs)):
-            return self._membership_of_several(tolerance)
-        for jacobian in self._information.jacobians:
-            check_normal(jacobian.noise)
-            check_fixed(jacobian)
-        norms = [removal_norms(jacobian, tolerance) for jacobian in self._information.jacobians]
-        if len(norms) == 1:
-            return norms[0] / self._scale
-        xp = namespace(norms[0])
-        return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms)
+        return presence_norms(self._information, check_positive(tolerance, "tolerance")) / self._scale
 
-    def _membership_of_several(self, tolerance: float) -> Array:
-        information = self._information
-        releases = information.releases if isinstance(information, StackedOutputs) else (information,)
-        norms = []
-        for each in releases:
-            assert isinstance(each, SeveralOutputs)
-            check_normal(each.jacobian.noise)
-            folding = each.jacobian.folding
-            if folding is not None and (each.jacobian.fit.loss.quadratic or folding.totals is None):
-                raise UnsupportedModelError(
-                    "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
-                    "behind, and no other preprocessing: measure with public='preprocessing'."
-                )
-            norms.append(several_removal_norms(each.jacobian, tolerance))
-        xp = namespace(norms[0])
-        return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms) / self._scale
+    def membership_by_group(self, labels: Any, tolerance: float = EXACT) -> dict[Any, float]:
+        r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
+
+        .. math:: \mu_S = |W (w_{(-S)} - w)| / \sigma
+
+        As :meth:`membership`, with all rows of the set S in place of row i: the attacker knows everyone else's rows, and these.
+        Any number of groups is possible, for rows in memory.
+
+        Parameters
+        ----------
+        labels : str or array of shape (n,)
+            A column of the table, or the group (or person) of each row, numbers or text.
+        tolerance : float
+            As for :meth:`membership`.
+
+        Returns
+        -------
+        dict
+            From group to mu; infinite where there is no minimum without the group.
+
+        Examples
+        --------
+        >>> clinic = np.arange(442) % 40
+        >>> round(leak.membership_by_group(clinic)[0], 4)
+        0.6346
+        """
+        tolerance = check_positive(tolerance, "tolerance")
+        refuse_lazy_groups(self._information.rows[0])
+        members = rows_by_group(self._labels(labels), self.n)
+        sets = [host(rows) for rows in members.values()]
+        found = host(presence_norms(self._information, tolerance, sets)) / self._scale
+        return dict(zip(members, found.tolist(), strict=True))
 
     # for people
 

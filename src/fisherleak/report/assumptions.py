@@ -19,6 +19,7 @@ def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
     own = "in standard deviations too" if design.target.standardised else "as the model sees it"
     people = design.people
+    known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
@@ -32,8 +33,8 @@ def assumptions_of(audit: Audit) -> list[str]:
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
         audit.presence.note
-        or "Whether someone is in the table is measured beside eta, for attackers who know all other rows and that one, and "
-        "are not told how many there are.",
+        or f"Whether someone is in the table is measured beside eta, for attackers who know {known}, and are not told how many "
+        "there are.",
         "This is not differential privacy and not anonymity.",
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",

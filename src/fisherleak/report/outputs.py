@@ -31,7 +31,8 @@ def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
 def _write_leakage(audit: Audit, path: Path) -> None:
     """One row for each training row, block by block: row, id, eta, eta[column] of every column, eta_label, membership.
 
-    Where rows belong to people, also person and eta_person, which is that of all rows of the person.
+    Where rows belong to people, also person and eta_person, which is that of all rows of the person, and membership_person in
+    place of membership.
     Rows that are not in memory come without their columns' etas: these are as large as the table.
     """
     arrow()
@@ -42,7 +43,8 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     names = [] if design.lazy else [f"eta[{feature.name}]" for feature in design.features]
     kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
     kinds += [] if design.people is None else [("person", pa.string()), ("eta_person", pa.float64())]
-    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *("membership",) * audit.presence.measured)]
+    present = "membership" if design.people is None else "membership_person"
+    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *(present,) * audit.presence.measured)]
     schema = pa.schema(kinds)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for block in audit.leakage_rows():

@@ -70,6 +70,18 @@ OF_PEOPLE = {
         "Over the people of the group. Where the means differ, the model leans more on the people of one group than on those "
         "of another.",
     ),
+    "presence": Word(
+        "presence in the table",
+        "Whether someone was in the table at all, with all rows. The attacker knows all rows of everyone else and those of the "
+        "person in question, and sees the release; presence and absence are as likely. Nobody is right more often than this, "
+        "whatever they compute; 50 of 100 is guessing. What leaves must not tell how many rows there are: whoever knows all "
+        "others could count.",
+    ),
+    "presence_auc": Word(
+        "AUC",
+        "How often the best attacker ranks a release with the person's rows above one without them: a half is guessing, one is "
+        "certain.",
+    ),
     "balance": Word(
         "equalising (IRFIL)",
         "Iteratively reweighted Fisher information loss: people with a large η get a smaller weight on all their rows and the "

@@ -75,13 +75,14 @@ def counted_sentence(summary: Mapping[str, Any]) -> str:
     return "The model alone: what preprocessing learned from the data is taken as public."
 
 
-def presence_sentence(found: Mapping[str, Any]) -> str:
-    """How well it can be told whether a record was in the table, in plain words."""
+def presence_sentence(found: Mapping[str, Any], one: str = "row") -> str:
+    """How well it can be told whether a record, or a person with all rows, was in the table, in plain words."""
     worst = found["rows"][0]
     best, mean = in_hundred(worst["right"]), in_hundred(found["right_mean"])
+    what = "someone's record was" if one == "row" else "someone, with all rows, was"
     return (
-        f"Whether someone's record was in the table: the best attacker is right {best} of 100 times about the most exposed "
-        f"row, and {mean} of 100 times on average, against 50 by guessing."
+        f"Whether {what} in the table: the best attacker is right {best} of 100 times about the most exposed "
+        f"{one}, and {mean} of 100 times on average, against 50 by guessing."
     )
 
 

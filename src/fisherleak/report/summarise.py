@@ -372,7 +372,8 @@ def _membership(audit: Audit) -> Json | None:
 def _told(audit: Audit, item: Told) -> Json:
     number, name = audit.names[item.row]
     mu = item.mu if math.isfinite(item.mu) else None
-    return {"row": number, "id": name, "mu": mu, "right": item.right, "auc": item.auc, "found": item.found}
+    told = {"mu": mu, "right": item.right, "auc": item.auc, "found": item.found}
+    return {"row": number, "id": name, **_many(audit, item.row), **told}
 
 
 def _diagnostics(audit: Audit) -> Json:

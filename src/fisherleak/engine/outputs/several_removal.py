@@ -1,4 +1,4 @@
-r"""Minimisers of several outputs with one example left out, for every example.
+r"""Minimisers of several outputs with one example left out, for every example, or with all rows of a set, for every set.
 
 Example i is left out and :math:`n \lambda` stays as it is. With r and A its weighted derivatives, :math:`Z = I \otimes x`,
 :math:`U = H^{-1} Z` and :math:`N = Z^T U`, a Newton step moves the parameters by
@@ -11,12 +11,14 @@ above the tolerance, chord steps (the same :math:`H_-`, the gradient of all rows
 examples at a time, and those for which they do not settle are fitted again. Where there is no
 minimum without an example (the only one of its class beside a free intercept, say), the move is infinite. Scales that are
 folded in leave with the example: its penalty changes by :math:`P_i = n\lambda\, \mathrm{diag}(\Delta s^2)` in every output.
+
+Several examples that leave together are the same with all of their columns in Z (``several_left_out``).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,12 +34,12 @@ from fisherleak.engine.neighbours import gradients_at
 from fisherleak.engine.newton import newton
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, SAFETY, WORK
+from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
+from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, SAFETY, WORK, Bucket
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.replacement.reduced_loss import reduced_loss
 from fisherleak.engine.replacement.settling import put_rows
-from fisherleak.engine.risk import with_constant, within_reach
+from fisherleak.engine.sets_left_out import Rows, filled_up, members, roots_of
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
 from fisherleak.rows import gather, map_rows
 
@@ -57,54 +59,75 @@ ROUNDS = 3
 """With the third derivative."""
 
 
-def is_light_for_several(jacobian: OutputsJacobian) -> bool:
-    """Whether the norms of all examples take seconds rather than minutes, as a report needs them."""
+def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> bool:
+    """Whether the norms of all examples, or of so many sets, take seconds rather than minutes, as a report needs them."""
     fit, n = jacobian.fit, jacobian.fit.n
+    count = n if sets is None else sets
     if fit.loss.quadratic or is_lazy(jacobian.X):
         return bool(fit.loss.quadratic)
-    if n * n * int(fit.theta.shape[0]) <= LIGHT:
+    if n * count * int(fit.theta.shape[0]) <= LIGHT:
         return True
     risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    return pays_expansion(risk, reduced_loss(risk), n) and n * risk.size**3 <= 32 * WORK
+    return pays_expansion(risk, reduced_loss(risk), count) and n * risk.size**3 <= 32 * WORK
 
 
-def several_removal_norms(jacobian: OutputsJacobian, tolerance: float) -> Array:
-    """How far the parameters move when each example is left out, as the noise sees it: (n,); infinite without a minimum."""
-    if jacobian.fit.loss.quadratic:
+def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Sequence[Rows] | None = None) -> Array:
+    """How far the parameters move when each example, or each of ``sets``, is left out, as the noise sees it: (n,).
+
+    Infinite without a minimum.
+    """
+    if jacobian.fit.loss.quadratic and sets is None:
         return _closed_form(jacobian)
     if is_lazy(jacobian.X):
         raise InvalidInputError(
             f"Membership is known for Dask rows with the squared loss only, and the loss is {jacobian.fit.loss.name}: each row "
             "needs a pass over all others. Measure rows in memory, X.compute()."
         )
-    n = int(jacobian.X.shape[0])
-    task = _task(jacobian, tolerance, n)
-    found = []
-    for _, moves in _walked(jacobian, task, np.arange(n)):
-        found.append(task.seen(moves))
-    lengths = namespace(jacobian.B).concat(found)
+    buckets = _one_by_one(np.arange(int(jacobian.X.shape[0]))) if sets is None else filled_up(sets, jacobian.X)
+    task = _task(jacobian, tolerance, sum(int(places.shape[0]) for places, _ in buckets))
+    lengths = _in_place(_walked(jacobian, task, buckets), task.seen)
     return namespace(lengths).where(namespace(lengths).isnan(lengths), np.inf, lengths)
 
 
-def several_removal_moves(jacobian: OutputsJacobian, rows: NDArray[np.int64], tolerance: float) -> Array:
-    """How the released parameters move when each of some examples is left out: (m, p), infinite where there is no minimum."""
-    found = [moves for _, moves in _walked(jacobian, _task(jacobian, tolerance, rows.size), rows)]
+def several_removal_moves(jacobian: OutputsJacobian, rows: Rows | Sequence[Rows], tolerance: float) -> Array:
+    """How the released parameters move when each of some examples, or of some sets of them, is left out: (m, p).
+
+    Infinite where there is no minimum.
+    """
+    buckets = filled_up(rows, jacobian.X) if isinstance(rows, Sequence) else _one_by_one(rows)
+    task = _task(jacobian, tolerance, len(rows))
     xp = namespace(jacobian.B)
-    moves = jacobian.fit.uncentred(xp.concat(found, axis=0).T).T
+    moves = jacobian.fit.uncentred(_in_place(_walked(jacobian, task, buckets), lambda moves: moves).T).T
     lost = xp.any(xp.isnan(moves), axis=1)
     return xp.where(lost[:, None], np.inf, moves)
 
 
-def _walked(
-    jacobian: OutputsJacobian, task: _Removal, rows: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.int64], Array]]:
-    """Blocks of rows and their moves of the reduced parameters, not a number where there is no minimum."""
-    alone = np.zeros(int(jacobian.X.shape[0]), dtype=bool) if jacobian.fit.loss.quadratic else _alone(jacobian)
-    for start in track(range(0, rows.size, AT_ONCE), -(-rows.size // AT_ONCE), "Leaving rows out"):
-        some = rows[start : start + AT_ONCE]
-        moves = task.exact_moves(some) if jacobian.fit.loss.quadratic else task.moves(some)
-        lost = like(alone[some], moves, namespace(moves)) > 0
-        yield some, namespace(moves).where(lost[:, None], np.nan, moves)
+def _one_by_one(rows: Rows) -> list[Bucket]:
+    return [(np.arange(rows.size), rows)]
+
+
+def _in_place(found: Iterator[tuple[Rows, Array]], finish: Callable[[Array], Array]) -> Array:
+    """What is made of moves, in the order of their places."""
+    places, parts = zip(*((where, finish(moves)) for where, moves in found), strict=True)
+    together = namespace(parts[0]).concat(list(parts), axis=0)
+    return namespace(together).take(
+        together, like(np.argsort(np.concatenate(places)), together, namespace(together)), axis=0
+    )
+
+
+def _walked(jacobian: OutputsJacobian, task: _Removal, buckets: Sequence[Bucket]) -> Iterator[tuple[Rows, Array]]:
+    """Places and their moves of the reduced parameters, not a number where there is no minimum."""
+    quadratic = jacobian.fit.loss.quadratic
+    for where, every in buckets:
+        places, rows = np.asarray(host(where)), host(every)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        most = max(1, AT_ONCE // min(rows.shape[1], task.risk.width))
+        for start in track(range(0, places.size, most), -(-places.size // most), "Leaving rows out"):
+            some = rows[start : start + most]
+            moves = task.exact_moves(some) if quadratic else task.moves(some)
+            alone = np.zeros(some.shape[0], dtype=bool) if quadratic else _alone(jacobian, some)
+            lost = like(alone, moves, namespace(moves)) > 0
+            yield places[start : start + most], namespace(moves).where(lost[:, None], np.nan, moves)
 
 
 def _closed_form(jacobian: OutputsJacobian) -> Array:
@@ -125,14 +148,16 @@ def _closed_form(jacobian: OutputsJacobian) -> Array:
     return map_rows(block, *jacobian.arrays)
 
 
-def _alone(jacobian: OutputsJacobian) -> NDArray[np.bool_]:
-    """Rows without whose class there is no minimum: the only ones of it, where nothing holds its parameters."""
+def _alone(jacobian: OutputsJacobian, rows: Rows) -> NDArray[np.bool_]:
+    """Sets of rows (c, k) without which a class has no row and there is no minimum, as nothing holds its parameters."""
     fit = jacobian.fit
     y = host(jacobian.y).astype(np.int64)
     counted = np.ones(y.shape[0], dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
     free = fit.l2 == 0 or (fit.intercept is not None and fit.intercept_l2 == 0)
     of_class = np.bincount(y[counted], minlength=int(fit.coef.shape[0]))
-    return np.asarray(counted & free & (of_class[y] == 1))
+    own = (rows >= 0) & counted[rows]
+    here = np.sum((y[rows][:, :, None] == np.arange(of_class.size)) & own[:, :, None], axis=1)
+    return np.asarray(free & np.any((here == of_class[None, :]) & (here > 0), axis=1))
 
 
 def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
@@ -146,22 +171,15 @@ def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
     known = None
     if not loss.quadratic and pays_expansion(risk, loss, count):
         known = expanded(risk, theta, B, factor.scale, metric, loss)
-    return _Removal(risk, theta, B, metric, tolerance, MovingScales.of(jacobian), known)
+    return _Removal(risk, theta, B, metric, MovingScales.of(jacobian), tolerance, known)
 
 
 @dataclass(frozen=True)
-class _Removal:
+class _Removal(Around):
     """What leaving examples out has to know."""
 
-    risk: OutputsRisk
-    theta: Array
-    B: Array
-    """H^-1, (L p, L p)."""
-    metric: Array
-    """How the noise sees a move of theta."""
     tolerance: float
-    fold: MovingScales | None = None
-    expansion: Expansion | None = None
+    expansion: Expansion | None
 
     @cached_property
     def hessian(self) -> Array:
@@ -169,19 +187,20 @@ class _Removal:
         assert found is not None
         return found
 
-    def exact_moves(self, rows: NDArray[np.int64]) -> Array:
-        """Those of some examples, (c, L p), for the squared loss; not a number where nothing is left to determine them."""
+    def exact_moves(self, rows: Rows) -> Array:
+        """Those of some sets, (c, L p), for the squared loss; not a number where nothing is left to determine them."""
         xp = namespace(self.theta)
-        out = _Out.of(self, rows)
+        out = OutputsOut.of(self, rows)
         moves = out.solve(out.gradient(self.theta[None, :] + xp.zeros_like(out.weighted)))
         p = self.risk.width
-        left = 1.0 - out.omega * xp.vecdot(out.x @ self.B[:p, :p], out.x)
+        x = roots_of(out.omega, out.x)  # of one output: all have the same curvature
+        left = 1.0 - xp.linalg.eigvalsh((x @ self.B[:p, :p]) @ xp.matrix_transpose(x))[:, -1]
         return xp.where((left <= LOST)[:, None], np.nan, moves)
 
-    def moves(self, rows: NDArray[np.int64]) -> Array:
+    def moves(self, rows: Rows) -> Array:
         """Those of some examples, (c, L p); not a number where there is no minimum."""
         xp = namespace(self.theta)
-        out = _Out.of(self, rows)
+        out = OutputsOut.of(self, rows)
         start = self.theta[None, :] + xp.zeros_like(out.weighted)
         moves = out.solve(out.gradient(start) - out.pushed(start))
         if self.expansion is None:
@@ -191,9 +210,9 @@ class _Removal:
         if not far.size:
             return moves
         begun = xp.take(moves, like(far, self.theta, xp), axis=0)
-        return put_rows(moves, far, self._by_chords(rows[far], _Out.of(self, rows[far]), begun))
+        return put_rows(moves, far, self._by_chords(rows[far], OutputsOut.of(self, rows[far]), begun))
 
-    def _without_passes(self, out: _Out, expansion: Expansion, moves: Array) -> tuple[Array, NDArray[np.bool_]]:
+    def _without_passes(self, out: OutputsOut, expansion: Expansion, moves: Array) -> tuple[Array, NDArray[np.bool_]]:
         r"""Moves by the third derivative, and which of them are within the tolerance.
 
         The gradient of all rows is H D + N(D); with epsilon what is left out of N, and q the ratio of two steps, a move is off
@@ -215,15 +234,16 @@ class _Removal:
         by_norm, by_seen = expansion.left_out(SAFETY * moves, across)
         off = (lengths[-1] * safe + by_seen + out.reach() * by_norm) / (1.0 - safe)
         size = self.seen(moves)
-        good = (out.omega == 0) & (size == 0) | xp.isfinite(off) & (ratio < SLOW) & (off <= self.tolerance * size)
+        good = out.weightless & (size == 0) | xp.isfinite(off) & (ratio < SLOW) & (off <= self.tolerance * size)
         return moves, np.array(host(good), dtype=bool)
 
-    def _by_chords(self, rows: NDArray[np.int64], out: _Out, moves: Array) -> Array:
+    def _by_chords(self, rows: Rows, out: OutputsOut, moves: Array) -> Array:
         """Moves improved by the gradient of all rows; fitted again where that does not settle."""
         xp = namespace(moves)
-        last = np.full(rows.size, np.inf)
-        settled = np.zeros(rows.size, dtype=bool)
-        going = np.ones(rows.size, dtype=bool)
+        count = rows.shape[0]
+        last = np.full(count, np.inf)
+        settled = np.zeros(count, dtype=bool)
+        going = np.ones(count, dtype=bool)
         for _ in range(MOST_CHORDS):
             points = self.theta[None, :] + moves
             step = out.solve(out.gradient(points) - gradients_at(self.risk, points) - out.pushed(points))
@@ -240,23 +260,25 @@ class _Removal:
             if not going.any():
                 break
         for k in np.flatnonzero(~settled):
-            moves[int(k), :] = self._refitted(int(rows[k]))
+            moves[int(k), :] = self._refitted(members(rows[k]))
         return moves
 
     def seen(self, moves: Array) -> Array:
         """Lengths of moves as the noise sees them."""
         return namespace(moves).linalg.vector_norm(moves @ self.metric.T, axis=1)
 
-    def _refitted(self, row: int) -> Any:
-        """From a fit without the row; not a number where there is none."""
+    def _refitted(self, rows: Rows) -> Any:
+        """From a fit without some rows; not a number where there is none."""
         risk = self.risk
         xp = namespace(self.theta)
         weights = np.ones(risk.X.shape[0]) if risk.weights is None else np.array(host(risk.weights))
-        weights[row] = 0.0
+        weights[rows] = 0.0
         other = replace(risk, weights=like(weights, self.theta, xp), known_centre=risk.centre)
         if self.fold is not None:
-            X, own = gather((risk.X, risk.weights), like(np.array([row]), self.theta, xp))
-            other = replace(other, scales=xp.sqrt(self.fold.squares + self.fold.changes(X, own)[0, :]))
+            X, own = gather((risk.X, risk.weights), like(rows, self.theta, xp))
+            assert X is not None
+            changes = self.fold.changes(X[None, ...], None if own is None else own[None, :])[0, :]
+            other = replace(other, scales=xp.sqrt(self.fold.squares + changes))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NearSingularWarning)
@@ -266,70 +288,3 @@ class _Removal:
         except FisherleakError:
             return np.nan
         return theta - self.theta
-
-
-@dataclass(frozen=True)
-class _Out:
-    """Examples that are left out, one at a time."""
-
-    task: _Removal
-    x: Array
-    y: Array
-    omega: Array
-    U: Array
-    """(c, L p, L)."""
-    inner: Array
-    """(I - A N)^-1 A, (c, L, L)."""
-    weighted: Array
-    """(c, L p): zero, of the shape of moves."""
-    push: Array | None
-    """(c, L p): the diagonal of P."""
-    N: Array
-    """(c, L, L)."""
-
-    @classmethod
-    def of(cls, task: _Removal, rows: NDArray[np.int64]) -> _Out:
-        risk = task.risk
-        xp = namespace(task.theta)
-        X, y, weights = gather((risk.X, risk.y, risk.weights), like(rows, task.theta, xp))
-        x = with_constant(X, risk.intercept, risk.centre)
-        c, L, p = x.shape[0], risk.size // risk.width, risk.width
-        omega = xp.ones_like(x[:, 0]) if weights is None else weights
-        z = within_reach((x @ xp.reshape(task.theta, (L, p)).T) @ risk.frame.T)
-        A = risk.loss.curvature(z, risk.frame) * omega[:, None, None]
-        blocks = xp.reshape(xp.permute_dims(xp.reshape(task.B, (L * p, L, p)), (2, 0, 1)), (p, -1))
-        U = xp.reshape(x @ blocks, (c, L * p, L))
-        N = xp.sum(xp.reshape(U, (c, L, p, L)) * x[:, None, :, None], axis=2)
-        eye = like(np.eye(L), x, xp)[None, :, :]
-        inner = xp.linalg.solve(eye * (1.0 + np.finfo(float).eps) - A @ N, A)
-        push = None if task.fold is None else xp.tile(task.fold.push(X, weights), (1, L))
-        return cls(task, x, y, omega, U, inner, xp.zeros_like(U[:, :, 0]), push, N)
-
-    def gradient(self, points: Array) -> Array:
-        """That of the examples' own losses at parameters of theirs, (c, L p)."""
-        risk = self.task.risk
-        xp = namespace(points)
-        c, L = self.x.shape[0], risk.size // risk.width
-        z = (xp.reshape(points, (c, L, -1)) @ self.x[:, :, None])[:, :, 0]
-        r = risk.loss.gradient(within_reach(z @ risk.frame.T), self.y) @ risk.frame * self.omega[:, None]
-        return xp.reshape(r[:, :, None] * self.x[:, None, :], (c, -1))
-
-    def pushed(self, points: Array) -> Array:
-        """P of each example times parameters of its own."""
-        return namespace(points).zeros_like(points) if self.push is None else self.push * points
-
-    def solve(self, gradient: Array) -> Array:
-        """H_-^-1 gradient."""
-        along = namespace(gradient).matrix_transpose(self.U) @ gradient[:, :, None]
-        return gradient @ self.task.B + (self.U @ (self.inner @ along))[:, :, 0]
-
-    def reach(self) -> Array:
-        r"""How much further H_-^-1 reaches than H^-1, as the noise sees it: (c,).
-
-        The part :math:`U (I - A N)^{-1} A\, U^T v` is no longer than :math:`(\mathrm{tr}\, I^T G I N)^{1/2} |v|_{H^{-1}}`, with
-        I the inner matrix and G the Gram matrix of U as it is seen.
-        """
-        xp = namespace(self.U)
-        seen = self.task.metric @ self.U
-        G = xp.matrix_transpose(seen) @ seen
-        return xp.sqrt(xp.clip(xp.sum((G @ self.inner) * (self.inner @ self.N), axis=(1, 2)), 0.0, None))
