@@ -34,6 +34,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "audit/released_files.py": ("cli/test_release.py", "audit/test_noises.py", "audit/test_admitted.py"),
     "audit/ruling.py": ("audit/test_rules.py",),
     "audit/spending.py": ("cli/test_ledger.py", "tables/test_gaps.py"),
+    "audit/weighting.py": ("audit/test_balancing.py",),
     "cli/_app.py": ("cli/test_start.py", "cli/test_once.py", "cli/test_audit.py"),
     "cli/_common.py": ("cli/test_bad_input.py", "cli/test_scale.py", "cli/test_start.py"),
     "cli/_complete.py": ("cli/test_start.py",),
@@ -139,6 +140,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "protection/ascent.py": ("protection/test_admissible.py", "protection/test_several_certificate.py"),
     "protection/contenders.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/entries.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
+    "protection/evened.py": ("protection/test_whole_procedure.py",),
     "protection/implicit.py": ("protection/test_counted.py",),
     "protection/known_rows.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
     "protection/limited.py": (

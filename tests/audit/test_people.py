@@ -17,7 +17,8 @@ import pandas
 from scipy.stats import norm
 
 import fisherleak as fl
-from fisherleak.audit.model import Settings, Trained, calibrated_scale, reweighted, spreads_in, train
+from fisherleak.audit.balancing import reweighted
+from fisherleak.audit.model import Settings, Trained, calibrated_scale, spreads_in, train
 from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.released_files import load_model, save_model
 from fisherleak.audit.run import audit

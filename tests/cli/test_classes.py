@@ -98,7 +98,9 @@ def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.Captu
     assert main(["verify", "m.skops"]) == 0
     assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks", "--draws", "4"]) == 0
     assert "The limit of 0.5 on every row, in standard units follows" in " ".join(capsys.readouterr().out.split())
-    assert main([*call, "b.skops", "--over", "max", "--eta", "0.5", "--balance"]) == 0
+    assert main([*call, "b.skops", "--over", "max", "--eta", "0.5", "--balance"]) == 2
+    assert "cannot be given with a limit --eta for several classes" in capsys.readouterr().err
+    assert main([*call, "b.skops", "--noise", "0.5", "--balance"]) == 0
     assert main(["audit", "t.csv", "--released", "b.skops", "--no-attacks", "--quiet", "--draws", "4"]) == 0
     assert main([*call, "n.skops", "--noise", "1e-9"]) == 0
     near = skops.load("n.skops", trusted=card["model"]["trusted_types"])

@@ -152,5 +152,5 @@ def test_rows_without_an_eta_are_refused() -> None:
     X = case.X[:, :1].copy()
     X[3], y = 0.0, case.y.copy()
     y[3] = 0.0
-    with pytest.raises(fl.InvalidInputError, match="needs an eta above zero for every row"):
+    with pytest.raises(fl.InvalidInputError, match="need an eta above zero for every row"):
         fl.IRFIL(Ridge(fit_intercept=False), 0, attributes=["x0"], account="end-to-end").fit(X, y)

@@ -168,10 +168,9 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
     if named:
         sentences.append(f"Levels that are not listed count as the first: {', '.join(named)}.")
     if trained.weights is not None:
-        sentences.append(
-            f"{'Rows' if design.people is None else 'People'} were reweighted by IRFIL; the weights depend on the data, which "
-            "these etas do not count."
-        )
+        who = "Rows" if design.people is None else "People"
+        told = "no eta is claimed" if limited is None else "the limit counts that, for those who are there"
+        sentences.append(f"{who} were reweighted by IRFIL. The weights follow from the data; {told}.")
     return sentences
 
 

@@ -207,5 +207,9 @@ def _largest(audit: Audit, columns: list[str] | None) -> float:
     """The largest eta of what a limit is on."""
     if columns is None:
         return audit.rows.digest.high / audit.unit_scale
+    if audit.trained.weighting is not None:
+        unit = {feature.name: feature.scale for feature in audit.design.features}
+        noise, own = audit.trained.leak.noise, audit.trained.weighting
+        return max(own.largest(noise, name) / unit.get(name, 1.0) for name in columns) / audit.unit_scale
     found = {figures.feature.name: figures.largest / audit.unit_scale for figures in audit.columns}
     return max(found[name] for name in columns)

@@ -17,7 +17,6 @@ units and :math:`s_y` the unit of the label,
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -28,10 +27,10 @@ from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike, VectorLike
-from fisherleak._support.progress import track
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
+from fisherleak.audit.weighting import Weighting
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.erm import Fit, minimise_scaled
 from fisherleak.engine.folding import Folding
@@ -45,14 +44,12 @@ from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import (
     FisherleakError,
     InvalidInputError,
-    NearSingularWarning,
     NotConvergedError,
     UnsupportedModelError,
 )
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
-from fisherleak.protection.reweight import balance
 from fisherleak.protection.shape_term import ShapeTerm, shape_term
 from fisherleak.rows import gather, map_rows
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
@@ -66,7 +63,6 @@ __all__ = [
     "Trained",
     "calibrated_scale",
     "estimator_for",
-    "reweighted",
     "spreads_in",
     "train",
     "trained_on",
@@ -133,6 +129,8 @@ class Trained:
     public: str = "nothing"
     shaped_at: float | None = None
     """The scale, in standard units, of noise whose shape is these rows' own: what it tells at that scale is counted."""
+    weighting: Weighting | None = field(default=None, repr=False)
+    """How weights of a balanced model follow from the rows, where etas of rows, or of people, count that."""
 
     @cached_property
     def shape(self) -> ShapeTerm | None:
@@ -175,6 +173,8 @@ class Trained:
     def each_eta(self) -> Any:
         """Eta of every row, (n,), lazy where the rows are; of every person, (people,), where rows belong to people."""
         people = self.design.people
+        if self.weighting is not None:
+            return self.weighting.etas(self.leak.noise)
         if people is not None:
             return np.array([*self.leak.by_group(people.of_row).values()])
         eta, shape, scale = self.leak.per_example(), self.shape, self.shaped_at
@@ -312,39 +312,25 @@ def _in_columns(sentence: str, design: Design) -> str:
     return re.sub(r"'x(\d+)'", name, sentence)
 
 
-def reweighted(trained: Trained, n_iter: int = 15) -> Trained:
-    """The same model with the weights of IRFIL, which reveals as much about every row, or about every person."""
-    estimator_for(trained)  # refuses a kind without one
-    design, noise, people = trained.design, trained.leak.noise, trained.design.people
-
-    def measured(weights: Vector, _: Any) -> tuple[Vector, Trained]:
-        # all rows of a person have that person's weight
-        own = weights if people is None else weights[people.of_row]
-        made = trained_on(trained.kind, design, trained.l2, own, trained.public).with_noise(noise)
-        return np.asarray(made.each_eta()), made
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NearSingularWarning)  # said of the plain fit
-        points = track(
-            balance(measured, np.ones(design.n if people is None else people.count), n_iter), n_iter + 1, "Reweighting"
-        )
-        *_, last = points
-    found: Trained = last.state
-    return found
-
-
 def calibrated_scale(
     trained: Trained, limit: float, attribute: str | None = None, top: Sequence[tuple[int, float]] | None = None
 ) -> float:
     """The least scale on the model's own coefficients with which no eta is above a limit.
 
     The limit is on every row (every person, where rows belong to people), in standard units, or on every value of one column,
-    in the column's own unit. ``top`` are the most exposed with their etas at noise of scale 1 where they are known.
+    in the column's own unit. ``top`` are the most exposed with their etas at noise of scale 1 where they are known. Of a
+    balanced model etas count the weights.
     This is the one place where a scale is chosen.
     """
     limit = check_positive(limit, "eta")
     if not 1 / LARGEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    if trained.weighting is not None:
+        trained.leak._chosen(None if attribute is None else [attribute], None)  # refuses a name that is none
+        own = 1.0 if attribute is None else unit.get(attribute, 1.0)
+        largest = trained.weighting.largest(trained.leak.noise, attribute)
+        return float(enough(trained.leak.noise, largest, limit * own).scale) * trained.unit
     if trained.design.people is not None and attribute is None:
         groups = trained.design.people.of_row
         if top is None:
@@ -355,7 +341,6 @@ def calibrated_scale(
         return float(enough(trained.leak.noise, trained.leak._certain(None, None, top), limit).scale) * trained.unit
     if attribute is None:
         return float(calibrate(trained.leak, limit).scale) * trained.unit
-    unit = {feature.name: feature.scale for feature in trained.design.features}
     noise = calibrate(trained.leak, limit * unit.get(attribute, 1.0), attributes=[attribute])
     return float(noise.scale) * trained.unit
 

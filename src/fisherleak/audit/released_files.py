@@ -22,10 +22,11 @@ from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.asked_noise import AskedNoise, limited_columns
+from fisherleak.audit.balancing import balanced, balanced_again, check_balance, reweighted
 from fisherleak.audit.cards import card_of, trusted_types, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import Settings, Trained, reweighted, train, trained_on
+from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.noises import by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import (
@@ -136,7 +137,8 @@ def save_model(
         For "admissible", in the columns' own units: (low, high) of numbers and of the target. Others are taken from the rows,
         on a coarse grid on which the two values farthest out agree.
     balance : bool
-        Reweight with IRFIL before.
+        Reweight with IRFIL before. The weights follow from the data, and a limit counts that: with ``over="max"`` only, for one
+        output, and without a ledger.
     shape : {"isotropic", "hessian", "least-loss"}, optional
         Of the noise, in the frame where it acts. From the table's own rows "hessian" is counted with ``over="admissible"``, and
         is the default there if there are 50 rows or more for each parameter and no ``ledger``; "isotropic" is elsewhere,
@@ -165,6 +167,8 @@ def save_model(
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
     asked = AskedNoise(eta, noise, limited_columns(attribute), over, bounds, shape, shape_from)
     asked.check(settings, ledger)
+    if balance:
+        check_balance(over, eta is not None, asked.named in OWN and shape_from is None, ledger is not None)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
@@ -180,7 +184,7 @@ def save_model(
         trained = trained_on(trained.kind, trained.design, penalty.l2, None, trained.public)
     trained = trained if asked.given is None else trained.with_noise(asked.given)
     if balance:
-        trained = reweighted(trained)
+        trained = reweighted(trained) if asked.target is None else balanced(trained)
     how = asked.how(trained, ledger)
     chosen = asked.noise_for(trained, settings, how, random_state)
     if ledger is not None:
@@ -300,7 +304,8 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
             raise InvalidInputError(
                 f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
             )
-        trained = reweighted(trained)
+        claims = saved.card.get("eta")
+        trained = balanced_again(trained, isinstance(claims, dict) and claims.get("limit") is not None)
     _check_distance(saved, trained, raw.source)
     return trained
 

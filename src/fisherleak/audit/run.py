@@ -20,6 +20,7 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
 from fisherleak.audit.attackers import Attacked, attack_all
+from fisherleak.audit.balancing import reweighted
 from fisherleak.audit.choosing import choose_noise
 from fisherleak.audit.defaults import DRAWS
 from fisherleak.audit.exposure import (
@@ -32,7 +33,7 @@ from fisherleak.audit.exposure import (
     row_figures,
     spreads_of,
 )
-from fisherleak.audit.model import Settings, Trained, estimator_for, reweighted, train
+from fisherleak.audit.model import Settings, Trained, estimator_for, train
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
 from fisherleak.audit.policy import Policy
@@ -217,7 +218,8 @@ def _sticks(trained: Trained, choice: NoiseChoice, plan: Plan) -> Yardsticks:
 
 
 def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:
-    own = rows.eta if trained.design.people is None else trained.leak.per_example()
+    plain = trained.design.people is None and trained.weighting is None  # refits keep the weights
+    own = rows.eta if plain else trained.leak.per_example()
     return spot_check(trained, np.asarray(own), 1 if plan.quick else 3)
 
 
@@ -337,6 +339,12 @@ def _cautions(trained: Trained) -> list[str]:
         cautions.append(
             f"The model has more parameters ({trained.parameters}) than training rows ({design.n}): only l2 determines it."
         )
+    if trained.weights is not None:
+        who, told = ("rows", "row") if design.people is None else ("people", "person")
+        others = (
+            f"Only the eta of each {told} counts that; all else holds" if trained.weighting else "Every eta here holds"
+        )
+        cautions.append(f"IRFIL's weights of {who} follow from the data. {others} the weights fixed.")
     lost = design.rows_read - design.n - design.held_out
     if 2 * lost > design.rows_read:
         cautions.append(f"More than half of the rows ({lost} of {design.rows_read}) were dropped: see why above.")

@@ -68,7 +68,9 @@ def release(
             "--shape-from", metavar="TABLE", help="Public rows with the same columns that the noise's shape comes from."
         ),
     ] = None,
-    balance: Annotated[bool, typer.Option("--balance", help="Reweight rows with IRFIL before.")] = False,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="Reweight rows with IRFIL before, weights counted; with --over max.")
+    ] = False,
     model: flags.Model = None,
     l2: Annotated[
         float | None,

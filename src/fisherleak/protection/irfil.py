@@ -24,9 +24,10 @@ from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
 from fisherleak.models.several import fit_here
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
+from fisherleak.protection.evened import evenest
 from fisherleak.protection.release import set_parameters
 from fisherleak.protection.reweight import Balance, balance, example_targets, group_targets
-from fisherleak.protection.whole_procedure import Procedure, evenest
+from fisherleak.protection.whole_procedure import Procedure
 from fisherleak.rows.selection import rows_by_group
 
 __all__ = ["IRFIL"]

@@ -1,4 +1,4 @@
-r"""What IRFIL's whole procedure reveals, weights included, and the weights with which it reveals about as much of everyone.
+r"""What IRFIL's whole procedure reveals, weights included: its exact derivative by every value of every row.
 
 A fit leans on row i by :math:`\eta_i = \omega_i f_i`, where f depends on the row and on the state (:math:`\theta`, H) alone:
 
@@ -13,70 +13,42 @@ and through its own f the next weights. It is carried backwards from the last pa
 a fit (by theta (p, p), by H (p, p, p)). That costs one pass over the rows for each fit, for all rows and values together, and
 is exact: no differences but those of the loss's own second derivatives.
 
-**Equal etas of the whole procedure.** Weights that followed each row's own end-to-end eta would add their own derivative, and
-make matters worse. Here the exponents are public numbers, multiples of 1/8: what is chosen from the data is which of them, by
-all rows together, and a small change of one row leaves it. So the derivative is that of the procedure as it runs, and the
-exponents are those with which its etas spread least.
+**Scales in the penalty.** Where the penalty has the squared standard deviation :math:`t_k^2` of a column (preprocessing folded
+in, ``engine.folding``), a value moves it, the mean :math:`m_k` beside it, and through both the fits and the etas, which are
+then :math:`\omega_i f_i` with
+
+.. math:: f_i = \| W B (N_i + \mathrm{diag}(\mu_i)\, / \omega_i) V \|, \qquad \mu_{ik} = 2 \lambda w_k (x_{ik} - m_k) .
+
+**People.** Where rows belong to people, the weight and the norm are of all rows of one person, side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.progress import track
 from fisherleak.engine.erm import Fit, fit_at
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.risk import Risk
-from fisherleak.errors import InvalidInputError, NotConvergedError, SingularHessianError
+from fisherleak.errors import InvalidInputError
 from fisherleak.protection.counted import value_moves
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.reweight import SMALLEST_PART
 
-__all__ = ["EndToEndEtas", "Procedure", "Round", "evenest"]
+__all__ = ["Procedure", "Round"]
 
 Vector = NDArray[np.float64]
 STEP = 1e-5
 """Of the differences of a loss's second derivatives, in spreads of the predictor and of the label."""
-STEPS = (0.5, 0.25, 0.125)
-"""Of the search for exponents."""
 MOST_NUMBERS = 2**27
 """Rows x parameters x values that are held at once: 1 GiB."""
-
-
-@dataclass(frozen=True)
-class EndToEndEtas:
-    """Etas of all rows with the weights' own dependence on the data.
-
-    Attributes
-    ----------
-    rows : array of shape (n,)
-        Positions of the rows that count, the largest end-to-end eta first.
-    fixed : array of shape (n,)
-        Eta with the weights held fixed.
-    eta : array of shape (n,)
-        Eta of the whole procedure.
-    exponents : dict
-        What the weights were made with: minus the powers of the norms of ``chosen`` (the attributes asked for, everything with
-        the label by default), ``features`` and ``label``.
-    spread, before : float
-        Standard deviation of ``eta`` relative to its mean, and that of the paper's weights (1 for ``chosen``).
-    """
-
-    rows: NDArray[np.int64] = field(repr=False)
-    fixed: Vector = field(repr=False)
-    eta: Vector = field(repr=False)
-    exponents: dict[str, float]
-    spread: float
-    before: float
 
 
 @dataclass(frozen=True)
@@ -90,6 +62,9 @@ class _RowNorms:
     by_theta: Vector
     by_values: Vector
     """(n, p), and (n, m) at a fixed state."""
+    by_weight: Vector
+    by_mean: Vector
+    """By the logarithm of the row's weight, (n,), and by the columns' means, (n, p): zero but for scales in the penalty."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +108,10 @@ class Procedure:
     label : bool
     count : int
         Reweightings.
+    moved : array of bool, shape (d,), optional
+        Columns whose squared scale in the penalty is the variance of all rows, and moves with them.
+    owners : array of int, shape (n,), optional
+        Whose rows they are, from 0 on: all rows of a person have one weight.
     """
 
     risk: Risk
@@ -142,13 +121,15 @@ class Procedure:
     attributes: tuple[Attribute, ...]
     label: bool
     count: int
+    moved: NDArray[np.bool_] | None = None
+    owners: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         numbers = self.rows.size * self.directions["chosen"].shape[1]
         if numbers > MOST_NUMBERS:
             raise InvalidInputError(
-                f"account='end-to-end' holds rows x parameters x values at once, {numbers:,} numbers here and at most "
-                f"{MOST_NUMBERS:,}: use fewer rows or attributes, or account='weights-fixed'."
+                f"End-to-end etas of IRFIL take rows x parameters x values at once, {numbers:,} numbers here and at most "
+                f"{MOST_NUMBERS:,}: use fewer rows or columns, or leave them out (`account='weights-fixed'`, no `balance`)."
             )
 
     @cached_property
@@ -163,12 +144,32 @@ class Procedure:
         return np.ones(len(self.rows), dtype=bool) if weights is None else np.asarray(weights) > 0
 
     @cached_property
+    def there(self) -> Vector:
+        """One where a value is there and zero where it is missing, for each of the values looked at: (n, m) or (1, m)."""
+        sizes = [attribute.size for attribute in self.attributes] + [1] * self.label
+        absent = absent_in(self.attributes, np.asarray(self.risk.X))
+        if absent is None:
+            return np.ones((1, sum(sizes)))
+        label = np.zeros((len(absent), int(self.label)), dtype=bool)
+        return np.repeat(~np.column_stack([absent, label]), sizes, axis=1).astype(np.float64)
+
+    @cached_property
+    def slopes(self) -> Vector:
+        """How far each value lies from its column's mean, times 2 l2, where that moves the penalty: (n, p)."""
+        found = np.zeros(self.rows.shape)
+        if self.moved is not None:
+            X = self.rows[:, : self.moved.size]
+            found[:, : self.moved.size] = 2.0 * self.risk.l2 * self.moved * (X - X.mean(axis=0))
+        return found
+
+    @cached_property
     def directions(self) -> dict[str, Vector]:
         """Moves of (features, label) by unit moves of values, (d + 1, m), for each part; a part that is another is left out."""
         fit = fit_at(self.risk, self.theta, False)
-        jacobian = jacobian_of(fit, self.risk.X, self.risk.y, self.noise, self.every)
-        features = tuple(attribute for attribute in self.every if not attribute.local)
-        wanted = {"chosen": (self.attributes, self.label), "features": (features, False), "label": ((), True)}
+        every, attributes = (tuple(replace(a, gaps=False) for a in some) for some in (self.every, self.attributes))
+        jacobian = jacobian_of(fit, self.risk.X, self.risk.y, self.noise, every)
+        features = tuple(attribute for attribute in every if not attribute.local)
+        wanted = {"chosen": (attributes, self.label), "features": (features, False), "label": ((), True)}
         found: dict[str, Vector] = {}
         for name, (attributes, label) in wanted.items():
             V = value_moves(jacobian, attributes, label)[1].T
@@ -176,51 +177,86 @@ class Procedure:
                 found[name] = V
         return found
 
+    @cached_property
+    def owner(self) -> NDArray[np.int64]:
+        """Whose each row is: its own where rows are no people's."""
+        return np.arange(len(self.rows)) if self.owners is None else self.owners
+
+    def summed(self, values: Vector) -> Vector:
+        """Sums over the rows of each owner, (owners, ...)."""
+        if self.owners is None:
+            return values
+        found = np.zeros((int(self.owner.max()) + 1, *values.shape[1:]))
+        np.add.at(found, self.owner, values)
+        return found
+
     def run(self, exponents: Mapping[str, float]) -> list[Round]:
         """All fits: the plain one and as many as there are reweightings."""
         risk, theta, found = self.risk, self.theta, []
         given = self.counted if risk.weights is None else risk.weights
         weights: Vector = np.asarray(given, dtype=np.float64)
-        total = weights.sum()
+        # an owner's weight is that of each of the rows
+        rows = self.summed(np.ones(len(weights)))[self.owner]
+        total = np.sum(weights / rows)
         for _ in range(self.count + 1):
             fit = fit_at(replace(risk, weights=weights), theta, True)
             theta = np.asarray(fit.theta)
-            found.append(self._round(fit, weights))
+            found.append(self._round(fit, weights, exponents))
             u = np.zeros(len(weights))
             for name, power in exponents.items():
                 u -= power * found[-1].parts[name].log_norm
             raised = np.where(self.counted, np.exp(u - np.max(u[self.counted])), 0.0)
-            weights = np.asarray(raised * (total / raised.sum()))
+            weights = np.asarray(raised * (total / np.sum(raised / rows)))
         return found
 
     def etas(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
-        """Of the whole procedure, (n,)."""
-        J = self._derivative(rounds, exponents)
-        root = self.noise.unit_information_root(J.shape[1])
-        return _top(J if root is None else root @ J)[0] / float(self.noise.scale)
+        """Of the whole procedure, (n,); of its owner for each row, where rows belong to people."""
+        return self.norms(self.derivative(rounds, exponents), self.noise)[0]
 
-    def _round(self, fit: Fit, weights: Vector) -> Round:
+    def norms(self, J: Vector, noise: Noise) -> tuple[Vector, Vector, Vector]:
+        """Etas of Jacobians (n, p, m) with a noise, of each row's owner, and singular vectors: left (n, p), right (n, m)."""
+        root = noise.unit_information_root(J.shape[1])
+        norms, left, right = self._top(J if root is None else root @ J)
+        return norms / float(noise.scale), left, right
+
+    def _top(self, M: Vector) -> tuple[Vector, Vector, Vector]:
+        if self.owners is None:
+            return _top(M)
+        squares = self.summed(M @ M.transpose(0, 2, 1))
+        left = np.linalg.eigh(squares)[1][:, :, -1]
+        norms = np.sqrt(np.clip(np.einsum("qa,qab,qb->q", left, squares, left), 0.0, None))
+        norms, left = norms[self.owner], left[self.owner]
+        return norms, left, np.einsum("npm,np->nm", M, left) / np.where(norms > 0, norms, 1.0)[:, None]
+
+    def _round(self, fit: Fit, weights: Vector, exponents: Mapping[str, float]) -> Round:
         X, y, theta = self.rows, np.asarray(self.risk.y, dtype=np.float64), np.asarray(fit.theta)
         z, U = X @ theta, raw_map(fit)
-        curve = _Curve.of(fit.loss, z, y)
-        V = _split(self.directions["chosen"], X.shape[1])
+        curve, p = _Curve.of(fit.loss, z, y), X.shape[1]
+        V = _split(self.directions["chosen"], p)
         parts = {
-            name: self._part(_split(E, X.shape[1]), V, curve, theta, U @ U.T) for name, E in self.directions.items()
+            name: self._part(_split(self.directions[name], p), V, curve, (theta, weights, U @ U.T), name == "chosen")
+            for name in exponents
         }
         eta = weights * np.exp(parts["chosen"].log_norm) / float(self.noise.scale)
         a_move = np.outer(curve.a_z, theta @ V[0]) + np.outer(curve.a_y, V[1])
         N = _moves(X, V, curve, theta)
         return Round(fit, weights, eta, U @ U.T, curve.r, curve.a, a_move, curve.a_z, N, parts)
 
-    def _part(self, E: _Split, V: _Split, at: _Curve, theta: Vector, B: Vector) -> _RowNorms:
-        X, root = self.rows, self.noise.unit_information_root(B.shape[0])
+    def _part(
+        self, E: _Split, V: _Split, at: _Curve, state: tuple[Vector, Vector, Vector], with_gaps: bool
+    ) -> _RowNorms:
+        X, (theta, weights, B) = self.rows, state
+        root = self.noise.unit_information_root(B.shape[0])
         WB = B if root is None else root @ B
-        N = _moves(X, E, at, theta)
-        norms, left, v = _top(WB @ N)
+        # what scales in the penalty add to each row's own share, over its weight
+        slopes = self.slopes / np.where(weights > 0, weights, 1.0)[:, None]
+        N = _moves(X, E, at, theta) + (slopes * theta)[:, :, None] * E[0]
+        N = N * self.there[:, None, :] if with_gaps else N
+        norms, left, v = self._top(WB @ N)
         counted = norms[self.counted]
         if not np.all(counted > SMALLEST_PART * counted.mean()):
             raise InvalidInputError(
-                "account='end-to-end' needs an eta above zero for every row, of its features and of its label, and some row "
+                "End-to-end etas of IRFIL need an eta above zero for every row, of its features and of its label, and some row "
                 "has none: leave such rows out."
             )
         norms = np.where(self.counted, norms, 1.0)
@@ -229,20 +265,33 @@ class Procedure:
         e, e_y = v @ E[0].T, v @ E[1]
         along, gx, ge = e @ theta, np.sum(g * X, axis=1), np.sum(g * e, axis=1)
         bend = gx * (at.a_z * along + at.a_y * e_y) + at.a * ge
-        by_theta = bend[:, None] * X + (gx * at.a)[:, None] * e
+        by_mean = -self._by_value(weights) * theta * g * e
+        by_theta = bend[:, None] * X + (gx * at.a)[:, None] * e + g * e * slopes
         dz, dy = theta @ V[0], V[1]
         by_values = (
             (g @ V[0]) * (at.a * along + at.c * e_y)[:, None]
             + np.outer(bend, dz)
             + np.outer(gx * (at.a_y * along + at.c_y * e_y) + ge * at.c, dy)
+            - by_mean @ V[0]
         )
-        return _RowNorms(np.log(norms), g, h, by_theta, by_values)
+        by_weight = -np.sum(g * e * slopes * theta, axis=1)
+        return _RowNorms(np.log(norms), g, h, by_theta, by_values, by_weight, by_mean)
 
-    def _derivative(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
+    def _by_value(self, weights: Vector) -> Vector:
+        """How far ``slopes``, over the weight, move by a value, (n, p)."""
+        found = np.zeros(self.rows.shape)
+        if self.moved is not None:
+            each = self.moved / np.where(weights > 0, weights, 1.0)[:, None]
+            found[:, : self.moved.size] = 2.0 * self.risk.l2 * each
+        return found
+
+    def derivative(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
         """Of the last parameters by each row's values, (n, p, m): backwards through all fits."""
-        X, p = self.rows, self.rows.shape[1]
+        X, (n, p) = self.rows, self.rows.shape
         Vx = _split(self.directions["chosen"], p)[0]
         by_theta, by_H = np.eye(p), np.zeros((p, p, p))
+        by_squares, by_means = np.zeros((p, p)), np.zeros((p, p))
+        by_log: Vector = np.zeros((1, p))
         J = np.zeros(rounds[-1].N.shape)
         for k in range(len(rounds) - 1, -1, -1):
             at, w = rounds[k], rounds[k].weights
@@ -251,65 +300,29 @@ class Procedure:
             turned = np.einsum("na,jab,bm->njm", X, by_H, Vx, optimize=True)
             own = A @ at.N + bent[:, :, None] * at.a_move[:, None, :] + 2.0 * at.a[:, None, None] * turned
             J += w[:, None, None] * own
+            by_squares += A * at.theta + np.einsum("jaa->ja", by_H)
             if k == 0:
                 break
-            M = w[:, None] * (at.r[:, None] * (X @ A.T) + at.a[:, None] * bent)
-            M -= np.outer(w / w.sum(), M.sum(axis=0))
-            by_theta, by_H = np.zeros((p, p)), np.zeros((p, p, p))
+            M = self.summed(w[:, None] * (at.r[:, None] * (X @ A.T) + at.a[:, None] * bent)) + by_log
+            M -= np.outer(self._shares(w), M.sum(axis=0))
+            by_theta, by_H, by_log = np.zeros((p, p)), np.zeros((p, p, p)), np.zeros(M.shape)
             for name, power in exponents.items():
-                part = rounds[k - 1].parts[name]
-                J -= power * M[:, :, None] * part.by_values[:, None, :]
-                by_theta -= power * M.T @ part.by_theta
-                one = power * np.einsum("nj,na,nb->jab", M, part.g, part.h, optimize=True)
+                part, each = rounds[k - 1].parts[name], power * M[self.owner]
+                J -= each[:, :, None] * part.by_values[:, None, :]
+                by_theta -= each.T @ part.by_theta
+                by_means -= each.T @ part.by_mean
+                by_log -= power * M * self.summed(part.by_weight)[:, None]
+                one = np.einsum("nj,na,nb->jab", each, part.g, part.h, optimize=True)
                 by_H += 0.5 * (one + one.transpose(0, 2, 1))
-        return J
+        if self.moved is not None:
+            # a value moves n l2 times its column's variance by its slope, and the mean by 1 / n
+            J += np.einsum("jk,nk,km->njm", by_squares, self.slopes, Vx, optimize=True) + by_means @ Vx / n
+        return J * self.there[:, None, :]
 
-
-def evenest(procedure: Procedure) -> tuple[EndToEndEtas, list[Round]]:
-    """The exponents, multiples of 1/8, at which the procedure's own etas spread least, found step by step from the paper's."""
-    names = tuple(procedure.directions)
-    best = tuple(1.0 if name == "chosen" else 0.0 for name in names)
-    seen: dict[tuple[float, ...], float] = {}
-
-    def spread(powers: tuple[float, ...]) -> float:
-        if powers not in seen:
-            seen[powers] = _spread_or_far(procedure, dict(zip(names, powers, strict=True)))
-        return seen[powers]
-
-    before = spread(best)
-    for step in STEPS if procedure.count else ():
-        while True:
-            around = list(_neighbours(best, step))
-            for powers in track(around, len(around), "Equalising"):
-                spread(powers)
-            near = min(around, key=spread)
-            if not spread(near) < spread(best):
-                break
-            best = near
-    exponents = dict(zip(names, best, strict=True))
-    rounds = procedure.run(exponents)
-    rows = np.flatnonzero(procedure.counted)
-    eta, fixed = procedure.etas(rounds, exponents)[rows], rounds[-1].eta[rows]
-    order = np.argsort(-eta, kind="stable")
-    return EndToEndEtas(rows[order], fixed[order], eta[order], exponents, spread(best), before), rounds
-
-
-def _neighbours(powers: tuple[float, ...], step: float) -> Iterator[tuple[float, ...]]:
-    """One exponent moved, or two of them against each other."""
-    units = np.eye(len(powers)) * step
-    for unit in units:
-        yield from (tuple((np.array(powers) + side * unit).tolist()) for side in (1.0, -1.0))
-    for one, other in permutations(units, 2):
-        yield tuple((np.array(powers) + one - other).tolist())
-
-
-def _spread_or_far(procedure: Procedure, exponents: Mapping[str, float]) -> float:
-    """Of the end-to-end etas, relative to their mean; infinite where such weights have no fit."""
-    try:
-        eta = procedure.etas(procedure.run(exponents), exponents)[procedure.counted]
-    except (NotConvergedError, SingularHessianError):
-        return float("inf")
-    return float(np.std(eta) / np.mean(eta)) if np.all(np.isfinite(eta)) else float("inf")
+    def _shares(self, weights: Vector) -> Vector:
+        """Part of each owner in the sum of the owners' weights."""
+        own = self.summed(weights / self.summed(np.ones(len(weights)))[self.owner])
+        return np.asarray(own / own.sum())
 
 
 @dataclass(frozen=True)
