@@ -119,6 +119,8 @@ def test_the_card_lists_bounds_in_the_columns_units(table: pandas.DataFrame, tmp
     assert told["bounds"]["city"] == {"levels": ["Bonn", "Genua", "Porto"], "from": "rows"}
     assert set(told["bounds"]) == {"age", "height", "city", "income"}
     assert 0.0 < told["probability"] <= 1.0
+    claimed = next(each for each in card["assumptions"] if "random offset" in each)
+    assert ("with a probability of at most" in claimed) == (told["probability"] < 1.0)
     assert "confidential" not in json.dumps(card)
     saved = load_model(path)
     again = retrain(saved, from_frame(table))

@@ -247,7 +247,7 @@ def test_other_losses_are_refused_by_name() -> None:
     case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own", traits=None))
     with pytest.raises(fl.InvalidInputError, match="own losses of one output, and the loss is own"):
         fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
-    with pytest.raises(fl.InvalidInputError, match="shape='least-loss' is computed from the rows present"):
+    with pytest.raises(fl.InvalidInputError, match=r"shape='least-loss'. is computed from the rows present"):
         fl.calibrate(problem().leak(), 1.0, "admissible", shape="least-loss", bounds=BOUNDS)
 
 

@@ -86,8 +86,11 @@ def test_no_noise_is_chosen_silently() -> None:
     page = render(made)
     assert "Choices of noise" in page
     assert all(left in page for _, _, left in words[-2:])
-    made["tradeoff"]["constant"] = 1e9
-    assert "no better than a constant" in said(made).cost
+    made["tradeoff"]["constant"] = made["tradeoff"]["without_noise"] - 1e-9
+    assert "no better than a constant: collect more rows, or allow more" in said(made).cost
+    made["tradeoff"]["constant"] = 1e9  # less noise would not help
+    assert "no better than a constant, and so is the model without noise" in said(made).cost
+    assert "allow more" not in said(made).cost
 
 
 def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:

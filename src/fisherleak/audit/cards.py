@@ -124,11 +124,15 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
             "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it tells about "
             f"the {whose} that decides it, which eta does not count."
         )
+    likely = (
+        f"with a probability of at most {told.probability:g}, kinds of columns being as they are"
+        if told.probability < 1
+        else "with a probability that nothing is claimed of"
+    )
     return (
         "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
         "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
-        f"person's row changes it with a probability of at most {told.probability:g}, kinds of columns being as they "
-        "are."
+        f"person's row changes it {likely}."
     )
 
 

@@ -177,8 +177,8 @@ def _check_shape_of_all(shape: Any, over: str) -> None:
     """A shape that the rows decide, and that is not counted, does not go with a scale that they must not decide."""
     if over == ADMISSIBLE and isinstance(shape, str) and shape == "least-loss":
         raise InvalidInputError(
-            f"shape={shape!r} is computed from the rows present, and over='admissible' promises that none of them decides: use "
-            "'hessian', 'isotropic', a matrix, or a leakage of public rows."
+            f"`shape={shape!r}` is computed from the rows present, and `over='admissible'` promises that none of them decides: "
+            "use 'hessian' or 'isotropic', a shape from public rows, or `over='max'`."
         )
 
 

@@ -14,7 +14,7 @@ __all__ = ["Verdict", "choices_in_words", "utility_between", "verdict_of"]
 
 MOST_RULES = 3
 LEARNS = "someone who knows everything else learns more than half of what is unknown about a value of theirs"
-GONE = "no better than a constant: collect more rows, or allow more to be revealed"
+GONE = "no better than a constant"
 NOBODY = (
     "about none of them does someone who knows everything else learn more than half of what is unknown about a value"
 )
@@ -93,7 +93,7 @@ def choices_in_words(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         at = choice["utility"]
         left = "not measured" if at is None else _utility(cost, at)
         if at is not None and not is_useful(cost, at):
-            left += ": no better than a constant"
+            left += f": {GONE}"
         elif choice["kept"] is not None:
             left += f": {share(choice['kept'])} of what the model does better than a constant"
         found.append((number(choice["noise"]), share(choice["share"]), left))
@@ -186,7 +186,7 @@ def _cost(summary: Mapping[str, Any]) -> str:
         return ""
     at = utility_between(summary, summary["noise"]["scale"])
     with_noise = "unknown" if at is None else _utility(cost, at)
-    gone = "" if at is None or is_useful(cost, at) else f" That is {GONE}."
+    gone = "" if at is None or is_useful(cost, at) else f" That is {_gone(cost)}."
     without, where = _utility(cost, cost["without_noise"]), cost["label"].partition(", ")[2]
     what = "accuracy " * (cost["metric"] == "accuracy")
     return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f', {where}'}.{gone}"
@@ -195,6 +195,14 @@ def _cost(summary: Mapping[str, Any]) -> str:
 def is_useful(cost: Mapping[str, Any], value: float) -> bool:
     """Whether a utility is better than that of a constant."""
     return bool(value > cost["constant"] if cost["higher_is_better"] else value < cost["constant"])
+
+
+def _gone(cost: Mapping[str, Any]) -> str:
+    """That nothing is left, and what helps: less noise only where it is the noise that takes it."""
+    own = cost["without_noise"]
+    if own is not None and not is_useful(cost, own):
+        return f"{GONE}, and so is the model without noise: collect more rows, or other columns"
+    return f"{GONE}: collect more rows, or allow more to be revealed"
 
 
 def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
@@ -206,7 +214,7 @@ def _then(summary: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     if at is None:
         return " What that costs was not measured."
     cost = summary["tradeoff"]
-    beware = "" if is_useful(cost, at) else f", {GONE}"
+    beware = "" if is_useful(cost, at) else f", {_gone(cost)}"
     return f" That noise leaves {_utility(cost, at)}{beware}."
 
 
