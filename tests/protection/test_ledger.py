@@ -492,3 +492,16 @@ def test_ids_of_many_digits_are_told_apart(ledger: fl.Ledger) -> None:
     assert ledger.add(leak, ids=ids) == 2
     with pytest.raises(fl.InvalidInputError, match="ids must differ"):
         ledger.add(leak, ids=[1, 1.0, *ids[2:]])
+
+
+def test_what_the_rows_decided_of_a_noise_is_no_exact_sum(tmp_path: Path) -> None:
+    case = make("squared", n=40)
+    for shape in ("hessian", "least-loss"):
+        own = fl.calibrate(case.leak(), 0.5, shape=shape)
+        with (
+            pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"),
+            pytest.warns(fl.UncountedScaleWarning),
+        ):
+            fl.Ledger(tmp_path / "l.json").add(case.leak(own))
+    with pytest.warns(fl.UncountedScaleWarning, match="tells about the row that decides it"):
+        fl.Ledger(tmp_path / "l.json").add(case.leak(fl.calibrate(case.leak(), 0.5)))

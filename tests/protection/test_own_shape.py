@@ -263,3 +263,27 @@ def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) 
         X, y = case.X.copy(), case.y.copy()
         X[row], y[row] = rng.choice(BOX, 3), rng.choice(LABELS)
         assert replace(case, X=X, y=y).leak(noise).per_example()[row] <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("over", "shape"), [("admissible", "hessian"), ("max", "hessian"), ("max", "least-loss"), ("dataset", "least-loss")]
+)
+def test_at_another_scale_the_shape_is_still_the_rows_own(over: str, shape: str) -> None:
+    case = problem(1, n=200)
+    given: Any = {"bounds": BOUNDS, "random_state": 0} if over == "admissible" else {}
+    noise: Any = fl.calibrate(case.leak(), 5.0, over, shape=shape, **given)
+    for other in (
+        noise,
+        noise.rescaled(2 * noise.scale),
+        noise.rescaled(3.0).rescaled(0.1),
+        *copies(noise.rescaled(2.0)),
+    ):
+        assert other.record()["shape"] == shape  # by its name alone: no record holds the matrix
+        assert "not in these etas" in case.leak(other).summary()
+        with pytest.raises(fl.InvalidInputError, match="has a shape that stays with its rows"):
+            fl.release(case.fit(), other)
+        with pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"):
+            fl.compose(case.leak(other), case.leak())
+    scaled = noise.rescaled(2.0).calibrated
+    assert (scaled.over, scaled.eta, scaled.probability, scaled.confidential) == ("nothing", None, None, None)
+    np.testing.assert_array_equal(grid_of(noise.rescaled(2 * noise.scale), 3), 2 * grid_of(noise, 3))

@@ -142,7 +142,7 @@ def least_admitted(
     needed = [
         r.confidential.upper / math.sqrt(r.eta**2 - r.confidential.second**2)
         for r in records
-        if r is not None and r.confidential is not None
+        if r is not None and r.eta is not None and r.confidential is not None
     ]
     return max(needed, default=math.nan) * trained.unit
 

@@ -117,7 +117,7 @@ def two_digits(rows: int) -> int:
 def _scale_words(noise: Noise, whose: str = "row") -> str:
     """Whether anybody decides the noise's scale."""
     told = getattr(noise, "calibrated", None)
-    if told is None:
+    if told is None or not (told.counted or told.by_present_rows):
         return "The noise's scale was given."
     if not told.counted:
         return (

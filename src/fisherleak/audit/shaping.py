@@ -24,7 +24,7 @@ from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.own_shape import HESSIAN, own_shape
-from fisherleak.protection.shapes import SHAPES, noise_shaped
+from fisherleak.protection.shapes import OWN, SHAPES, noise_shaped
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.gaps import NO_GAPS
 
@@ -41,8 +41,6 @@ __all__ = [
 
 Matrix = NDArray[np.float64]
 ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
-OWN = (HESSIAN, LEAST_LOSS)
-"""Shapes that rows decide."""
 GAP = 0.01
 ROWS_PER_PARAMETER = 50
 """From here on the table's own shape is taken if none is asked for."""

@@ -14,7 +14,7 @@ from fisherleak._support.namespaces import Json, Sums
 
 __all__ = ["ADMISSIBLE", "Calibration", "Confidential", "has_own_shape"]
 
-ADMISSIBLE = "admissible"
+ADMISSIBLE, NOTHING = "admissible", "nothing"
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ class Calibration:
     Attributes
     ----------
     over : str
-        What was limited: see :func:`fisherleak.calibrate`.
-    eta : float
+        What was limited: see :func:`fisherleak.calibrate`; "nothing" for noise that keeps a shape of the rows' own at a scale
+        that no limit decided.
+    eta : float, optional
         The limit.
     bounds : dict, optional
         For "admissible": of each column the bounds or levels, and whether they were declared or taken from rows.
@@ -73,7 +74,7 @@ class Calibration:
     """
 
     over: str
-    eta: float
+    eta: float | None
     bounds: Json | None = field(default=None, compare=False)
     step: float | None = None
     offset: float | None = None
@@ -92,9 +93,20 @@ class Calibration:
         """Whether the scale may be passed on: nobody's row decides it."""
         return self.over == ADMISSIBLE
 
+    @property
+    def by_present_rows(self) -> bool:
+        """Whether rows that are there decided the scale."""
+        return self.over not in (ADMISSIBLE, NOTHING)
+
+    def at_another_scale(self) -> Self | None:
+        """What stays of it there: that the shape is the rows' own, and where it acts; nothing of a public shape."""
+        if self.shape is None:
+            return None
+        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least)
+
     def record(self) -> Json:
         """JSON types, for a card."""
-        found = {"over": self.over, "eta": self.eta}
+        found: Json = {"over": self.over} | ({} if self.eta is None else {"eta": self.eta})
         told = ("bounds", "step", "offset", "probability", "shape", "least")
         more: Json = {name: getattr(self, name) for name in told}
         return found | {name: value for name, value in more.items() if value is not None}
@@ -102,7 +114,7 @@ class Calibration:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
-        return cls(record["over"], record["eta"], **told)
+        return cls(record["over"], record.get("eta"), **told)
 
 
 def has_own_shape(noise: Any) -> bool:

@@ -27,7 +27,7 @@ from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.admissible import admissible_scale
 from fisherleak.protection.own_shape import HESSIAN, admissible_own_shape
 from fisherleak.protection.searched import searched
-from fisherleak.protection.shapes import noise_shaped
+from fisherleak.protection.shapes import OWN, noise_shaped
 from fisherleak.rows.summary import digest
 
 __all__ = ["calibrate", "enough", "publishable", "remembering"]
@@ -169,7 +169,7 @@ def calibrate(
         noise, told = admissible_scale(leakage, target, bounds, attributes, label, random_state)
     else:
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
-        told = Calibration(over, target)
+        told = Calibration(over, target, shape=shape if isinstance(shape, str) and shape in OWN else None)
     return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
 
 
@@ -220,7 +220,7 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
     calibrated = getattr(noise, "calibrated", None)
     if not isinstance(calibrated, Calibration):
         return noise
-    if not calibrated.counted:
+    if calibrated.by_present_rows:
         warnings.warn(
             f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so that the scale itself "
             "tells about the row that decides it: use over='admissible' for a release.",

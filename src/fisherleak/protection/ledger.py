@@ -32,6 +32,7 @@ from fisherleak.leakage.compose import information_together
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
+from fisherleak.protection.calibration import publishable
 from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
 from fisherleak.protection.known_rows import Rows, found_in, id_digests, id_text, numbers_of, used_by
 
@@ -108,7 +109,14 @@ class Ledger:
         --------
         >>> ledger.add(leak, limit=0.1)  # a third release
         3
+
+        Notes
+        -----
+        Noise whose shape the rows decided is refused, since the shape tells too. A scale that was calibrated to the rows
+        present tells about the row that decides it, which no sum counts: ``UncountedScaleWarning`` says so.
         """
+        noise: Any = getattr(leakage, "_noise", None)
+        publishable(noise)
         return self._record(leakage, ids, None, limit, None)
 
     def leakage(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> Leakage:

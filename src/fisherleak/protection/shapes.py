@@ -15,8 +15,10 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.least_loss import least_loss
 from fisherleak.protection.limited import raw_map, units_of
 
-__all__ = ["SHAPES", "noise_shaped"]
+__all__ = ["OWN", "SHAPES", "noise_shaped"]
 
+OWN = ("hessian", "least-loss")
+"""Shapes that rows decide."""
 SHAPES = ("least-loss", "isotropic", "hessian")
 
 
@@ -27,7 +29,7 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
-    if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in ("hessian", "least-loss")):
+    if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in OWN):
         for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
             refuse_several(each._information, "calibrate with a shape that rows decide")
     of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != "isotropic")

@@ -38,7 +38,8 @@ class Gaussian(EqualByShape, OneDraw):
         Set by :func:`fisherleak.calibrate` with ``shape="least-loss"``: the loss that this noise costs is at most 1 + gap
         times the least. Says how it was found, and is no part of what it is: noises that differ in it alone are equal.
     calibrated : Calibration, optional
-        How the scale was found: set by :func:`fisherleak.calibrate`, not compared, gone at another scale.
+        How the scale was found: set by :func:`fisherleak.calibrate`, not compared. Gone at another scale, but for a shape
+        that is the rows' own.
 
     Notes
     -----
@@ -77,7 +78,8 @@ class Gaussian(EqualByShape, OneDraw):
         return np.linalg.inv(np.linalg.cholesky(self.shape))
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale, calibrated=None)
+        kept = None if self.calibrated is None else self.calibrated.at_another_scale()
+        return replace(self, scale=scale, calibrated=kept)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         normal = rng.standard_normal((count, size))
