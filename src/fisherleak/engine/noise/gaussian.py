@@ -50,6 +50,8 @@ class Gaussian(EqualByShape, OneDraw):
     >>> import fisherleak as fl
     >>> fl.Gaussian(0.01)
     Gaussian(scale=0.01)
+    >>> fl.Gaussian(0.01, [[2.0, 0.0], [0.0, 1.0]])
+    Gaussian(scale=0.01, shape=<2 x 2>)
     """
 
     scale: float
@@ -65,6 +67,10 @@ class Gaussian(EqualByShape, OneDraw):
     def __reduce__(self) -> Sums:
         # built anew, so that the shape of a copy is checked and cannot be written to either
         return type(self), (self.scale, self.shape, self.gap, self.calibrated)
+
+    def __repr__(self) -> str:
+        shaped = "" if self.shape is None else f", shape=<{self.shape.shape[0]} x {self.shape.shape[1]}>"
+        return f"{type(self).__name__}(scale={self.scale!r}{shaped})"
 
     @property
     def normal(self) -> bool:
