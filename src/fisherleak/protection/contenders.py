@@ -30,7 +30,18 @@ from fisherleak.protection.irfil import IRFIL
 from fisherleak.protection.private import move
 from fisherleak.protection.release import built, check_releasable
 
-__all__ = ["WEIGHTINGS", "FrontierPoint", "Scorer", "Task", "calibrated_model", "fitted_all", "looked_at", "polished"]
+__all__ = [
+    "WEIGHTINGS",
+    "Candidate",
+    "FrontierPoint",
+    "Scorer",
+    "Task",
+    "calibrated_model",
+    "fitted_all",
+    "looked_at",
+    "polished",
+    "rows_of",
+]
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -161,7 +172,9 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, L
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
+    """A model for one penalty and weighting, and its leakage on the rows that it was fitted on."""
+
     task: Task
     penalty: float
     weighting: str
@@ -169,7 +182,7 @@ class _Candidate:
     leak: Leakage
 
 
-def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[_Candidate]:
+def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[Candidate]:
     """One model for each weighting that has one."""
     found, weights = [], None
     for weighting in task.weightings:
@@ -183,7 +196,7 @@ def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[_Candidat
                 raise
             refused.append(f"penalty x {penalty:g}, weights {weighting}: {error}")
             continue
-        found.append(_Candidate(task, penalty, weighting, model, leak))
+        found.append(Candidate(task, penalty, weighting, model, leak))
     return found
 
 
@@ -197,7 +210,7 @@ def _calibrated(
     return calibrate(leak, eta, shape=shape, gap=gap)
 
 
-def looked_at(candidate: _Candidate, shape: str, scorer: Scorer, refused: list[str]) -> list[FrontierPoint]:
+def looked_at(candidate: Candidate, shape: str, scorer: Scorer, refused: list[str]) -> list[FrontierPoint]:
     """A candidate with one shape, at every eta at which it keeps the limit."""
     task = candidate.task
     name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
@@ -245,15 +258,20 @@ class Scorer:
         draws = [self.predictor(built(model, noise, rng, self.task.declared)) for _ in range(DRAWS)]
         return plain, np.stack([(each - plain) / noise.scale for each in draws], axis=1)
 
+    @property
+    def labels(self) -> Vector:
+        """As the model has them, (m,)."""
+        y = np.asarray(self.task.y)
+        if not is_classifier(self.task.estimator):
+            return np.asarray(y[self.rows], dtype=np.float64)
+        return np.where(y[self.rows] == np.unique(y)[-1], 1.0, -1.0 if self.loss.quadratic else 0.0)
+
     def of(self, z: Vector) -> tuple[float, float | None]:
         """Mean loss and score over copies: z of shape (m, copies)."""
-        loss, y = self.loss, np.asarray(self.task.y)[self.rows]
+        loss, label = self.loss, self.labels
         if is_classifier(self.task.estimator):
-            side = y == np.unique(np.asarray(self.task.y))[-1]
-            label = np.where(side, 1.0, -1.0 if loss.quadratic else 0.0)
-            score: float | None = float(np.mean((z > 0) == side[:, None]))
+            score: float | None = float(np.mean((z > 0) == (label > 0)[:, None]))
         else:
-            label = np.asarray(y, dtype=np.float64)
             rest = float(np.sum((label - label.mean()) ** 2))
             quadratic = loss.quadratic and rest > 0
             score = float(np.mean(1.0 - np.sum((z - label[:, None]) ** 2, axis=0) / rest)) if quadratic else None

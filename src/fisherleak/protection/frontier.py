@@ -16,22 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
-from sklearn.utils.multiclass import type_of_target
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.progress import track
 from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.releasing import generator
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
-from fisherleak.models import as_table
-from fisherleak.models.levels import check_common_classes
-from fisherleak.models.rebuilt import FEW
-from fisherleak.models.wrapper import one_target
+from fisherleak.protection.asked_task import asked_task, split_of
 from fisherleak.protection.calibration import publishable
 from fisherleak.protection.contenders import (
     WEIGHTINGS,
+    Candidate,
     FrontierPoint,
     Scorer,
     Task,
@@ -40,8 +37,8 @@ from fisherleak.protection.contenders import (
     looked_at,
     polished,
 )
-from fisherleak.protection.release import built, check_public
-from fisherleak.protection.shapes import SHAPES
+from fisherleak.protection.counted_choice import SHARE, CountedChoice, drawn_choice
+from fisherleak.protection.release import built
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -50,12 +47,17 @@ if TYPE_CHECKING:
 __all__ = ["Frontier", "protect"]
 
 Rows = NDArray[np.int64]
-SHAPES_OVER = {ADMISSIBLE: ("isotropic", "hessian"), "max": ("isotropic", "hessian", "least-loss")}
-"""Shapes that are tried: the counted ones, or all."""
 WIDE = 20.0
 """Losses beyond this many times that without noise are drawn on a logarithmic axis."""
-FEWEST_ROWS = 20
-"""Below this none are held out."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a choice is drawn from: models without weights, how they are scored, rows to train on and rows held out."""
+
+    candidates: tuple[Candidate, ...]
+    scorer: Scorer
+    rows: tuple[Rows, Rows]
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Frontier:
     held_out: int
     refused: tuple[str, ...] = field(repr=False)
     task: Task = field(repr=False)
+    looked: Looked = field(repr=False)
 
     def _repr_html_(self) -> str:
         pairs: list[tuple[str, object]] = []
@@ -110,6 +113,10 @@ class Frontier:
         >>> frontier.best(0.5).eta
         0.5
         """
+        return min(self._at(eta), key=lambda point: point.loss)
+
+    def _at(self, eta: float | None) -> list[FrontierPoint]:
+        """Points at the largest eta looked at that is not above one."""
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
         known = sorted({point.eta for point in self.points if point.eta <= limit * (1.0 + 1e-12)})
         if not known:
@@ -117,7 +124,57 @@ class Frontier:
                 f"eta must be at least {min(point.eta for point in self.points):g}, the least that was looked at; got "
                 f"{limit:g}. Call protect with a smaller one."
             )
-        return min((point for point in self.points if point.eta == known[-1]), key=lambda point: point.loss)
+        return [point for point in self.points if point.eta == known[-1]]
+
+    def choose(self, eta: float | None = None, share: float = SHARE, random_state: Seed = None) -> CountedChoice:
+        r"""A good candidate without IRFIL's weights, drawn so that the choice itself is counted.
+
+        Parameters
+        ----------
+        eta : float, optional
+            The limit that the choice and the released model keep together; that of ``protect`` by default.
+        share : float
+            Part of the limit that the choice may tell, between 0 and 1: more is a better choice, and more noise.
+        random_state : int or Generator, optional
+            For tests only.
+
+        Returns
+        -------
+        CountedChoice
+            For ``release(choice=…)``; its ``record()`` may be passed on.
+
+        Notes
+        -----
+        With :math:`U_k` the held-out loss of candidate k without noise, its slope cut where one row would decide, and
+        :math:`c_k` the price of its noise on a public grid with a random offset, candidate k is drawn with a probability in
+        proportion to :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
+        its own loss where it is held out and through the fits where it is not, and b is such that nobody's eta of it is above
+        :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any admissible row in place of any
+        other with "admissible". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
+
+        **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b, the prices and which
+        candidates keep the limit at all are constant under small changes of a row, as the noise's scale is; how often an
+        exchanged row changes them is not bounded. With "max" the scales and shapes of the noise are taken as given, as a
+        release of it warns.
+
+        Examples
+        --------
+        >>> choice = frontier.choose(eta=1.0)
+        >>> round(choice.eta_choice, 3), round(choice.eta_noise, 3)
+        (0.3, 0.954)
+        """
+        limit = self.task.eta if eta is None else check_positive(eta, "eta")
+        if not 0 < share < 1:
+            raise InvalidInputError(f"share must be between 0 and 1, a part of the limit; got {share!r}.")
+        points = [point for point in self._at(limit) if WEIGHTINGS[point.weighting] == 0]
+        if not points:
+            raise InvalidInputError(
+                "No candidate without weights was looked at, and what IRFIL's weights tell is not counted: call protect with "
+                "weightings=['none'], or use counted=False, which warns."
+            )
+        rng = None if random_state is None else generator(random_state)
+        looked = self.looked
+        return drawn_choice(looked.candidates, points, looked.scorer, looked.rows, limit, share, rng)
 
     def frame(self) -> pandas.DataFrame:
         """One row for each candidate and eta.
@@ -172,34 +229,51 @@ class Frontier:
             line[point.eta] = min(point.loss, line.get(point.eta, math.inf))
         return found
 
-    def release(self, eta: float | None = None, choice: FrontierPoint | None = None, random_state: Seed = None) -> Any:
-        """The best candidate, or a given one, fitted on all rows, calibrated anew to the limit, and released.
+    def release(
+        self,
+        eta: float | None = None,
+        choice: FrontierPoint | CountedChoice | None = None,
+        random_state: Seed = None,
+        *,
+        counted: bool = True,
+    ) -> Any:
+        """A good candidate, or a given one, fitted on all rows, calibrated anew to the limit, and released.
 
         Parameters
         ----------
         eta : float, optional
-            The limit; that of ``protect`` by default.
-        choice : FrontierPoint, optional
-            A candidate that was chosen on grounds other than these rows: then its choice needs no warning.
+            The limit; that of ``protect`` by default. A counted choice has its own.
+        choice : CountedChoice or FrontierPoint, optional
+            From :meth:`choose`, which is called if not given; or a candidate that was chosen on grounds other than these rows.
         random_state : int or Generator, optional
             For tests only.
+        counted : bool
+            False releases the best candidate of all, weights included, and ``UncountedChoiceWarning`` says what of it was
+            learned from the rows and is not counted.
 
         Returns
         -------
         scikit-learn model
-            As from :func:`fisherleak.release`. What eta does not count is said by warnings: ``UncountedChoiceWarning`` for a
-            choice among several candidates and for weights, ``UncountedScaleWarning`` for noise that the rows present decide.
+            As from :func:`fisherleak.release`. What eta does not count is said by warnings: ``UncountedChoiceWarning`` for
+            weights and for ``counted=False``, ``UncountedScaleWarning`` for noise that the rows present decide.
 
         Examples
         --------
-        >>> chosen = next(point for point in frontier.points if point.shape == "isotropic" and point.eta == 1.0)
-        >>> frontier.release(choice=chosen)  # doctest: +SKIP
+        >>> frontier.release(choice=frontier.choose(eta=1.0))  # doctest: +SKIP
         """
-        limit = self.task.eta if eta is None else check_positive(eta, "eta")
-        chosen = self.best(limit) if choice is None else choice
-        _warn_of_choice(chosen, choice is None and self.task.count > 1)
-        model, noise = calibrated_model(self.task, chosen, limit, random_state)
-        return built(model, publishable(noise), random_state, self.task.declared)
+        rng = None if random_state is None else generator(random_state)
+        if choice is None and counted:
+            choice = self.choose(eta, random_state=rng)
+        if isinstance(choice, CountedChoice):
+            if eta is not None and eta != choice.eta:
+                raise InvalidInputError(f"eta must be that of the choice, {choice.eta:g}, or left out; got {eta!r}.")
+            chosen, limit = choice.point, choice.eta_noise
+        else:
+            limit = self.task.eta if eta is None else check_positive(eta, "eta")
+            chosen = self.best(limit) if choice is None else choice
+            _warn_of_choice(chosen, choice is None and self.task.count > 1)
+        model, noise = calibrated_model(self.task, chosen, limit, rng)
+        return built(model, publishable(noise), rng, self.task.declared)
 
 
 def protect(
@@ -252,9 +326,10 @@ def protect(
 
     Notes
     -----
-    **What eta does not count.** Which candidate is best is learned from the rows, and so are IRFIL's weights. ``release`` says
-    so (``UncountedChoiceWarning``); a candidate chosen beforehand, ``release(choice=…)``, with weighting "none" and
-    ``over="admissible"`` has all of it counted.
+    **What eta counts.** Which candidate is best is learned from the rows. ``release`` draws among the candidates without
+    weights, so that this is counted in what eta promises (:meth:`Frontier.choose`); with ``over="admissible"`` all of it is.
+    IRFIL's weights are learned from the rows too, and not counted: a candidate that has them is released by name,
+    ``release(choice=…)``, or as the best of all, ``release(counted=False)``, and ``UncountedChoiceWarning`` says so.
 
     Examples
     --------
@@ -266,86 +341,39 @@ def protect(
     >>> frontier.best().loss <= max(point.loss for point in frontier.points if point.eta == 1.0)
     True
     """
-    task = _task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
-    train, test = _split(task, held_out)
+    task = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
+    train, test = split_of(task, held_out)
     inner = task.part(train)
     plain, leak = polished(inner, 1.0, None)
     scorer = Scorer(task, test, leak.fits[0].loss)
     points: list[FrontierPoint] = []
     refused: list[str] = []
+    plainly: list[Candidate] = []
     count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
-    for found in track(_looked_at(inner, scorer, refused), count, "Protecting"):
+    for found in track(_looked_at(inner, scorer, refused, plainly), count, "Protecting"):
         points += found
     if not points:
         raise InvalidInputError(f"No candidate keeps the limit. The first: {refused[0]}")
     loss, score = scorer.of(scorer.predictor(plain)[:, None])
-    return Frontier(tuple(points), loss, score, 0 if len(test) == len(task.y) else len(test), tuple(refused), task)
+    looked = Looked(tuple(plainly), scorer, (train, test))
+    count = 0 if len(test) == len(task.y) else len(test)
+    return Frontier(tuple(points), loss, score, count, tuple(refused), task, looked)
 
 
-def _looked_at(task: Task, scorer: Scorer, refused: list[str]) -> Iterator[list[FrontierPoint]]:
-    """Points step by step: nothing yet where candidates of a penalty were fitted, then those of each shape of each."""
+def _looked_at(
+    task: Task, scorer: Scorer, refused: list[str], plainly: list[Candidate]
+) -> Iterator[list[FrontierPoint]]:
+    """Points step by step: nothing yet where candidates of a penalty were fitted, then those of each shape of each.
+
+    Candidates without weights are kept in ``plainly``.
+    """
     for penalty in task.penalties:
         candidates = fitted_all(task, penalty, refused)
+        plainly += [each for each in candidates if WEIGHTINGS[each.weighting] == 0]
         yield []
         for candidate in candidates:
             for shape in task.shapes:
                 yield looked_at(candidate, shape, scorer, refused)
-
-
-def _task(
-    estimator: Estimator,
-    X: TableLike,
-    y: VectorLike,
-    eta: float,
-    over: str,
-    groups: VectorLike,
-    penalties: Sequence[float],
-    weightings: Sequence[str],
-    shapes: Sequence[str] | None,
-    bounds: Mapping[str, Any] | None,
-    public: str,
-    random_state: Seed,
-) -> Task:
-    limit = check_positive(eta, "eta")
-    check_public(public)
-    if over not in SHAPES_OVER:
-        raise InvalidInputError(f"over must be one of {', '.join(SHAPES_OVER)}; got {over!r}.")
-    if over == ADMISSIBLE and groups is not None:
-        raise InvalidInputError("groups go with over='max': no bound is known for a group that could be there.")
-    if over != ADMISSIBLE and bounds is not None:
-        raise InvalidInputError(f"bounds are for over='admissible' only; got over={over!r}.")
-    known = SHAPES_OVER[over] if shapes is None else tuple(shapes)
-    for name, given, allowed in (("shapes", known, SHAPES), ("weightings", tuple(weightings), tuple(WEIGHTINGS))):
-        wrong = [item for item in given if item not in allowed]
-        if wrong or not given:
-            raise InvalidInputError(
-                f"{name} must be some of {', '.join(allowed)}; got {wrong[0] if wrong else 'none'!r}."
-            )
-    if as_table(X).lazy:
-        raise InvalidInputError("protect fits scikit-learn models, which need rows in memory; X is Dask's.")
-    if not (hasattr(X, "iloc") or hasattr(X, "__getitem__")):
-        X = np.asarray(X)
-    factors = tuple(check_positive(penalty, "penalties") for penalty in penalties)
-    if not factors:
-        raise InvalidInputError("penalties must be factors of the estimator's own penalty; got none.")
-    y = one_target(estimator, y)
-    if public == "nothing" and is_classifier(estimator) and type_of_target(y) in ("binary", "multiclass"):
-        check_common_classes(estimator, y, FEW)
-    return Task(estimator, X, y, limit, over, groups, factors, tuple(weightings), known, bounds, public, random_state)
-
-
-def _split(task: Task, held_out: float) -> tuple[Rows, Rows]:
-    """Rows to train on and to look at; the same where there are too few. Classes are split alike."""
-    if not 0 <= held_out <= 0.9:
-        raise InvalidInputError(f"held_out must be between 0 and 0.9; got {held_out!r}.")
-    n = len(task.y)
-    if n < FEWEST_ROWS or held_out == 0:
-        return np.arange(n), np.arange(n)
-    order = task.rng().permutation(n)
-    if is_classifier(task.estimator):
-        order = order[np.argsort(np.unique(np.asarray(task.y)[order], return_inverse=True)[1], kind="stable")]
-    held = np.floor((np.arange(n) + 1) * held_out) > np.floor(np.arange(n) * held_out)
-    return np.sort(order[~held]), np.sort(order[held])
 
 
 def _warn_of_choice(chosen: FrontierPoint, among_several: bool) -> None:

@@ -7,16 +7,19 @@ from typing import Any, Self
 
 from sklearn.base import clone
 
-from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.namespaces import Estimator, Json, Seed, TableLike, VectorLike
 from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.releasing import generator
+from fisherleak.errors import InvalidInputError
 from fisherleak.models.wrapper import Wrapper
+from fisherleak.protection.counted_choice import SHARE
 from fisherleak.protection.frontier import protect
 
 __all__ = ["Protected"]
 
 
 class Protected(Wrapper):
-    """The most accurate candidate that keeps everyone below a limit, released.
+    """A most accurate candidate that keeps everyone below a limit, its choice counted, released.
 
     Parameters
     ----------
@@ -27,7 +30,12 @@ class Protected(Wrapper):
     over : {"admissible", "max"}
         Whose etas are limited.
     penalties, weightings, shapes, bounds, public, held_out
-        As in :func:`fisherleak.protect`, which says what eta counts and what it does not.
+        As in :func:`fisherleak.protect`; without IRFIL's weights by default, since nobody counts what these tell.
+    counted : bool
+        Draw the candidate so that the choice is counted (:meth:`fisherleak.Frontier.choose`). False takes the best one, and
+        ``UncountedChoiceWarning`` says that eta does not count it.
+    share : float
+        Part of the limit that a counted choice may tell.
     random_state : int or Generator, optional
         For tests only: without one the noise is made of the operating system's randomness.
 
@@ -37,6 +45,9 @@ class Protected(Wrapper):
         The released model: the only one to pass on.
     choice_ : FrontierPoint
         What was chosen, with its held-out loss. Derived from the data, and in no copy or pickle.
+    promise_ : dict or None
+        What may be passed on with the model: what was chosen, the limit, and how it is shared between choice and noise. None
+        where the choice is not counted.
 
     Examples
     --------
@@ -47,6 +58,8 @@ class Protected(Wrapper):
     >>> model = fl.Protected(Ridge(), eta=5.0, penalties=[1.0], weightings=["none"], shapes=["hessian"])
     >>> model.fit(X, y / y.std()).choice_.shape
     'hessian'
+    >>> model.promise_["eta_choice"]  # one candidate: nothing to choose
+    0.0
     """
 
     def __init__(
@@ -55,11 +68,13 @@ class Protected(Wrapper):
         eta: float = 1.0,
         over: str = ADMISSIBLE,
         penalties: Sequence[float] = (1.0, 10.0, 100.0),
-        weightings: Sequence[str] = ("none", "half", "full"),
+        weightings: Sequence[str] = ("none",),
         shapes: Sequence[str] | None = None,
         bounds: Mapping[str, Any] | None = None,
         public: str = "nothing",
         held_out: float = 0.25,
+        counted: bool = True,
+        share: float = SHARE,
         random_state: Seed = None,
     ) -> None:
         self.estimator = estimator
@@ -71,10 +86,17 @@ class Protected(Wrapper):
         self.bounds = bounds
         self.public = public
         self.held_out = held_out
+        self.counted = counted
+        self.share = share
         self.random_state = random_state
 
     def fit(self, X: TableLike, y: VectorLike) -> Self:
-        """Look at all candidates, and release the best, fitted on all rows."""
+        """Look at all candidates, and release one, fitted on all rows."""
+        if self.counted and set(self.weightings) - {"none"}:
+            raise InvalidInputError(
+                f"weightings must be ['none'] where the choice is counted, since what IRFIL's weights tell is not; got "
+                f"{list(self.weightings)!r}. Leave them out, or use counted=False, which warns."
+            )
         frontier = protect(
             self.estimator,
             X,
@@ -89,8 +111,15 @@ class Protected(Wrapper):
             held_out=self.held_out,
             random_state=self.random_state,
         )
-        self.choice_ = frontier.best()
-        self.estimator_ = frontier.release(random_state=self.random_state)
+        rng = None if self.random_state is None else generator(self.random_state)
+        self.promise_: Json | None
+        if self.counted:
+            choice = frontier.choose(share=self.share, random_state=rng)
+            self.choice_, self.promise_ = choice.point, choice.record()
+            self.estimator_ = frontier.release(choice=choice, random_state=rng)
+        else:
+            self.choice_, self.promise_ = frontier.best(), None
+            self.estimator_ = frontier.release(random_state=rng, counted=False)
         return self
 
     def __getstate__(self) -> Any:

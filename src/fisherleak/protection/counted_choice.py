@@ -1,0 +1,246 @@
+r"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
+
+Candidate k of a public grid has the score :math:`U_k + c_k`: its held-out loss without noise (``bounded_score``), and the price
+of its noise, what the loss of noisy copies is above that, on a public grid with a random offset (``grid``). It is drawn with
+
+.. math:: p_k \propto \exp(-(U_k + c_k) / b) .
+
+The Fisher information of this draw about the values of a row is exactly
+
+.. math:: F = \frac{1}{b^2} \operatorname{Cov}_{k \sim p}(\nabla U_k) \preceq \frac{D^2}{b^2} I, \qquad
+          D = \tfrac12 \max_{k, j} |\nabla U_k - \nabla U_j| ,
+
+since prices on a grid do not move with small changes, and by the chain rule a release of the choice and of a model that
+follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
+:math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_reach``'s: for the rows present,
+or for any admissible row in place of any; b is rounded up on a grid of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.releasing import generator
+from fisherleak.engine.risk import with_constant
+from fisherleak.errors import InvalidInputError
+from fisherleak.models import as_table
+from fisherleak.models.read import prepare
+from fisherleak.models.scalers import neutral
+from fisherleak.protection.bounded_score import BoundedScore, score_for
+from fisherleak.protection.choice_reach import (
+    Gradients,
+    View,
+    gradients_of,
+    reach_of_admissible,
+    reach_of_present,
+)
+from fisherleak.protection.contenders import Candidate, FrontierPoint, Scorer, Task, polished, rows_of
+from fisherleak.protection.declared import Admissible, admissible_rows
+from fisherleak.protection.grid import on_public_grid
+
+__all__ = ["SHARE", "Ballot", "CountedChoice", "drawn_choice"]
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.int64]
+SHARE = 0.3
+"""Of the limit that a choice may tell: the noise grows by 5 %."""
+CHEAPEST = 2.0**-20
+"""Prices below are no prices: the loss of few noisy copies may be below that without noise."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """What a choice was drawn from: numbers of the data, for whoever holds the table.
+
+    Attributes
+    ----------
+    points : tuple of FrontierPoint
+    scores : array of shape (K,)
+        Held-out loss and price of the noise, each candidate's.
+    smoothing : float
+        b.
+    reach : float
+        D: how far one row moves the scores apart, at most.
+    probabilities : array of shape (K,)
+    """
+
+    points: tuple[FrontierPoint, ...]
+    scores: Vector
+    smoothing: float
+    reach: float
+    probabilities: Vector
+    _gradients: tuple[Vector, ...] = field(repr=False)
+    """Of each candidate, (n, q), in the order of the table's rows."""
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The place of one candidate, drawn."""
+        return int(np.searchsorted(np.cumsum(self.probabilities)[:-1], float(rng.random()), side="right"))
+
+    def per_example(self) -> Vector:
+        """(n,) the eta of the choice about each row present: the root of the largest eigenvalue of F."""
+        p = self.probabilities
+        if self.smoothing == 0:
+            return np.zeros(len(self._gradients[0]))
+        mean = sum(weight * each for weight, each in zip(p, self._gradients, strict=True))
+        apart = [math.sqrt(weight) * (each - mean) for weight, each in zip(p, self._gradients, strict=True)]
+        gram = np.array([[np.sum(one * other, axis=1) for other in apart] for one in apart])
+        largest = np.linalg.eigvalsh(np.moveaxis(gram, -1, 0))[:, -1]
+        return np.asarray(np.sqrt(np.maximum(largest, 0.0)) / self.smoothing)
+
+
+@dataclass(frozen=True)
+class CountedChoice:
+    """A candidate that was drawn, and what a release of it promises.
+
+    Attributes
+    ----------
+    point : FrontierPoint
+        The candidate. Its loss is a number of the data.
+    eta : float
+        The limit that choice and model keep together.
+    eta_choice, eta_noise : float
+        What the choice may tell, and what is left for the model: the squares add up to that of ``eta``.
+    over : str
+        Whose etas are limited.
+    among : int
+        Candidates of the public grid.
+    ballot : Ballot or None
+        What it was drawn from; confidential, None where there was one candidate only.
+    """
+
+    point: FrontierPoint
+    eta: float
+    eta_choice: float
+    eta_noise: float
+    over: str
+    among: int
+    ballot: Ballot | None = field(default=None, repr=False, compare=False)
+
+    def record(self) -> Json:
+        """What may be passed on with the model, in JSON types."""
+        told = {name: getattr(self.point, name) for name in ("penalty", "weighting", "shape")}
+        etas = {name: getattr(self, name) for name in ("eta", "eta_choice", "eta_noise", "over", "among")}
+        return told | etas
+
+
+def drawn_choice(
+    candidates: Sequence[Candidate],
+    points: Sequence[FrontierPoint],
+    scorer: Scorer,
+    rows: tuple[Rows, Rows],
+    eta: float,
+    share: float,
+    rng: np.random.Generator | None,
+) -> CountedChoice:
+    """One of some points, all at one eta and without weights, drawn so that the choice tells at most share times eta.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The models of the points, one for each penalty, fitted on the first of ``rows``.
+    scorer : Scorer
+        Of the second of ``rows``, the held-out ones, and of the whole task.
+    rng : Generator, optional
+        The operating system's randomness if not given.
+    """
+    task = scorer.task
+    among = len(task.penalties) * len(task.shapes)
+    if among == 1:
+        return CountedChoice(points[0], eta, 0.0, eta, task.over, 1)
+    told = share * eta
+    points = [point for point in points if math.isfinite(point.loss)]
+    candidates = [each for each in candidates if any(point.penalty == each.penalty for point in points)]
+    if not points:
+        raise InvalidInputError("No candidate without weights has a finite loss: use a larger eta or larger penalties.")
+    by_penalty = {each.penalty: k for k, each in enumerate(candidates)}
+    admissible, views = _public_rows(task, candidates, scorer)
+    loss = scorer.loss
+    score = score_for(task.over, loss, None if admissible is None else admissible.labels)
+    gradients = [gradients_of(view, score) for view in views]
+    reach = _reach(task, views, gradients, score, admissible, rows)
+    smoothing = on_public_grid(reach / told, rng).scale if reach > 0 else 0.0
+    plain = [float(np.mean(score.value(view.z, view.y))) for view in views]
+    bare = [scorer.of(view.z[:, None])[0] for view in views]
+    scores = np.array(
+        [
+            plain[k] + on_public_grid(max(point.loss - bare[k], CHEAPEST), rng).scale
+            for point, k in ((point, by_penalty[point.penalty]) for point in points)
+        ]
+    )
+    own = tuple(_in_order(gradients[by_penalty[point.penalty]], rows) for point in points)
+    ballot = Ballot(tuple(points), scores, smoothing, reach, _probabilities(scores, smoothing), own)
+    chosen = points[ballot.draw(generator(rng))]
+    return CountedChoice(chosen, eta, told, math.sqrt(eta**2 - told**2), task.over, among, ballot)
+
+
+def _probabilities(scores: Vector, smoothing: float) -> Vector:
+    above = scores - scores.min()
+    weights = np.exp(-above / smoothing) if smoothing > 0 else (above == 0).astype(np.float64)
+    return np.asarray(weights / weights.sum())
+
+
+def _public_rows(task: Task, candidates: Sequence[Candidate], scorer: Scorer) -> tuple[Admissible | None, list[View]]:
+    """The rows that could be there, by all that are, and every model beside the held-out rows."""
+    views = [_view(each, scorer) for each in candidates]
+    if task.over != ADMISSIBLE:
+        return None, views
+    _, whole = polished(task, 1.0, None)
+    known = admissible_rows(whole._information.jacobians[0], whole._table, task.bounds).bounds
+    ranges = {name: (record["low"], record["high"]) for name, record in known.items() if "low" in record}
+    inner = candidates[0].leak
+    return admissible_rows(inner._information.jacobians[0], inner._table, {**ranges, **(task.bounds or {})}), views
+
+
+def _view(candidate: Candidate, scorer: Scorer) -> View:
+    leak, task = candidate.leak, scorer.task
+    jacobian = leak._information.jacobians[0]
+    fit, folded = jacobian.fit, leak._information.folded
+    if jacobian.folding is not None and jacobian.folding.filling is not None:
+        raise InvalidInputError(
+            "A choice is not counted where an imputer learned what it fills in: fill missing values with a declared one, "
+            "SimpleImputer(strategy='constant', fill_value=…), or use counted=False, which warns."
+        )
+    prepared = prepare(
+        neutral(candidate.model)[0] if folded else candidate.model, as_table(rows_of(task.X, scorer.rows))
+    )
+    features = np.asarray(prepared.features, dtype=np.float64)
+    x = np.asarray(with_constant(features, fit.intercept is not None, fit.centre))
+    attributes, label = leak._chosen(None, None)
+    return View(jacobian, tuple(attributes), label, x, scorer.labels, features, prepared.attributes)
+
+
+def _reach(
+    task: Task,
+    views: Sequence[View],
+    gradients: Sequence[Gradients],
+    score: BoundedScore,
+    admissible: Admissible | None,
+    rows: tuple[Rows, Rows],
+) -> float:
+    both = len(rows[0]) == len(rows[1]) == len(task.y)
+    if admissible is None:
+        groups = None if task.groups is None else np.unique(np.asarray(task.groups), return_inverse=True)[1]
+        return reach_of_present([_in_order(each, rows) for each in gradients], groups)
+    found = reach_of_admissible(views, score, admissible, both)
+    if not math.isfinite(found):
+        raise InvalidInputError(
+            "A choice cannot be counted here: one admissible row would move the model of a candidate too far (few rows, little "
+            "l2, or wide bounds). Declare narrower bounds, use larger penalties or more rows, or name a candidate beforehand, "
+            "release(choice=…)."
+        )
+    return found
+
+
+def _in_order(gradients: Gradients, rows: tuple[Rows, Rows]) -> Vector:
+    """In the order of the table; rows that are held out and trained on move scores in both ways."""
+    found = np.zeros((max(int(each.max()) for each in rows) + 1, gradients.held.shape[1]))
+    found[rows[0]] += gradients.trained
+    found[rows[1]] += gradients.held
+    return found

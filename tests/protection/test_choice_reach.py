@@ -1,0 +1,68 @@
+"""How far any admissible row moves scores apart: no row that was put in place of another, and refitted with, goes beyond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from cases import make
+from fisherleak.protection.bounded_score import score_for
+from fisherleak.protection.choice_reach import reach_of_present
+from fisherleak.protection.counted_choice import _public_rows, _reach
+
+CASE = make("squared", 2, n=160, d=2, intercept=True)
+X, Y = np.clip(CASE.X, -2, 2), np.clip(CASE.y, -3, 3)
+BOUNDS: Any = {"x0": (-2.0, 2.0), "x1": (-2.0, 2.0)}
+CASES: dict[str, tuple[Any, Any, Any]] = {
+    "squared": (Ridge(8.0), Y, BOUNDS | {"label": (-3.0, 3.0)}),
+    "squared, folded": (make_pipeline(StandardScaler(), Ridge(8.0)), Y, BOUNDS | {"label": (-3.0, 3.0)}),
+    "logistic": (LogisticRegression(C=0.5), (Y > 0.3) * 1, BOUNDS),
+    "two classes, squared": (RidgeClassifier(8.0), (Y > 0.3) * 1, BOUNDS | {"label": (-1.0, 1.0)}),
+}
+
+
+def moved_by(model: Any, X: Any, y: Any, bounds: Any, held_out: float, row: int | None) -> float:
+    """The bound for all rows, or the exact reach of one."""
+    found = fl.protect(
+        model, X, y, 4.0, bounds=bounds, penalties=[1.0, 10.0], weightings=["none"], shapes=["isotropic"], held_out=held_out
+    )
+    looked = found.looked
+    if row is None:
+        admissible, views = _public_rows(found.task, looked.candidates, looked.scorer)
+        assert admissible is not None
+        score = score_for("admissible", looked.scorer.loss, admissible.labels)
+        return _reach(found.task, views, [], score, admissible, looked.rows)
+    ballot = found.choose(random_state=0).ballot
+    assert ballot is not None
+    return reach_of_present([each[row : row + 1] for each in ballot._gradients], None)
+
+
+@pytest.mark.parametrize("held_out", [0.25, 0.0])
+@pytest.mark.parametrize("name", CASES)
+def test_no_row_in_place_of_another_moves_scores_farther_than_the_bound(name: str, held_out: float) -> None:
+    model, y, bounds = CASES[name]
+    limit = moved_by(model, X, y, bounds, held_out, None)
+    rng, reached = np.random.default_rng(0), 0.0
+    train = np.random.default_rng(0).permutation(len(y))  # as protect splits
+    far = int(np.argmax(np.abs(X).sum(axis=1)))
+    for trial in range(8):
+        row = far if trial == 0 else int(train[rng.integers(len(y))])
+        new, label = X.copy(), np.array(y)
+        new[row] = rng.choice([-2.0, 2.0], size=2)
+        label[row] = rng.choice([0, 1]) if label.dtype.kind == "i" else rng.choice([-3.0, 3.0])
+        reached = max(reached, moved_by(model, new, label, bounds, held_out, row))
+    assert reached <= limit
+    assert limit < 30 * reached
+
+
+def test_the_reach_of_rows_present_is_half_the_largest_difference() -> None:
+    one, other = np.array([[3.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 4.0], [0.0, -1.0]])
+    assert reach_of_present([one, other], None) == 2.5
+    assert reach_of_present([one], None) == 1.5
+    assert reach_of_present([one, other], np.array([0, 0])) == pytest.approx(0.5 * np.sqrt(29.0))

@@ -1,0 +1,162 @@
+"""A choice that is counted: its information against refits of the whole procedure, its frequencies, and what it promises."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fisherleak as fl
+from cases import make
+from fisherleak.protection.counted_choice import Ballot
+
+CASE = make("squared", 1, n=120, d=2, intercept=True)
+X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
+BOUNDS: Any = {"x0": (-3.0, 3.0), "x1": (-3.0, 3.0)}
+WITH_LABEL: Any = BOUNDS | {"label": (-4.0, 4.0)}
+OPTIONS: Any = {"penalties": [1.0, 30.0], "weightings": ["none"], "shapes": ["isotropic"]}
+STEP = 1e-4
+WHOLE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "squared": (Ridge(20.0), Y, {"over": "max"}),
+    "squared, admissible": (Ridge(20.0), Y, {"bounds": WITH_LABEL}),
+    "squared, all rows": (Ridge(20.0), Y, {"over": "max", "held_out": 0.0}),
+    "squared, folded": (make_pipeline(StandardScaler(), Ridge(20.0)), Y, {"over": "max"}),
+    "logistic": (LogisticRegression(C=0.1), (Y > 0.3) * 1, {"over": "max"}),
+    "logistic, admissible": (LogisticRegression(C=0.1), (Y > 0.3) * 1, {"bounds": BOUNDS}),
+}
+
+
+def ballot_of(model: Any, X: Any, y: Any, options: Any, **more: Any) -> Ballot:
+    chosen = fl.protect(model, X, y, 2.0, **OPTIONS, **options).choose(random_state=3, **more)
+    assert chosen.ballot is not None
+    return chosen.ballot
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_information_of_the_choice_is_that_of_refits_of_the_whole_procedure(name: str) -> None:
+    model, y, options = WHOLE[name]
+    here = ballot_of(model, X, y, options)
+    rows = fl.protect(model, X, y, 2.0, **OPTIONS, **options).looked.rows
+    for row in (int(rows[0][5]), int(rows[1][5])):  # trained on, and held out
+        scores = []
+        for column in range(2 if "logistic" in name else 3):
+            found = []
+            for side in (-STEP, STEP):
+                moved, label = X.copy(), np.array(y)
+                if column < 2:
+                    moved[row, column] += side
+                else:
+                    label[row] += side
+                then = ballot_of(model, moved, label, options)
+                assert then.smoothing == here.smoothing
+                found.append(np.log(then.probabilities))
+            scores.append((found[1] - found[0]) / (2 * STEP))
+        by_refits = np.array(scores).T  # (K, values)
+        p = here.probabilities
+        assert np.abs(p @ by_refits).max() < 1e-6
+        ours = np.stack([each[row] for each in here._gradients])[:, : by_refits.shape[1]]
+        ours = -(ours - p @ ours) / here.smoothing
+        np.testing.assert_allclose(ours, by_refits, atol=1e-4 * np.abs(by_refits).max())
+        if "logistic" not in name:
+            eta = np.sqrt(np.linalg.eigvalsh((by_refits.T * p) @ by_refits)[-1])
+            assert here.per_example()[row] == pytest.approx(eta, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_nobody_is_told_more_of_than_the_share(name: str) -> None:
+    model, y, options = WHOLE[name]
+    for share in (0.1, 0.3):
+        here = ballot_of(model, X, y, options, share=share)
+        assert here.reach / here.smoothing <= 2.0 * share
+        assert 0 < here.per_example().max() <= here.reach / here.smoothing
+
+
+def test_groups_are_counted_together() -> None:
+    person = np.arange(len(Y)) // 4
+    alone = ballot_of(Ridge(20.0), X, Y, {"over": "max"})
+    together = ballot_of(Ridge(20.0), X, Y, {"over": "max", "groups": person})
+    squares = [np.bincount(person, weights=np.sum(g**2, axis=1)).max() for g in together._gradients]
+    apart = np.sum((together._gradients[0] - together._gradients[1]) ** 2, axis=1)
+    squares.append(np.bincount(person, weights=apart).max())
+    assert together.reach == pytest.approx(0.5 * math.sqrt(max(squares)))
+    assert together.reach > alone.reach
+
+
+def test_candidates_are_drawn_as_often_as_they_say() -> None:
+    here = ballot_of(Ridge(20.0), X, Y, {"over": "max"})
+    p = np.array([0.5, 0.3, 0.15, 0.05])
+    ballot = Ballot(here.points[:1] * 4, np.zeros(4), 1.0, 1.0, p, ())
+    rng, count = np.random.default_rng(0), 60_000
+    seen = np.bincount([ballot.draw(rng) for _ in range(count)], minlength=4)
+
+    def distance(law: np.ndarray) -> float:
+        return float(np.sum((seen - count * law) ** 2 / (count * law)))
+
+    assert distance(p) < 16.3  # one in a thousand
+    assert distance(p * [1.05, 0.95, 0.95, 0.8] / np.sum(p * [1.05, 0.95, 0.95, 0.8])) > 16.3
+    scores = here.scores - here.scores.min()
+    np.testing.assert_allclose(
+        here.probabilities, np.exp(-scores / here.smoothing) / np.exp(-scores / here.smoothing).sum()
+    )
+
+
+def test_a_release_counts_its_choice_without_a_warning() -> None:
+    found = fl.protect(Ridge(20.0), X, Y, 4.0, bounds=WITH_LABEL, penalties=[1.0, 30.0])
+    choice = found.choose(random_state=0)
+    assert choice.point.weighting == "none"
+    assert choice.eta_choice == pytest.approx(0.3 * 4.0)
+    assert choice.eta_choice**2 + choice.eta_noise**2 == pytest.approx(16.0)
+    assert choice.among == 4
+    told = json.loads(json.dumps(choice.record()))
+    assert told["eta_noise"] == choice.eta_noise
+    assert not any(value == choice.point.loss for value in told.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = found.release(choice=choice, random_state=1)
+        found.release()
+    again = found.release(choice=choice, random_state=1)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    with pytest.raises(fl.InvalidInputError, match="eta must be that of the choice, 4, or left out; got 1"):
+        found.release(1.0, choice)
+    # the noise keeps what the choice leaves
+    from fisherleak.protection.contenders import calibrated_model
+
+    _, noise = calibrated_model(found.task, choice.point, choice.eta_noise, 0)
+    assert noise.calibrated.eta == choice.eta_noise  # type: ignore[attr-defined]
+
+
+def test_one_candidate_needs_no_choice() -> None:
+    found = fl.protect(Ridge(20.0), X, Y, 2.0, bounds=WITH_LABEL, penalties=[1.0], shapes=["hessian"])
+    choice = found.choose()
+    assert (choice.eta_choice, choice.eta_noise, choice.ballot) == (0.0, 2.0, None)
+
+
+def test_refusals() -> None:
+    found = fl.protect(Ridge(20.0), X, Y, 2.0, over="max", penalties=[1.0], weightings=["full"])
+    with pytest.raises(fl.InvalidInputError, match="No candidate without weights was looked at"):
+        found.release()
+    with pytest.raises(fl.InvalidInputError, match="share must be between 0 and 1, a part of the limit; got 1"):
+        found.choose(share=1.0)
+    counts = fl.protect(PoissonRegressor(), X, np.round(np.exp(Y)), 50.0, over="max", **OPTIONS)
+    assert counts.choose(random_state=0).ballot is not None
+    with pytest.raises(fl.InvalidInputError, match="what IRFIL's weights tell is not; got"):
+        fl.Protected(Ridge(), weightings=["none", "full"]).fit(X, Y)
+
+
+def test_protected_tells_what_it_promises_and_no_number_of_the_data() -> None:
+    model = fl.Protected(Ridge(20.0), 4.0, penalties=[1.0, 30.0], bounds=WITH_LABEL, random_state=0).fit(X, Y)
+    assert model.promise_ is not None
+    assert model.promise_["eta_choice"] ** 2 + model.promise_["eta_noise"] ** 2 == pytest.approx(16.0)
+    assert np.float64(model.choice_.loss).tobytes() not in pickle.dumps(model)
+    assert pickle.loads(pickle.dumps(model)).promise_ == model.promise_
+    with pytest.warns(fl.UncountedChoiceWarning, match="was learned from the rows"):
+        loose = fl.Protected(Ridge(20.0), 4.0, penalties=[1.0, 30.0], bounds=WITH_LABEL, counted=False).fit(X, Y)
+    assert loose.promise_ is None
