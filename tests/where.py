@@ -138,6 +138,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/test_admissible.py",
     ),
     "protection/ascent.py": ("protection/test_admissible.py", "protection/test_several_certificate.py"),
+    "protection/asked_task.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/contenders.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/entries.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
     "protection/evened.py": ("protection/test_whole_procedure.py",),

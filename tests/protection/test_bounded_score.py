@@ -19,12 +19,16 @@ def scores() -> list[tuple[BoundedScore, np.ndarray, np.ndarray]]:
     found = []
     for name in ("squared", "logistic", "poisson", "gamma"):
         over = "admissible" if name in LABELS else "max"
-        y = {"squared": rng.normal(size=300), "logistic": rng.integers(0, 2, 300) * 1.0}.get(name, rng.gamma(2.0, size=300))
+        y = {"squared": rng.normal(size=300), "logistic": rng.integers(0, 2, 300) * 1.0}.get(
+            name, rng.gamma(2.0, size=300)
+        )
         found.append((score_for(over, fl.LOSSES[name], LABELS.get(name)), 2.5 * rng.normal(size=300), y))
     return found
 
 
-@pytest.mark.parametrize(("score", "z", "y"), scores(), ids=lambda value: getattr(value, "loss", value.__class__.__name__))
+@pytest.mark.parametrize(
+    ("score", "z", "y"), scores(), ids=lambda value: getattr(value, "loss", value.__class__.__name__)
+)
 def test_derivatives_are_those_of_the_value(score: BoundedScore, z: np.ndarray, y: np.ndarray) -> None:
     smooth = np.abs(np.abs(z) - score.farthest) > 1e-3
     slope = (score.value(z + STEP, y) - score.value(z - STEP, y)) / (2 * STEP)

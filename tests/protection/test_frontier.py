@@ -78,7 +78,7 @@ def test_a_release_keeps_the_limit_and_says_what_is_not_counted(frontier: fl.Fro
         pytest.warns(fl.UncountedChoiceWarning, match="was learned from the rows"),
         pytest.warns(fl.UncountedScaleWarning),
     ):
-        model = frontier.release(random_state=0)
+        model = frontier.release(random_state=0, counted=False)
     assert isinstance(model, Ridge)
     assert model.predict(X).shape == Y.shape
     full = next(point for point in frontier.points if point.weighting == "full")
@@ -142,6 +142,27 @@ def test_the_picture_has_a_line_for_each_weighting_and_shape(frontier: fl.Fronti
     ax = frontier.plot()
     assert len(ax.lines) == 10
     assert frontier.plot(ax) is ax
+
+
+def test_no_value_of_a_row_decides_whether_it_is_held_out() -> None:
+    classes = np.arange(len(Y)) % 2
+    options: Any = {"over": "max", "shapes": ["isotropic"], **ONE}
+    rows = [fl.protect(LogisticRegression(), X, y, **options).compared.rows for y in (classes, 1 - classes, Y > 0.3)]
+    for other in rows[1:]:
+        np.testing.assert_array_equal(other[1], rows[0][1])
+
+
+def test_what_no_model_can_be_fitted_on_is_said() -> None:
+    gaps, labels = X.copy(), Y.copy()
+    gaps[3, 1], labels[5] = np.nan, np.inf
+    with pytest.raises(
+        fl.InvalidInputError, match="X contains NaN or infinity in 1 of 400 rows, and Ridge takes numbers"
+    ):
+        fl.protect(Ridge(), gaps, Y)
+    with pytest.raises(fl.InvalidInputError, match="y contains NaN or infinity: 1 of 400 labels"):
+        fl.protect(Ridge(), X, labels)
+    with pytest.raises(fl.InvalidInputError, match=r"y has one class only \(.*1.* in all 400 rows\)"):
+        fl.protect(LogisticRegression(), X, np.ones(len(Y), dtype=int), public="levels")
 
 
 @pytest.mark.parametrize(

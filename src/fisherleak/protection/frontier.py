@@ -52,7 +52,7 @@ WIDE = 20.0
 
 
 @dataclass(frozen=True)
-class Looked:
+class Compared:
     """What a choice is drawn from: models without weights, how they are scored, rows to train on and rows held out."""
 
     candidates: tuple[Candidate, ...]
@@ -93,7 +93,7 @@ class Frontier:
     held_out: int
     refused: tuple[str, ...] = field(repr=False)
     task: Task = field(repr=False)
-    looked: Looked = field(repr=False)
+    compared: Compared = field(repr=False)
 
     def _repr_html_(self) -> str:
         pairs: list[tuple[str, object]] = []
@@ -173,8 +173,8 @@ class Frontier:
                 "weightings=['none'], or use counted=False, which warns."
             )
         rng = None if random_state is None else generator(random_state)
-        looked = self.looked
-        return drawn_choice(looked.candidates, points, looked.scorer, looked.rows, limit, share, rng)
+        compared = self.compared
+        return drawn_choice(compared.candidates, points, compared.scorer, compared.rows, limit, share, rng)
 
     def frame(self) -> pandas.DataFrame:
         """One row for each candidate and eta.
@@ -355,9 +355,9 @@ def protect(
     if not points:
         raise InvalidInputError(f"No candidate keeps the limit. The first: {refused[0]}")
     loss, score = scorer.of(scorer.predictor(plain)[:, None])
-    looked = Looked(tuple(plainly), scorer, (train, test))
+    compared = Compared(tuple(plainly), scorer, (train, test))
     count = 0 if len(test) == len(task.y) else len(test)
-    return Frontier(tuple(points), loss, score, count, tuple(refused), task, looked)
+    return Frontier(tuple(points), loss, score, count, tuple(refused), task, compared)
 
 
 def _looked_at(
