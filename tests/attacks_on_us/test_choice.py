@@ -39,7 +39,8 @@ def with_cell(row: int, value: float, odd: bool = False) -> tuple[np.ndarray, np
 def frontier(table: tuple[np.ndarray, np.ndarray], penalty: float, how: Any) -> fl.Frontier:
     options: Any = {"penalties": [1.0, penalty], "weightings": ["none"], "shapes": ["isotropic"]}
     alpha = 1.0 if how is PRESENT else 20.0
-    return fl.protect(Ridge(alpha, fit_intercept=False), *table, ETA, **options, **how)
+    own, labels = table
+    return fl.protect(Ridge(alpha, fit_intercept=False), own, labels, ETA, **options, **how)
 
 
 def promised(eta: float) -> float:
