@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 import fisherleak as fl
 from attacks.clinic import DOSE, HIGH, TABLE, pipeline
+from fisherleak._support.arrays import host
 from fisherleak.models import final_estimator
 from fisherleak.models.rebuilt import rebuilt
 from fisherleak.models.several import all_parameters
@@ -149,6 +151,18 @@ def test_two_classes_through_softmax_are_served_alike() -> None:
     model = pipeline(RidgeClassifier()).fit(TABLE, HIGH)
     with pytest.raises(fl.InvalidInputError, match="'score' or 'label'; got 'probability'"):
         fl.attacks.Served(model, TABLE, HIGH, "gene", answer="probability")
+
+
+@pytest.mark.parametrize(("loss", "K"), [("logistic", 2), ("softmax", 3)])
+def test_the_same_in_every_library(to_backend: Callable[[Any], Any], loss: str, K: int) -> None:
+    X = np.column_stack([TABLE["age"] / 50, TABLE["smoker"] == "yes"]).astype(float)
+    y = np.digitize(DOSE, np.quantile(DOSE, np.arange(1, K) / K)).astype(float)
+    found = []
+    for to in (np.asarray, to_backend):
+        fit = fl.minimise(to(X), to(y), loss=loss, l2=0.1, intercept=True)
+        attack = fl.attacks.Served(fit, to(X), to(y), 1, values=[0.0, 1.0])
+        found.append(attack.accuracy(fl.Gaussian(0.3), draws=50))
+    np.testing.assert_allclose(np.asarray(host(found[1])), found[0], rtol=1e-12)
 
 
 def test_shares_the_moves_and_the_beliefs_of_another() -> None:

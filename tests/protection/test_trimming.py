@@ -57,3 +57,8 @@ def test_trim_drops_whole_groups() -> None:
 def test_estimators_without_weights_are_refused() -> None:
     with pytest.raises(fl.UnsupportedModelError, match="takes no sample_weight"):
         fl.trim(lm.OrthogonalMatchingPursuit(), X, Y, 1.0, sample_weight=np.ones(len(Y)))
+
+
+def test_what_cannot_be_fitted_again_is_refused() -> None:
+    with pytest.raises(fl.InvalidInputError, match="fitted again on the rows that stay; got Fit"):
+        fl.trim(fl.minimise(X, Y), X, Y, 1.0)

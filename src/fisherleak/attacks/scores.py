@@ -50,7 +50,7 @@ def by_distance(delta: Array, b: Array, bonus: Vector, allowed: Mask | None = No
         some = slice(start, min(start + most, b.shape[0]))
         score = 2.0 * (b[None, some, :] @ across) + offset[:, None, :]
         if allowed is not None:
-            score = xp.where(like(allowed[:, some, :], delta, xp), score, -np.inf)
+            score = xp.where(like(allowed[:, some, :], delta, xp) > 0, score, -np.inf)
         parts.append(xp.argmax(score, axis=0))
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 

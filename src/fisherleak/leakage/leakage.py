@@ -338,9 +338,10 @@ class Leakage:
         places = [self.attributes.index(attribute.name) for attribute in chosen]
         cells = self.per_cell()
         xp = namespace(cells)
-        exposure = (
-            cells[:, places] * like(own[places], cells, xp) if not is_lazy(cells) else cells[:, places] * own[places]
-        )
+        if is_lazy(cells):
+            exposure = cells[:, places] * own[places]
+        else:
+            exposure = xp.take(cells, like(places, cells, xp), axis=1) * like(own[places], cells, xp)
         return exposure**2 / (1.0 + exposure**2)
 
     # presence

@@ -138,6 +138,11 @@ def trim(
     Trimmed(145 of 442 rows kept, limit 2, 37 above it now)
     """
     limit = check_positive(max_eta, "max_eta")
+    if not hasattr(estimator, "fit"):
+        raise InvalidInputError(
+            "estimator must be a scikit-learn model, which is fitted again on the rows that stay; got "
+            f"{type(estimator).__name__}."
+        )
     table, labels = as_table(X), np.asarray(y)
     weights = check_weights(sample_weight, np.empty((table.n, 1)))
     model = fit_weighted(clone(estimator), X, y, weights)

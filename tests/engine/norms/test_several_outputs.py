@@ -256,6 +256,9 @@ def test_the_same_on_every_backend(to_rows: Callable[[Any], Any]) -> None:
     assert there.dataset() == pytest.approx(here.dataset(), rel=1e-10)
     groups = there.by_group(np.repeat([0, 1], 30))
     assert groups == pytest.approx(here.by_group(np.repeat([0, 1], 30)), rel=1e-10)
+    both, wanted_both = fl.compose(there, there), fl.compose(here, here)
+    assert both.dataset() == pytest.approx(wanted_both.dataset(), rel=1e-10)
+    np.testing.assert_allclose(host(both.per_attribute()), wanted_both.per_attribute(), rtol=1e-10)
 
 
 def test_the_largest_eta_is_certified_from_above() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fisherleak as fl
+from fisherleak._support.arrays import host
 
 
 def people(n: int, d: int, K: int) -> tuple[Any, Any]:
@@ -42,6 +44,16 @@ def test_membership_is_the_move_of_refits(K: int, intercept: bool, weighted: boo
         fit = fl.minimise(X, labels, l2=1e-2, sample_weight=weights, **given)
         mu = fl.measure(fit, X, labels, fl.Gaussian(0.5)).membership()
         np.testing.assert_allclose(mu, refits(X, labels, weights, 0.5, **given), rtol=2e-8)
+
+
+def test_the_same_in_every_library(to_backend: Callable[[Any], Any]) -> None:
+    X, y = people(40, 3, 3)
+    here = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-2, intercept=True), X, y)
+    x, labels = to_backend(X), to_backend(y)
+    there = fl.measure(fl.minimise(x, labels, loss="softmax", l2=1e-2, intercept=True), x, labels)
+    np.testing.assert_allclose(host(there.membership()), here.membership(), rtol=1e-10)
+    np.testing.assert_allclose(host(there.revealed()), here.revealed(), rtol=1e-10)
+    np.testing.assert_allclose(there.to_frame().to_numpy(), here.to_frame().to_numpy(), rtol=1e-10)
 
 
 def test_two_classes_are_the_logistic_loss_at_half_the_penalty() -> None:

@@ -264,7 +264,7 @@ def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
         lead = rows[0]
         assert lead is not None
         for start in range(0, lead.shape[0], most):
-            some = slice(start, start + most)
+            some = slice(start, min(start + most, lead.shape[0]))
             written = write(*(None if x is None else x[some, ...] for x in rows))
             flat = xp.reshape(xp.permute_dims(written, (1, 0, 2)), (written.shape[1], -1))
             total = total + flat @ flat.T

@@ -71,7 +71,7 @@ class OutputsOut:
         omega = there if weights is None else there * xp.reshape(weights, (c, k))
         U, A, N = _leaving(around, x, omega)
         eye = like(np.eye(N.shape[1]), x, xp)[None, :, :]
-        inner = xp.linalg.solve(eye * (1.0 + np.finfo(float).eps) - A @ N, A)
+        inner = xp.linalg.solve(eye * (1.0 + float(np.finfo(float).eps)) - A @ N, A)
         push = None
         if around.fold is not None:
             moved = around.fold.push(xp.reshape(X, (c, k, -1)), omega, there)

@@ -141,7 +141,7 @@ def _closed_form(jacobian: OutputsJacobian) -> Array:
         move = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (part.x.shape[0], -1)) @ B.T
         left = 1.0 - part.omega * xp.vecdot(part.x @ G, part.x)
         length = xp.linalg.vector_norm(move, axis=1)
-        nothing = left <= np.finfo(float).eps * (64 + jacobian.fit.condition)
+        nothing = left <= float(np.finfo(float).eps) * (64 + jacobian.fit.condition)
         infinite = xp.where(length > 0, xp.full_like(length, np.inf), length)
         return xp.where(nothing, infinite, length / xp.where(nothing, xp.ones_like(left), left))
 
@@ -227,7 +227,7 @@ class _Removal(Around):
             )
             lengths.append(self.seen(step))
             moves = moves + step
-        tiny = np.finfo(float).tiny
+        tiny = float(np.finfo(float).tiny)
         ratio = lengths[-1] / xp.clip(lengths[-2], tiny, None)
         safe = xp.where(ratio < SLOW, ratio, SLOW)
         across = SAFETY * xp.sqrt(xp.clip(row_dots(moves @ self.hessian, moves, xp), 0.0, None))
