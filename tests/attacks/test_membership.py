@@ -192,3 +192,39 @@ def test_the_only_row_of_a_class_is_told_for_certain() -> None:
     assert np.isfinite(attack.mu(NOISE)[0])
     assert np.isinf(attack.mu(NOISE)[1])
     assert attack.auc(NOISE)[1] == 1.0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_people_are_in_with_all_their_rows_or_not_at_all(loss: str) -> None:
+    """Closed forms are those of the leakage, and simulated releases of fits without a person are told as often."""
+    case = make(loss, 2, 40, 3, intercept=True)
+    who = np.arange(40) % 7
+    attack = attack_on(loss, groups=who)
+    mu = case.leak(NOISE).membership_by_group(who)
+    assert attack.people == tuple(mu)
+    assert repr(attack) == "Membership(7 people)"
+    np.testing.assert_allclose(attack.mu(NOISE), list(mu.values()), rtol=1e-9)
+    rest = who != 2
+    other = fl.minimise(case.X[rest], case.y[rest], case.loss, case.l2 * 40 / rest.sum(), None, True)
+    np.testing.assert_allclose(attack.moves[2], other.theta - case.fit().theta, rtol=1e-6, atol=1e-9)
+    noise = NOISE.rescaled(float(attack.mu(NOISE).max()) * NOISE.scale)
+    found = attack.simulate(noise, 20_000, random_state=1)
+    np.testing.assert_allclose(found.accuracy, attack.accuracy(noise), atol=4 * np.sqrt(0.25 / 20_000))
+    assert attack.infer(case.fit(), fl.Gaussian(1e-6)).all()
+    assert not attack.infer(other, fl.Gaussian(1e-6))[2]
+
+
+def test_people_and_rows_are_not_attacked_at_once() -> None:
+    with pytest.raises(fl.InvalidInputError, match="rows and groups cannot both be given"):
+        attack_on(rows=[1], groups=np.arange(40))
+    with pytest.raises(fl.InvalidInputError, match="Posterior has no likelihood here without several rows"):
+        attack_on(groups=np.arange(40) % 5).simulate(fl.Posterior(1.0), 10)  # type: ignore[arg-type]
+
+
+def test_people_of_several_classes() -> None:
+    rng = np.random.default_rng(0)
+    X, who = rng.normal(size=(60, 2)), np.arange(60) % 6
+    y = np.argmax(X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(60, 3)), axis=1)
+    fit = fl.minimise(X, y, "softmax", 1e-2, intercept=True)
+    mu = fl.measure(fit, X, y, NOISE).membership_by_group(who)
+    np.testing.assert_allclose(fl.attacks.Membership(fit, X, y, groups=who).mu(NOISE), list(mu.values()), rtol=1e-6)

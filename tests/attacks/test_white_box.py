@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
@@ -214,3 +215,45 @@ def test_many_rows_of_many_libraries_move_alike() -> None:
         found.append(host(attack.moves[0].values))
         assert attack.moves[0].refitted == 0
     np.testing.assert_allclose(found[0], found[1], atol=1e-6 * np.abs(found[0]).max())
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_people_take_a_value_in_all_their_rows(loss: str) -> None:
+    """Against a fit with the other value in all rows of a person, and how often releases of it are told in simulation."""
+    rng = np.random.default_rng(5)
+    who, own = np.arange(60) % 12, rng.integers(0, 2, 12)
+    X = np.column_stack([rng.normal(size=(60, 2)), own[who]])
+    score = X @ [0.5, -0.3, 0.8] + rng.normal(size=60)
+    y = {"squared": score, "logistic": (score > 0) * 1.0, "softmax": np.digitize(score, [-0.5, 0.8]) * 1.0}[loss]
+    weights = rng.uniform(0.4, 2.0, 60)
+    fit = fl.minimise(X, y, loss, 1e-2, weights, True)
+    attack = fl.attacks.WhiteBox(fit, X, y, 2, sample_weight=weights, groups=who)
+    assert (attack.target.m, attack.truth.tolist()) == (12, own.tolist())
+    np.testing.assert_allclose(attack.prior, [np.mean(own == 0), np.mean(own == 1)])
+    moves = []
+    for person in range(12):
+        other = X.copy()
+        other[who == person, 2] = 1 - own[person]
+        moves.append(np.ravel(fl.minimise(other, y, loss, 1e-2, weights, True).theta) - np.ravel(fit.theta))
+        found = attack.moves[1 - own[person]].values[person]
+        assert np.linalg.norm(found - moves[-1]) <= 1e-4 * np.linalg.norm(moves[-1])
+        assert not attack.moves[own[person]].values[person].any()
+    noise = fl.Gaussian(float(np.linalg.norm(moves[0])))
+    expected = norm.cdf(np.linalg.norm(moves, axis=1) / 2 / noise.scale)
+    np.testing.assert_allclose(attack.accuracy(noise), expected, rtol=1e-4)
+    drawn = np.random.default_rng(1).normal(0, noise.scale, (20_000, moves[0].size)) + np.ravel(fit.theta)
+    right = np.mean(attack.infer(drawn) == own[None, :], axis=0)
+    np.testing.assert_allclose(right, expected, atol=4 * np.sqrt(0.25 / 20_000))
+
+
+def test_what_differs_within_a_person_is_refused() -> None:
+    X = np.column_stack([np.arange(12) % 2, np.arange(12) % 3]).astype(float)
+    y, who = np.sin(np.arange(12)), np.arange(12) % 3
+    fit = fl.minimise(X, y, l2=1e-2)
+    with pytest.raises(fl.InvalidInputError, match=r"same in all rows of a person; '.*' is not for 0"):
+        fl.attacks.WhiteBox(fit, X, y, 0, groups=who)
+    with pytest.raises(fl.InvalidInputError, match="BlackBox guesses a value of one row: leave groups out"):
+        fl.attacks.BlackBox(fit, X, y, 1, groups=who)
+    with pytest.raises(fl.InvalidInputError, match="prior and groups cannot both be given"):
+        fl.attacks.WhiteBox(fit, X, y, 1, groups=who, prior=[0.2, 0.3, 0.5])
+    assert fl.attacks.Prior(fit, X, y, 1, groups=who).infer().shape == (3,)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
-from fisherleak.attacks.candidates import Candidates, candidates_of
+from fisherleak.attacks.candidates import Candidates, candidates_of, people_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.engine.erm import Fit
@@ -61,6 +61,9 @@ class Attacker(ABC):
         training data.
     rows : mask or positions, optional
         Rows to attack. All by default.
+    groups : str or array of shape (n,), optional
+        A column of the table, or whose each row is: then people are attacked, in the order of their names, and a value is
+        guessed that all rows of a person have. For :class:`WhiteBox` and :class:`Prior`; others refuse it.
 
     Notes
     -----
@@ -85,6 +88,8 @@ class Attacker(ABC):
     name = "attacker"
     sees_model = True
     """Whether the attacker looks at a released model at all."""
+    of_people = False
+    """Whether the attacker can guess a value that all rows of a person have."""
     by_answers = False
     """Whether the attacker looks at a released model's answers and not at its parameters: its scalers may be folded in then."""
 
@@ -98,8 +103,18 @@ class Attacker(ABC):
         sample_weight: Any = None,
         prior: Any = None,
         rows: Any = None,
+        groups: Any = None,
     ) -> None:
-        self._aim(candidates_of(model, X, y, attribute, values, sample_weight, prior, rows))
+        if groups is not None and not self.of_people:
+            raise InvalidInputError(
+                f"{type(self).__name__} guesses a value of one row: leave groups out, or use WhiteBox, which guesses one that "
+                "all rows of a person have."
+            )
+        target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
+        if groups is not None:
+            check_alone(rows=rows, prior=prior)
+            target = people_of(target, groups)
+        self._aim(target)
 
     @classmethod
     def _of(cls, target: Candidates) -> Self:
@@ -304,6 +319,13 @@ def released_parameters(released: Any, own: Vector, model: Any, by_answers: bool
             f"released must have {own.shape[0]} finite parameters, as the model has; got shape {theta.shape}."
         )
     return np.atleast_2d(theta), theta.ndim == 2
+
+
+def check_alone(**others: Any) -> None:
+    """Refuse what cannot be given with groups."""
+    for name, value in others.items():
+        if value is not None:
+            raise InvalidInputError(f"{name} and groups cannot both be given: leave {name} out.")
 
 
 def check_draws(draws: Any, name: str = "draws") -> int:

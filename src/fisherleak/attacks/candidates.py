@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,9 +25,17 @@ from fisherleak.leakage.measure import measure
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import prepare
 from fisherleak.models.several import all_parameters
-from fisherleak.rows.selection import check_rows
+from fisherleak.rows.selection import check_rows, rows_by_group
 
-__all__ = ["LABEL", "Candidates", "candidates_of", "given_parameters", "jacobian_at_minimum"]
+__all__ = [
+    "LABEL",
+    "Candidates",
+    "candidates_of",
+    "given_parameters",
+    "jacobian_at_minimum",
+    "members_of",
+    "people_of",
+]
 
 LABEL = "label"
 """The label under attack, where no column is called that."""
@@ -69,6 +77,9 @@ class Candidates:
         Where the label is: each candidate as the loss takes it.
     output : int or None
         Of several numbers, the one under attack.
+    members : tuple of integer arrays, or None
+        Where people are attacked: all rows of each, which have one value and take another together. ``rows`` are then the
+        first of each.
     """
 
     name: str
@@ -88,6 +99,7 @@ class Candidates:
     encoded: tuple[float, ...] | None = None
     output: int | None = None
     beliefs: NDArray[np.float64] | None = None
+    members: tuple[NDArray[np.int64], ...] | None = None
 
     @property
     def k(self) -> int:
@@ -132,20 +144,21 @@ class Candidates:
         """Rows under attack."""
         return int(self.rows.shape[0])
 
-    def changed(self, candidate: int) -> Array:
-        """Features of the attacked rows, each with that candidate value, (m, d)."""
+    def changed(self, candidate: int, rows: Array | None = None) -> Array:
+        """Features of the attacked rows, or of some others, each with that candidate value, (m, d)."""
         xp = namespace(self.features)
+        rows = self.rows if rows is None else rows
         if self.encoded is not None:
-            return xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
+            return xp.astype(xp.take(self.features, rows, axis=0), xp.float64, copy=True)
         value = self.values[candidate]
         if isinstance(self.model, Fit):
-            features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
+            features = xp.astype(xp.take(self.features, rows, axis=0), xp.float64, copy=True)
             features[:, self.position] = value
             return features
         own = self._own_features
         if own is None:
-            return as_real(self._transformed(candidate, self.rows), xp)
-        features = xp.astype(xp.take(self.features, self.rows, axis=0), xp.float64, copy=True)
+            return as_real(self._transformed(candidate, rows), xp)
+        features = xp.astype(xp.take(self.features, rows, axis=0), xp.float64, copy=True)
         for j in own:
             features[:, j] = float(self._shown[candidate][j])
         return features
@@ -158,10 +171,13 @@ class Candidates:
             for k, sample in enumerate(self.samples)
         ]
 
-    def labels(self, candidate: int) -> Array:
-        """Labels of the attacked rows as the loss takes them, each with that candidate where the label is attacked, (m, …)."""
+    def labels(self, candidate: int, rows: Array | None = None) -> Array:
+        """Labels of the attacked rows, or of some others, as the loss takes them, (m, …).
+
+        Each with that candidate where the label is attacked.
+        """
         xp = namespace(self.y)
-        labels = xp.astype(xp.take(self.y, self.rows, axis=0), xp.float64, copy=True)
+        labels = xp.astype(xp.take(self.y, self.rows if rows is None else rows, axis=0), xp.float64, copy=True)
         if self.encoded is not None:
             labels[(slice(None), self.output) if labels.ndim == 2 else slice(None)] = self.encoded[candidate]
         return labels
@@ -181,6 +197,13 @@ class Candidates:
         fed = [_fed(attribute) for attribute in self.attributes]
         mine = fed.pop(self.position)
         return None if any(mine & others for others in fed) else sorted(mine)
+
+    def of_people(self, members: Sequence[NDArray[np.int64]], first: NDArray[np.int64]) -> Candidates:
+        """The same with people attacked, all rows of each together; ``first`` is a row of every person, for their prior."""
+        own = host(self.codes)[first]
+        counts = np.bincount(own[own >= 0], minlength=self.k)
+        rows = like(np.array([rows[0] for rows in members]), self.rows, namespace(self.rows))
+        return replace(self, members=tuple(members), rows=rows, prior=counts / counts.sum())
 
     def chosen(self, codes: Array) -> Array:
         """The values of candidates by their codes."""
@@ -248,6 +271,32 @@ def candidates_of(
         encoded=encoded,
         output=output if part.y.ndim == 2 else None,
     )
+
+
+def members_of(table: Table, groups: Any, rows: Any = None) -> dict[Any, NDArray[np.int64]]:
+    """The rows of each person, by a column of the table or whose each row is."""
+    if rows is not None:
+        raise InvalidInputError("rows and groups cannot both be given: leave rows out.")
+    labels = table.labels(groups) if isinstance(groups, str) else groups
+    return {person: np.asarray(host(own)) for person, own in rows_by_group(labels, table.n).items()}
+
+
+def people_of(target: Candidates, groups: Any) -> Candidates:
+    """The same with people attacked; a column in which rows of one person differ is refused."""
+    if not isinstance(target.features, np.ndarray):
+        raise InvalidInputError("groups needs rows that NumPy holds: pass X and y as NumPy arrays or a pandas table.")
+    members = members_of(target.table, groups)
+    codes = host(target.codes)
+    column = codes if target.position < 0 else target.table.column(target.position)
+    for person, rows in members.items():
+        own = np.asarray(column)[rows]
+        if np.any(own != own[0]):
+            raise InvalidInputError(
+                f"groups needs a column that is the same in all rows of a person; '{target.name}' is not for {person!r}. "
+                "Attack another column, or rows one by one, without groups=."
+            )
+    sets = list(members.values())
+    return target.of_people(sets, np.array([rows[0] for rows in sets]))
 
 
 def jacobian_at_minimum(

@@ -44,6 +44,8 @@ class Informed(WhiteBox):
     True
     """
 
+    of_people = False
+
     def __init__(
         self, model: Estimator, X: TableLike, y: VectorLike, attribute: str | int | tuple[str, int], **options: Any
     ) -> None:

@@ -28,7 +28,7 @@ from scipy.stats import rankdata
 from fisherleak._support.arrays import Array, device, host, like, namespace, normal_cdf
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
-from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum
+from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum, members_of
 from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped, likelihood_of
 from fisherleak.attacks.scores import log_density
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
@@ -94,6 +94,9 @@ class Membership:
         The weights the model was fitted with.
     rows : mask or positions, optional
         Rows to attack. All by default.
+    groups : str or array of shape (n,), optional
+        A column of the table, or whose each row is: then people are attacked, in the order of ``people``, and all rows of one
+        are in the data together or not at all. "Row" below is a person then.
 
     Notes
     -----
@@ -117,7 +120,9 @@ class Membership:
 
     name = "membership"
 
-    def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any = None, rows: Any = None) -> None:
+    def __init__(
+        self, model: Any, X: Any, y: Any, sample_weight: Any = None, rows: Any = None, groups: Any = None
+    ) -> None:
         table = as_table(X)
         if table.lazy:
             raise InvalidInputError(
@@ -127,17 +132,27 @@ class Membership:
         self._jacobian = jacobian_at_minimum(model, X, y, sample_weight)
         features = self._jacobian.X
         everyone = namespace(features).arange(table.n, device=device(features))
+        self.people: tuple[Any, ...] | None = None
+        self._sets: list[NDArray[np.int64]] | None = None
+        if groups is not None:
+            members = members_of(table, groups, rows)
+            self.people, self._sets = tuple(members), list(members.values())
+            rows = [own[0] for own in self._sets]
         self.rows = everyone if rows is None else check_rows(rows, table.n, features)
         self._model = model
         self._given: Vector = given_parameters(model)
         self._known: tuple[Noise, Array] | None = None
 
     def __repr__(self) -> str:
-        return f"Membership({self.rows.shape[0]} rows)"
+        return f"Membership({self.rows.shape[0]} {self._many})"
+
+    @property
+    def _many(self) -> str:
+        return "rows" if self._sets is None else "people"
 
     def _repr_html_(self) -> str:
         pairs = [
-            ("tells", f"whether each of {self.rows.shape[0]:,} rows was in the data"),
+            ("tells", f"whether each of {self.rows.shape[0]:,} {self._many} was in the data"),
             ("right by guessing", "50.0%"),
         ]
         return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is right.")
@@ -148,12 +163,12 @@ class Membership:
         size = self.rows.shape[0] * self._given.shape[0]
         if size > MOST_VALUES:
             raise InvalidInputError(
-                f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} rows would need "
+                f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} {self._many} would need "
                 f"{8 * size / 2**30:.0f} GiB: attack fewer rows with rows=."
             )
         if isinstance(self._jacobian, OutputsJacobian):
-            return several_removal_moves(self._jacobian, host(self.rows), EXACT)
-        return removal_moves(self._jacobian, self.rows)
+            return several_removal_moves(self._jacobian, self._sets or host(self.rows), EXACT)
+        return removal_moves(self._jacobian, self._sets or self.rows)
 
     # closed forms
 
@@ -176,7 +191,8 @@ class Membership:
         """Lengths of the moves, by the information of the noise at scale 1."""
         own = self._jacobian
         if not isinstance(own, OutputsJacobian):
-            return removal_norms(jacobian_of(own.fit, own.X, own.y, noise, own.attributes), rows=self.rows)
+            jacobian = jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
+            return removal_norms(jacobian, rows=self.rows, sets=self._sets)
         moves = self.moves
         xp = namespace(moves)
         W = noise.unit_information_root(moves.shape[1])
@@ -302,6 +318,11 @@ class Membership:
 
     def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood:
         own = self._jacobian
+        if self._sets is not None:
+            raise InvalidInputError(
+                f"{type(mechanism).__name__} has no likelihood here without several rows: attack rows one by one, without "
+                "groups=."
+            )
         return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 
     def _scores_by_shape(

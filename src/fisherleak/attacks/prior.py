@@ -23,6 +23,7 @@ class Prior(Attacker):
     """
 
     name = "prior"
+    of_people = True
     sees_model = False
     by_answers = True
 

@@ -70,6 +70,8 @@ class Served(WhiteBox):
     1.0
     """
 
+    of_people = False
+
     def __init__(
         self,
         model: Estimator,

@@ -31,6 +31,7 @@ from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.attacks.scores import by_density, by_distance
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
+from fisherleak.engine.replacement.replaced_sets import set_replacement_moves
 from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
@@ -89,6 +90,7 @@ class WhiteBox(Attacker):
     """
 
     name = "white-box"
+    of_people = True
     _shared: Replacements | None = None
     """What all replacements in the same rows share, where several columns are attacked."""
 
@@ -118,15 +120,22 @@ class WhiteBox(Attacker):
 
     @cached_property
     def moves(self) -> tuple[Moves, ...]:
-        """For each candidate, how the parameters move if the row has it: a record with values (m, p) and error bounds."""
+        """For each candidate, how the parameters move if the row has it: a record with values (m, p) and error bounds.
+
+        Where people are attacked, if all of a person's rows have it.
+        """
         target = self.target
         shared = self._shared or Replacements(target.fit, target.features, target.y, target.m * (target.k - 1))
+        everyone = None if target.members is None else np.concatenate(target.members)
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
             by_label = target.encoded is not None
-            changed, labels = (None, target.labels(k)) if by_label else (target.changed(k), None)
-            found.append(replacement_moves(shared, target.rows, changed, labels, what))
+            changed, labels = (None, target.labels(k, everyone)) if by_label else (target.changed(k, everyone), None)
+            if target.members is None:
+                found.append(replacement_moves(shared, target.rows, changed, labels, what))
+            else:
+                found.append(set_replacement_moves(shared, target.members, changed, labels, what))
         return tuple(found)
 
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:
@@ -243,6 +252,10 @@ class WhiteBox(Attacker):
 
     def _best_by_shape(self, delta: Array, b: Vector, noise: Any, allowed: Any) -> Array:
         """The same by the likelihood of a mechanism whose noise the data shape."""
+        if self.target.members is not None:
+            raise InvalidInputError(
+                f"{type(noise).__name__} has no likelihood here of several rows that change together: attack rows one by one."
+            )
         target, moves, log_prior = self.target, host(delta), self._log_prior
         likelihood = likelihood_of(noise, target.fit, target.features, target.y, target.rows)
         constant = target.fit.intercept is not None

@@ -23,6 +23,7 @@ from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.people import one_row_each, rows_by_person, varying
 from fisherleak.audit.pipelines import known_pipeline, pipeline_of, standard_noise
 from fisherleak.audit.told_apart import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.engine.jacobian import Jacobian
@@ -45,7 +46,16 @@ QUICK_ROWS, QUICK_DRAWS = 100, 20
 MANY_PARAMETERS = 300
 """Parameters of a model of several classes past which few rows are attacked."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
+QUICK_PEOPLE = "A quick look: at most 100 people are attacked."
 LEARNERS = ("white-box, other columns", "no model, other columns")
+OF_PEOPLE = (
+    "People are attacked with all their rows together, by the attackers who know all other data and by the prior: the others "
+    "here (who learn from other columns, query the model or are told its answer) guess a value of one row, and were not run."
+)
+VARYING = (
+    "A person's rows differ in {names}: attackers of people guess a value that all rows of a person have, and these were not "
+    "attacked."
+)
 ATTACKERS = {
     "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the rest of the "
     "row suggests about the value, and sees the released coefficients",
@@ -67,6 +77,8 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
+OF_SEVERAL_ROWS = (WITH_PRIOR, WITHOUT_PRIOR, Prior.name)
+"""Attackers of people: exact where all rows of a person change together."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +122,16 @@ def attack_all(
     told : mapping of column to row
         Columns whose values are told apart by exact moves in that row too, the most exposed one; those that are not attacked
         in some rows and in that one.
+
+    Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
+    left out.
     """
+    differ = varying(trained.design, [*attributes, *(told or {})])
+    attributes = [name for name in attributes if name not in differ]
+    told = {name: row for name, row in (told or {}).items() if name not in differ}
+    varied = [VARYING.format(names=", ".join(f"'{name}'" for name in dict.fromkeys(differ)))] if differ else []
     if not attributes and not told:
-        return Attacked(curves=((),) * len(grid))
+        return Attacked(curves=((),) * len(grid), notes=tuple(varied))
     model, frame, labels = pipeline_of(trained)
     against = None if released is None else known_pipeline(trained, model, released)
     added = standard_noise(trained, as_noise(noise))
@@ -125,9 +144,16 @@ def attack_all(
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        (*[QUICK] * quick, *(note for each in found for note in each.notes)),
+        (*_left_out(trained, attributes, quick), *varied, *(note for each in found for note in each.notes)),
         tuple(each.apart for each in found if each.apart is not None),
     )
+
+
+def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
+    """What holds for all columns: said once."""
+    if trained.design.people is None:
+        return [QUICK] * quick
+    return [QUICK_PEOPLE] * quick + [OF_PEOPLE] * bool(attributes)
 
 
 @dataclass(frozen=True)
@@ -167,6 +193,8 @@ class _Attacks:
         return QUICK_ROWS if self.quick else MOST_ROWS
 
     def _without(self, attacker: str, label: bool) -> bool:
+        if self.trained.design.people is not None and attacker not in OF_SEVERAL_ROWS:
+            return True
         return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
 
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
@@ -228,12 +256,26 @@ class _Attacks:
     @cached_property
     def _shared(self) -> Replacements:
         """What moves of the parameters share, whatever the column."""
-        return Replacements(self._read.fit, self._read.X, self._read.y, self.most * self.columns)
+        count = self.most * self.columns
+        return Replacements(self._read.fit, self._read.X, self._read.y, count, called=self._called)
+
+    def _called(self, row: int) -> str:
+        """What a training row is called in the table: its number from 1, or whose rows it is among."""
+        design = self.trained.design
+        if design.people is not None:
+            return f"the rows of '{design.people.names[design.people.of_row[row]]}'"
+        return f"row {int(design.rows[row])}"
 
     def _known(self, aim: _Aim) -> WhiteBox:
         """The white-box attacker with the prior, of whom others have candidates and moves."""
         own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
-        known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
+        people = self.trained.design.people
+        if people is None:
+            known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
+        else:
+            every, first = rows_by_person(people), one_row_each(people)
+            target = candidates_of(*own, None, first[aim.rows], self._read)
+            known = WhiteBox._of(target.of_people([every[k] for k in aim.rows.tolist()], first))
         known._shared = self._shared
         known._use(True)
         return known
@@ -270,7 +312,10 @@ class _Attacks:
 
 @dataclass(frozen=True)
 class _Aim:
-    """What is guessed: a column or the label, among which values, in which rows; a sentence where values are typical ones."""
+    """What is guessed: a column or the label, among which values, in which rows; a sentence where values are typical ones.
+
+    Where rows belong to people, ``rows`` are people, by their place.
+    """
 
     attribute: Attribute
     values: list[float] | None
@@ -283,7 +328,8 @@ def _aim(design: Design, name: str, most: int, seed: int) -> _Aim:
     if name == design.target.name:
         values = None if design.target.classes else np.asarray(design.labels(), dtype=np.float64)
         typical = _typical(values, "nearest")  # not every loss takes every number as a label
-        return _Aim(("label", 0), typical, some_rows(design.n, most, seed), _nearest_of(name, typical), True)
+        rows = some_rows(design.n if design.people is None else design.people.count, most, seed)
+        return _Aim(("label", 0), typical, rows, _nearest_of(name, typical), True)
     feature = next(feature for feature in design.features if feature.name == name)
     rows = _attacked_rows(design, feature, most, seed)
     if feature.kind == "category":
@@ -312,10 +358,12 @@ def _nearest_of(name: str, typical: list[float] | None) -> str:
 
 
 def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> Any:
-    """Some rows that have a value to guess."""
+    """Some rows, or people, that have a value to guess."""
+    people = design.people
     if not feature.filled:
-        return some_rows(design.n, most, seed)
-    there = np.flatnonzero(~design.lacking(feature))
+        return some_rows(design.n if people is None else people.count, most, seed)
+    lacking = design.lacking(feature)
+    there = np.flatnonzero(~(lacking if people is None else lacking[one_row_each(people)]))
     return there[some_rows(there.size, most, seed)]
 
 

@@ -18,26 +18,56 @@ from numpy.typing import NDArray
 from fisherleak.audit.model import Trained
 from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables import Design
 from fisherleak.tables.whose_rows import People
 
-__all__ = ["NOT_ATTACKED", "column_etas", "groups_of_people", "person_names", "refuse_attacks", "rows_by_person"]
+__all__ = [
+    "column_etas",
+    "groups_of_people",
+    "one_row_each",
+    "person_names",
+    "refuse_varying",
+    "rows_by_person",
+    "varying",
+]
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
 BLOCK_VALUES = 2**22
 """Values of Jacobians that are written out at a time."""
-NOT_ATTACKED = (
-    "No attack was run: attackers guess a value of one row and know the person's other rows; leave `person` out, and its "
-    "column with `drop`, to see what they get row by row."
-)
 
 
-def refuse_attacks() -> None:
-    """Refuse attacks that are asked for where rows belong to people."""
-    raise InvalidInputError(
-        "`person` cannot be given with `attributes`: attackers guess a value of one row and know the person's other rows. "
-        "Leave `person` out, and its column with `drop`, to see what they get row by row."
-    )
+def refuse_varying(names: Sequence[str]) -> None:
+    """Refuse to attack columns that are asked for and in which rows of one person differ."""
+    if names:
+        raise InvalidInputError(
+            f"`attributes` names '{names[0]}', in which rows of one person differ: with `person` attackers guess a value that "
+            "all rows of a person have. Name other columns, or leave `person` out, and its column with `drop`, to see what "
+            "they get row by row."
+        )
+
+
+def varying(design: Design, names: Sequence[str]) -> list[str]:
+    """Those columns (or the target) in which rows of one person differ, or have a value and lack it."""
+    people = design.people
+    if people is None:
+        return []
+    first = one_row_each(people)[people.of_row]
+    found = []
+    for name in names:
+        if name == design.target.name:
+            own = np.asarray(design.y).reshape(design.n, -1)
+        else:
+            feature = next(feature for feature in design.features if feature.name == name)
+            own = np.asarray(design.X)[:, list(feature.columns)]
+        if bool(np.any(own != own[first])):
+            found.append(name)
+    return found
+
+
+def one_row_each(people: People) -> Rows:
+    """The first row of each person, (people,)."""
+    return np.asarray(np.unique(people.of_row, return_index=True)[1], dtype=np.int64)
 
 
 def rows_by_person(people: People) -> list[Rows]:
@@ -48,13 +78,13 @@ def rows_by_person(people: People) -> list[Rows]:
 
 def person_names(people: People, numbers: Any, chosen: Sequence[int]) -> dict[int, tuple[int, str | None]]:
     """The first row of some people, by its number in the table, and what they are called."""
-    _, first = np.unique(people.of_row, return_index=True)
+    first = one_row_each(people)
     return {int(k): (int(numbers[first[k]]), str(people.names[k])) for k in chosen}
 
 
 def groups_of_people(people: People, labels: Any) -> NDArray[Any]:
     """The group of each person, (people,); someone in two groups is refused."""
-    _, first = np.unique(people.of_row, return_index=True)
+    first = one_row_each(people)
     own = np.asarray(labels)[first]
     several = np.flatnonzero(np.asarray(labels) != own[people.of_row])
     if several.size:

@@ -35,7 +35,7 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, estimator_for, train
 from fisherleak.audit.noises import as_noise
-from fisherleak.audit.people import NOT_ATTACKED, refuse_attacks
+from fisherleak.audit.people import refuse_varying, varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
@@ -238,8 +238,6 @@ def _attacked(
     nothing = Attacked(curves=((),) * len(grid))
     if not plan.attacks or trained.design.lazy:
         return nothing
-    if trained.design.people is not None:
-        return replace(nothing, notes=(NOT_ATTACKED,))
     if trained.kind.estimator is None:
         note = f"No attack was run: no model of scikit-learn has the minimum of a {trained.kind.words}."
         return replace(nothing, notes=(note,))
@@ -270,8 +268,6 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
                 f"`{name}` needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by "
                 "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
             )
-    if attributes and design.people is not None:
-        refuse_attacks()
     if attributes or balance:
         estimator_for(trained)  # refuses a kind without one
 
@@ -296,8 +292,12 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
                     f"`attributes` names '{feature.name}', which tells who lacks '{feature.of}' and is read off it: name "
                     f"'{feature.of}'."
                 )
+        refuse_varying(varying(design, asked))
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]
+    if design.people is not None:  # those that can be attacked first
+        differ = varying(design, few)
+        few = [name for name in few if name not in differ]
     order = [column.name for column in design.columns]
     return tuple(sorted(few, key=order.index)[:2]), False
 

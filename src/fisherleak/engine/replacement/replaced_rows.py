@@ -122,8 +122,8 @@ def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDA
     if lost.size:
         last = "its class" if several or fit.loss.labels.binary else "a label on that side"
         raise SeparableClassesError(
-            f"With {what} in row {rows[lost[0]]} there is no model to compare with: no other row has {last}, and nothing else "
-            "holds the intercept. Fit without one, or leave the row out with rows=."
+            f"With {what} in {shared.called(int(rows[lost[0]]))} there is no model to compare with: no other row has {last}, "
+            "and nothing else holds the intercept. Fit without one, or leave the row out with rows=."
         )
 
 
@@ -213,5 +213,5 @@ def _refit(shared: Replacements, changes: RowChanges, place: int, what: str) -> 
         return refitted(shared.fit, replace(shared.risk, X=X, y=y))
     except FisherleakError as error:
         raise type(error)(
-            f"With {what} in row {row} there is no model to compare with: {error} Or leave the row out with rows=."
+            f"With {what} in {shared.called(row)} there is no model to compare with: {error} Or leave the row out with rows=."
         ) from None

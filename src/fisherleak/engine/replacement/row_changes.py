@@ -21,7 +21,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, like, namespace, row_dots
 from fisherleak.engine.replacement.reduced_loss import ReducedLoss
 
-__all__ = ["ChangedHessian", "RowChanges", "after_rows", "changed_hessian", "times_rows"]
+__all__ = ["ChangedHessian", "RowChanges", "after_rows", "changed_hessian", "gradient_difference", "times_rows"]
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,14 @@ def changed_hessian(changes: RowChanges, theta: Array, B: Array, loss: ReducedLo
     system = like(np.eye(2 * L), theta, xp)[None, :, :] + K @ M
     det = xp.linalg.det(system)
     sure = xp.where((det != 0)[:, None, None], system, like(np.eye(2 * L), theta, xp)[None, :, :])
-    c = xp.concat([_difference(changes, loss, r, new_r, step), new_r], axis=1)
+    c = xp.concat([gradient_difference(changes, loss, r, new_r, step), new_r], axis=1)
     found = xp.linalg.solve(sure, xp.concat([K, c[:, :, None]], axis=2))
     W, along = found[:, :, :-1], found[:, :, -1]
     newton = -xp.sum(along[:, :, None] * BU, axis=1)
     return ChangedHessian(BU, W, M, z, z + step, r, new_r, A, A_new, newton, det)
 
 
-def _difference(changes: RowChanges, loss: ReducedLoss, r: Array, new_r: Array, step: Array) -> Array:
+def gradient_difference(changes: RowChanges, loss: ReducedLoss, r: Array, new_r: Array, step: Array) -> Array:
     """R' - r; for the squared loss, and weights that stay, without the digits that cancel."""
     if not loss.quadratic:
         return new_r - r

@@ -64,6 +64,8 @@ class Replacements:
         How many moves will be asked for: a third derivative has to pay.
     tolerance : float
         Relative error up to which a move is not improved further.
+    called : function
+        What a row is called in a refusal; by its place, from 0, if not given.
     """
 
     fit: Fit
@@ -71,6 +73,7 @@ class Replacements:
     y: Array
     count: int
     tolerance: float = TOLERANCE
+    called: Callable[[int], str] = "row {}".format
 
     @cached_property
     def risk(self) -> Risk:
