@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -91,3 +93,48 @@ def test_an_attack_that_is_refused_says_why(fisherleak: Command, people: Path, m
     done = fisherleak("attack", people, "--target", "sick", "--attribute", "age", "--noise", "0.25")
     assert done.status == 0
     assert "was not run: Column 'age' is numeric with" in " ".join(done.out.split())
+
+
+def test_people_are_attacked_with_all_their_rows(
+    fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the table twice, as if everyone there had come two times; also through a release, and the command advised."""
+    import pandas
+
+    monkeypatch.chdir(tmp_path)
+    table = pandas.read_csv(people)
+    twice = pandas.concat([table, table.head(60)])
+    twice.loc[:, "age"] += np.arange(len(twice)) % 7
+    twice.to_csv("visits.csv", index=False)
+    own = ("--target", "sick", "--person", "person")
+    done = fisherleak("attack", "visits.csv", *own, "--attribute", "city", "--noise", "0.25", "--json")
+    attacks = json.loads(done.out)["attacks"]
+    assert [a["attacker"] for a in attacks] == list(attackers.OF_SEVERAL_ROWS)
+    inside = twice.person.nunique() * 3 // 4
+    assert {a["method"] for a in attacks} == {
+        f"{inside} people, expected over the noise",
+        f"{inside} people, 100 releases",
+    }
+    refused = fisherleak("attack", "visits.csv", *own, "--attribute", "age", "--noise", "0.25")
+    assert refused.status == 2
+    assert "--attribute names 'age', in which rows of one person differ" in refused.err
+    audited = json.loads(fisherleak("audit", "visits.csv", *own, "--json", "--draws", "4", "--quick").out)
+    check_summary(audited)
+    assert audited["next"]["command"].startswith("fisherleak release visits.csv --target sick --person person --noise ")
+    assert fisherleak(*shlex.split(audited["next"]["command"])[1:]).status == 0
+    done = fisherleak("attack", "visits.csv", "--released", "model.skops", "--attribute", "city")
+    assert (done.status, "worst person" in done.out) == (0, True)
+
+
+def test_a_refusal_names_the_row_as_the_table_counts_it(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    """The only row of a class is not the same among the training rows as in the table."""
+    import pandas
+
+    table = pandas.read_csv(people)
+    table["retired"] = "no"
+    table.loc[77, "retired"] = "yes"
+    table.to_csv(tmp_path / "one.csv", index=False)
+    own = ("--target", "retired", "--drop", "person", "--attribute", "retired", "--noise", "1", "--held-out", "0.3")
+    done = fisherleak("attack", tmp_path / "one.csv", *own, "--seed", "1", "--quick")
+    assert done.status == 0, done.err
+    assert "With label = no in row 78 there is no model to compare with" in " ".join(done.out.split())

@@ -103,3 +103,6 @@ def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
     assert "Of categories, sex is told best: rightly 80 of 100 times" in " ".join(said(made).lines)
     next(a for a in made["attributes"] if a["name"] != "sex")["kind"] = "category"
     assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)
+    number = next(a for a in made["attributes"] if a["kind"] == "number")
+    made["told_apart"].append({**made["told_apart"][0], "attribute": number["name"], "worst": 0.9})
+    assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)

@@ -90,6 +90,8 @@ class Attacked:
     notes: tuple[str, ...] = ()
     told_apart: tuple[Apart, ...] = ()
     """Of every column whose values were attacked exactly, under normal noise."""
+    of: Literal["rows", "people"] = "rows"
+    """Whose values were guessed."""
 
 
 def attack_all(
@@ -146,6 +148,7 @@ def attack_all(
         tuple(tuple(point for point in points if point is not None) for points in curves),
         (*_left_out(trained, attributes, quick), *varied, *(note for each in found for note in each.notes)),
         tuple(each.apart for each in found if each.apart is not None),
+        "rows" if trained.design.people is None else "people",
     )
 
 

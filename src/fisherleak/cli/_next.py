@@ -26,6 +26,7 @@ SAME = (
     "keep_total",
     "missing",
     "id",
+    "person",
     "public",
 )
 """Settings that a release takes as the audit does."""

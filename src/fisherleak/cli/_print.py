@@ -66,7 +66,7 @@ def show_audit(summary: dict[str, Any]) -> None:
     _show_figures(summary)
     if summary["attacks"]:
         emit("")
-        show_attacks(summary["attacks"])
+        show_attacks(summary["attacks"], people is not None)
     balance = summary["balance"]
     if balance:
         before, after = (
@@ -249,9 +249,10 @@ def _show_shares(summary: dict[str, Any]) -> None:
     shown = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"] is not None]
     if not shown:
         return
+    worst = "worst row" if summary["data"]["people"] is None else "worst person"
     layout.table(
         "\nShare of a value revealed to someone who knows everything else",
-        ("column", "worst row", "95 %", "median", "people above half", "spread"),
+        ("column", worst, "95 %", "median", "people above half", "spread"),
         [
             (
                 a["name"],
@@ -293,7 +294,7 @@ def show_confirmation(found: dict[str, Any], model: str) -> None:
         layout.sentences("What no audit can confirm:", found["unconfirmed"])
 
 
-def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
+def show_attacks(outcomes: Sequence[dict[str, Any]], people: bool = False) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
     for o in outcomes:
@@ -302,7 +303,7 @@ def show_attacks(outcomes: Sequence[dict[str, Any]]) -> None:
         rows.append((o["attribute"], o["attacker"], *got))
     layout.table(
         "Attacks: right guesses, with their 95 % interval",
-        ("about", "attacker", "right", "interval", "guessing", "worst row"),
+        ("about", "attacker", "right", "interval", "guessing", "worst person" if people else "worst row"),
         rows,
     )
     layout.sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))

@@ -92,7 +92,7 @@ def attack(
         common.emit_json(told(plain({**document, "versions": versions()})))
         say_reading(trained.design.decided, quiet)
     elif not quiet:
-        show_attacks(outcomes)
+        show_attacks(outcomes, trained.design.people is not None)
         if against is not None:
             paragraph(ONE_RELEASE)
         for note in notes:

@@ -70,6 +70,24 @@ OF_PEOPLE = {
         "Over the people of the group. Where the means differ, the model leans more on the people of one group than on those "
         "of another.",
     ),
+    "attack": Word(
+        "attack accuracy",
+        "How often an attacker guesses the value that all rows of a person have right, from the release and everything else, "
+        "on average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the baseline and "
+        "not with zero. Stronger attackers than those tried may exist.",
+    ),
+    "attack_people": Word(
+        "attacks on people",
+        "How often the attacker is right about the person whom he knows best, about one person in twenty, and about the one in "
+        "the middle, over the noise; and of how many people he is right nine times in ten or more. An average hides those who "
+        "are found out. Not said of attackers who see no release.",
+    ),
+    "told_apart": Word(
+        "telling two values apart",
+        "The release with the person's own value in all rows and the one with the value that would move the model most are two "
+        "known distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. "
+        "Tried for some people, drawn at random, and for the one with the largest η in the column.",
+    ),
     "presence": Word(
         "presence in the table",
         "Whether someone was in the table at all, with all rows. The attacker knows all rows of everyone else and those of the "

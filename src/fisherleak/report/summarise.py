@@ -102,10 +102,10 @@ def _choices(audit: Audit, summary: Json) -> list[Json]:
 
 def outcomes_of(attacked: Attacked) -> list[Json]:
     """Each outcome as the summary and the command ``attack`` have it."""
-    return [_outcome(outcome, note) for outcome, note in attacked.outcomes]
+    return [_outcome(outcome, note, attacked.of) for outcome, note in attacked.outcomes]
 
 
-def _outcome(outcome: Outcome, note: str) -> Json:
+def _outcome(outcome: Outcome, note: str, of: str) -> Json:
     how = "expected over the noise"
     if outcome.trials is not None:
         how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
@@ -114,7 +114,7 @@ def _outcome(outcome: Outcome, note: str) -> Json:
         "attribute": outcome.attribute,
         **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
         **{name: getattr(outcome, name) for name in ("worst", "q95", "median", "found")},
-        "method": f"{outcome.n} rows, {how}",
+        "method": f"{outcome.n} {of}, {how}",
         "note": f"{note[0].upper()}{note[1:]}.",
     }
 
@@ -257,6 +257,7 @@ def _label(audit: Audit) -> Json:
         "eta_mean": figures.mean / scale,
         "eta_median": figures.median / scale,
         "worst_row": audit.names[figures.worst][0],
+        **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
         "revealed": _share(audit.revealed()[-1]),
     }
 

@@ -107,8 +107,11 @@ def _people(summary: Mapping[str, Any]) -> list[str]:
     shares = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"]]
     worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
     who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
-    whose = "row" if summary["data"].get("people") is None else "the person of row"
-    most = f"The most: {worst['name']} of {whose} {worst['worst_row']}, {share(worst['revealed']['max'])}."
+    whose = f"row {worst['worst_row']}"
+    if summary["data"].get("people") is not None:
+        person = worst.get("worst_person")
+        whose = f"the person of {whose}" if person is None else f"person {person}"
+    most = f"The most: {worst['name']} of {whose}, {share(worst['revealed']['max'])}."
     return [f"{who}. {most}"]
 
 
@@ -131,12 +134,12 @@ def _target(summary: Mapping[str, Any]) -> list[str]:
 
 def _guessed(summary: Mapping[str, Any]) -> list[str]:
     """The category, or yes and no, that can be told best from exact moves; nothing where none was tried."""
-    name = summary["label"]["name"]
-    found = [apart for apart in summary.get("told_apart") or () if apart["attribute"] != name]
+    categories = {attribute["name"] for attribute in summary["attributes"] if attribute["kind"] == "category"}
+    found = [apart for apart in summary.get("told_apart") or () if apart["attribute"] in categories]
     if not found:
         return []
     most = max(found, key=lambda apart: float(apart["worst"]))
-    all_tried = len(found) >= sum(attribute["kind"] == "category" for attribute in summary["attributes"])
+    all_tried = categories == {apart["attribute"] for apart in found}
     which = "Of categories" if all_tried else f"Of the categories that were tried ({number(len(found))})"
     return [
         f"{which}, {most['attribute']} is told best: {_told_rightly(most)}, from the value most unlike it; 50 is "
