@@ -54,7 +54,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/test_own_shape.py",
         "attacks_on_us/test_pivot.py",
     ),
-    "engine/curvature.py": ("engine/test_erm.py", "models/test_estimators.py", "engine/outputs/test_several_fit.py"),
     "engine/encodings.py": ("leakage/test_coordinates.py", "models/test_transformers.py"),
     "engine/folding.py": ("models/test_scalers.py", "models/test_imputers.py", "engine/norms/test_folded.py"),
     "engine/information.py": (

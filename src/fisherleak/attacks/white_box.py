@@ -24,6 +24,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.sparse import inverse_of, times
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
@@ -289,10 +290,10 @@ class WhiteBox(Attacker):
         root = noise.unit_information_root(delta.shape[2])
         ordered = like(target.weights[target.by_prior], delta, xp)
         if self.use_prior:
-            delta = spread = delta if root is None else delta @ like(root.T, delta, xp)
+            delta = spread = delta if root is None else _whitened(delta, root)
         else:
             # the nearest model by the plain norm, whatever the noise's shape
-            spread = delta if root is None else delta @ like(np.linalg.inv(root), delta, xp)
+            spread = delta if root is None else _whitened(delta, inverse_of(root).T)
         if over == "rows":
             place = xp.take(like(np.argsort(target.by_prior), delta, xp), target.truth)
             # what a solver left short of the minimum stays in every release
@@ -308,3 +309,10 @@ class WhiteBox(Attacker):
                     delta - delta[k, ...], spread, place, self._log_prior, noise.scale
                 )
         return total
+
+
+def _whitened(moves: Array, root: Any) -> Array:
+    """Moves (k, m, p) as a root sees them: each times its transpose."""
+    xp = namespace(moves)
+    flat = xp.reshape(moves, (-1, moves.shape[2]))
+    return xp.reshape(times(like(root, moves, xp), flat.T).T, moves.shape)

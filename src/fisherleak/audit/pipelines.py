@@ -27,6 +27,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json, Seed
+from fisherleak._support.sparse import inverse_of
 from fisherleak.audit.model import Trained, estimator_for, spreads_in
 from fisherleak.engine.noise import Noise, noise_from_record, released
 from fisherleak.models.several import all_parameters
@@ -167,10 +168,16 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     """The same model as a scikit-learn pipeline over the raw columns, with the frame and labels it was fitted on."""
     design = trained.design
     frame, labels = design.frame(), design.labels()
-    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator_for(trained))])
+    estimator = estimator_for(trained)
+    steps = estimator.get_params().get("max_iter")
+    model = Pipeline([("columns", _preprocessing(design)), ("model", estimator)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its parameters are replaced by those of the exact minimum
+        warnings.simplefilter("ignore")
+        if steps is not None:
+            estimator.set_params(max_iter=1)  # its parameters are replaced by those of the exact minimum
         fit_weighted(model, frame, labels, trained.weights)
+    if steps is not None:
+        estimator.set_params(max_iter=steps)
     numbers = [feature for feature in design.features if feature.kind == "number"]
     if numbers:
         # scikit-learn weights its means where rows are weighted; here they are those of all rows alike
@@ -235,7 +242,7 @@ class Turned:
     @cached_property
     def _back(self) -> Vector:
         """A^-1."""
-        return np.asarray(np.linalg.inv(self.turn))
+        return inverse_of(self.turn)
 
     def unit_information_root(self, size: int) -> Vector | None:
         root = self.noise.unit_information_root(size)

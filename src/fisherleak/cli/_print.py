@@ -32,6 +32,8 @@ COUNTED = {
     "preprocessing": "the model alone: what preprocessing learned is taken as public",
 }
 MOST_LISTED = 20
+MOST_COLUMNS = 100
+"""Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
 
 
 def show_audit(summary: dict[str, Any]) -> None:
@@ -225,9 +227,10 @@ def _show_figures(summary: dict[str, Any]) -> None:
                 plus_minus(a["error_typical"]),
                 layout.digits(a["spread"]),
             )
-            for a in order
+            for a in order[:MOST_COLUMNS]
         ],
     )
+    _show_rest(order)
     _show_shares(summary)
     if summary["groups"]:
         layout.table(
@@ -250,6 +253,7 @@ def _show_shares(summary: dict[str, Any]) -> None:
     if not shown:
         return
     worst = "worst row" if summary["data"]["people"] is None else "worst person"
+    shown.sort(key=lambda a: -a["revealed"]["max"])
     layout.table(
         "\nShare of a value revealed to someone who knows everything else",
         ("column", worst, "95 %", "median", "people above half", "spread"),
@@ -260,9 +264,16 @@ def _show_shares(summary: dict[str, Any]) -> None:
                 number(r["count"]),
                 layout.digits(r["spread"]),
             )
-            for a, r in ((a, a["revealed"]) for a in sorted(shown, key=lambda a: -a["revealed"]["max"]))
+            for a, r in ((a, a["revealed"]) for a in shown[:MOST_COLUMNS])
         ],
     )
+    _show_rest(shown)
+
+
+def _show_rest(columns: Sequence[object]) -> None:
+    """How many columns were not listed: the least exposed of many."""
+    if len(columns) > MOST_COLUMNS:
+        emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out tell all)")
 
 
 def show_gate(gate: dict[str, Any], people: bool = False) -> None:

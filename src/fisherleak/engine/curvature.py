@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, cholesky_inverse, host, namespace
+from fisherleak._support.arrays import Array, cholesky_inverse, device, host, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
-__all__ = ["Factor", "factorise", "gram", "warn_if_near_singular"]
+__all__ = ["Factor", "Wide", "factorise", "gram", "warn_if_near_singular"]
 
 REFUSE_ABOVE = 1e12
 """Condition number past which fewer than about four digits of the inverse are left."""
@@ -56,14 +56,67 @@ class Factor:
         return self.scale[:, None] * self.core * self.scale[None, :]
 
 
+@dataclass(frozen=True)
+class Wide:
+    r"""The parts of a Hessian with fewer rows than parameters, whose inverse lives in the space of the rows.
+
+    .. math:: H = R^T R + D, \qquad R_x D_x^{-1/2} = U S V^T, \qquad
+              K^{-1} = D_x^{-1/2} \Big( I - V \frac{S^2}{1 + S^2} V^T \Big) D_x^{-1/2}
+
+    with K the part of the columns: orthonormal V keep the digits of rows along which the inverse is small, as leverages
+    near one need them. An intercept borders K: with q its column of R, :math:`k = U^T q`,
+    :math:`g = K^{-1} R_x^T q = D_x^{-1/2} V S k / (1 + S^2)` and :math:`s = D_0 + \sum k^2 / (1 + S^2)`, the rest
+    of the inverse is :math:`1/s`, :math:`-g/s` and :math:`g g^T / s`. It takes O(n p^2), a factorisation O(p^3).
+
+    Parameters
+    ----------
+    roots : array of shape (n, p)
+        :math:`\sqrt{\omega_i a_i}\, \tilde x_i`, with n below p.
+    penalty : array of shape (p,)
+        The diagonal D, above zero on columns.
+    intercept : bool
+        Whether the last parameter is one.
+    """
+
+    roots: Array
+    penalty: Array
+    intercept: bool
+
+    def scaled(self, scale: Array) -> Wide:
+        """The same with rows and columns of H times a scale, (p,)."""
+        return replace(self, roots=self.roots * scale[None, :], penalty=self.penalty * scale**2)
+
+    def inverse(self) -> Array | None:
+        """H^-1, (p, p), or None where rounding leaves none."""
+        xp = namespace(self.roots)
+        d = self.roots.shape[1] - int(self.intercept)
+        over = 1.0 / xp.sqrt(self.penalty[:d])
+        U, S, Vt = xp.linalg.svd(self.roots[:, :d] * over[None, :], full_matrices=False)
+        # to the last bit orthonormal: what is left of a row is the difference of numbers near one
+        Vt = Vt + 0.5 * ((xp.eye(S.shape[0], dtype=S.dtype, device=device(S)) - Vt @ Vt.T) @ Vt)
+        root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
+        K = xp.eye(d, dtype=over.dtype, device=device(over)) - root.T @ root
+        K = over[:, None] * K * over[None, :]
+        if not self.intercept:
+            return K
+        k = U.T @ self.roots[:, d]
+        g = over * (Vt.T @ (S * k / (1.0 + S**2)))
+        s = self.penalty[d] + xp.sum(k**2 / (1.0 + S**2))
+        if not float(s) > 0:
+            return None
+        top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)
+        last = xp.concat([-(g / s), xp.reshape(1.0 / s, (1,))])
+        return xp.concat([top, last[None, :]], axis=0)
+
+
 def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
     """sum_i weights_i rows_i rows_i^T, as one symmetric product; weights are zero or more."""
     scaled = rows * xp.sqrt(weights)[:, None]
     return scaled.T @ scaled
 
 
-def factorise(hessian: Array, names: Sequence[str]) -> Factor:
-    """Factor H, or refuse it with its rank and the columns that are collinear."""
+def factorise(hessian: Array, names: Sequence[str], wide: Wide | None = None) -> Factor:
+    """Factor H, or refuse it with its rank and the columns that are collinear; by its parts where it is of few rows."""
     xp = namespace(hessian)
     diagonal = xp.linalg.diagonal(hessian)
     if not bool(xp.all(diagonal > 0)):
@@ -74,7 +127,7 @@ def factorise(hessian: Array, names: Sequence[str]) -> Factor:
         )
     scale = 1.0 / xp.sqrt(diagonal)
     scaled = scale[:, None] * hessian * scale[None, :]
-    core = cholesky_inverse(scaled, xp)
+    core = cholesky_inverse(scaled, xp) if wide is None else wide.scaled(scale).inverse()
     if core is None:
         raise SingularHessianError(_diagnosis(host(scaled), names))
     condition = _one_norm(scaled, xp) * _one_norm(core, xp)

@@ -44,6 +44,13 @@ class Product:
     finish: Callable[[tuple[Any, ...]], Array]
     size: int
     """Rows of the matrix."""
+    top: Callable[[tuple[Any, ...]], float | None] | None = None
+    """The largest eigenvalue from the sums without the matrix, where that is large; it may find none."""
+
+    def norm(self, sums: tuple[Any, ...]) -> float:
+        """||J_S|| of the set whose sums these are."""
+        square = None if self.top is None else self.top(sums)
+        return _root(self.finish(sums)) if square is None else max(square, 0.0) ** 0.5
 
 
 class Information(Protocol):
@@ -101,7 +108,7 @@ def set_norm(information: Information, attributes: Sequence[Attribute], label: b
     if own is not None:  # where the matrix of the set is no sum over rows
         return float(own(attributes, label, rows))
     product = information.set_product(attributes, label)
-    return _root(product.finish(sum_rows(product.block, *product.arrays, rows=rows)))
+    return product.norm(sum_rows(product.block, *product.arrays, rows=rows))
 
 
 def norms_of_sets(
@@ -118,6 +125,10 @@ def norms_of_sets(
     norms = [0.0] * len(sets)
     for size, places in _by_size(sets).items():
         some = [sets[k] for k in places]
+        if product.top is not None:
+            for k, rows in zip(places, some, strict=True):
+                norms[k] = product.norm(sum_rows(product.block, *product.arrays, rows=rows))
+            continue
         if len(places) >= MANY and size * width <= WRITTEN_OUT:
             step = max(1, SETS_VALUES // (size * width))
             batches = [some[k : k + step] for k in range(0, len(some), step)]
@@ -172,7 +183,7 @@ def group_norms(
     for start in range(0, len(groups), at_once):
         some = groups[start : start + at_once]
         sums = sum_groups(product.block, *product.arrays, labels=labels, groups=some, missing=missing)
-        norms += [_root(product.finish(total)) for total in sums]
+        norms += [product.norm(total) for total in sums]
     return norms
 
 

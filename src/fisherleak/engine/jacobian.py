@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.arrays import Array, device, like, namespace
+from fisherleak._support.sparse import times
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
@@ -127,7 +128,7 @@ class Jacobian:
         p = self.B.shape[1]
         moved: Any = self.fit.uncentred(xp.eye(p, dtype=self.B.dtype, device=device(self.B)))
         if self.folding is not None and getattr(self.noise, "shape", None) is None:
-            moved = self.folding.frame @ moved
+            moved = times(self.folding.frame, moved)
         W = self.noise.unit_information_root(p)
         return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 
@@ -183,7 +184,7 @@ def jacobian_of(
             B = folding.filling.extended(B)
             theta = namespace(theta).concat([theta, namespace(theta).zeros_like(folding.filling.slopes)])
         if getattr(noise, "shape", None) is None:
-            B = folding.frame @ B
+            B = times(folding.frame, B)
     W = noise.unit_information_root(B.shape[0])
     if W is not None:
         B = like(W, B, namespace(B)) @ B

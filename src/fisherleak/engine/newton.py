@@ -75,7 +75,7 @@ def _minimum_of_few(risk: Risk) -> Array | None:
 def factor_at(risk: Risk, at: Point) -> Factor:
     """The factored Hessian at a point that has one."""
     assert at.hessian is not None
-    return factorise(at.hessian, risk.parameter_names)
+    return factorise(at.hessian, risk.parameter_names, at.wide)
 
 
 def newton(

@@ -39,6 +39,7 @@ from fisherleak.engine.left_out import (
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, ROUNDING, UNSURE, gradients_at, refitted, risk_of_fit
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.sets_left_out import Rows, filled_up, leave_sets_out, members
 from fisherleak.engine.third_derivative import (
@@ -219,8 +220,14 @@ def _task(jacobian: Jacobian, tolerance: float) -> _RemovalTask:
         fit = fit_at(risk, jacobian.fit.theta, polish=True)
         task = replace(task, fit=fit, B=fit.factor.inverse())
     rest = remainders(risk, task.model, task.B, _usual_move(task))
-    spread = float(namespace(metric).linalg.eigvalsh(metric @ task.B @ metric.T)[-1])
-    return replace(task, rest=rest, spread=spread**0.5)
+    return replace(task, rest=rest, spread=_largest_spread(metric, task.B) ** 0.5)
+
+
+def _largest_spread(metric: Array, B: Array) -> float:
+    """The largest eigenvalue of metric H^-1 metric^T."""
+    by_products = top_of_factors(metric, lambda _: B)
+    found = None if by_products is None else by_products(())
+    return float(namespace(B).linalg.eigvalsh(metric @ B @ metric.T)[-1]) if found is None else found
 
 
 def _usual_move(task: _RemovalTask) -> float:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
+from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.curvature import Factor, gram
+from fisherleak.engine.curvature import Factor, Wide, gram
 from fisherleak.engine.losses import Loss
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import map_rows, sum_rows
@@ -25,6 +25,8 @@ __all__ = ["Point", "Risk", "largest_of", "with_constant", "within_reach"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
+WIDE, MANY_COLUMNS = 4, 200
+"""Columns are far more than rows if they are so many times as many, and no fewer than that."""
 FAR = 1e60
 """Linear predictors are cut here: a trial step that is too long by far must not overflow, and no minimum lies there."""
 
@@ -61,6 +63,8 @@ class Point:
     rounding: float
     misclassified: int
     hessian: Array | None
+    wide: Wide | None = None
+    """The parts of the Hessian, where rows are far fewer than parameters."""
 
     def distance(self, factor: Factor) -> float:
         """Newton decrement relative to the size of the model: see :class:`Fit`."""
@@ -223,7 +227,19 @@ class Risk:
             rounding=sizes[4],
             misclassified=int(misclassified),
             hessian=H,
+            wide=self._wide(theta) if hessian else None,
         )
+
+    def _wide(self, theta: Array) -> Wide | None:
+        """The parts of the Hessian, where rows in memory are far fewer than columns that all have a penalty."""
+        n, d = self.X.shape
+        if is_lazy(self.X) or d < MANY_COLUMNS or WIDE * n > d or not bool(namespace(theta).all(self.penalty[:d] > 0)):
+            return None
+        xp = namespace(theta)
+        rows = with_constant(self.X[:], self.intercept, self.centre)
+        a = self.loss.a(within_reach(rows @ theta), self.y)
+        a = a if self.weights is None else self.weights * a
+        return Wide(rows * xp.sqrt(a)[:, None], self.penalty, self.intercept)
 
     def _size(self, sums: list[float], penalty: float) -> float:
         """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""

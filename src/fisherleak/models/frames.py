@@ -50,7 +50,7 @@ class Table:
         """One column as a NumPy array: float64 where it is numeric, else its own values."""
         if not self.is_frame:
             return host(self.values[:, position])
-        series = nw.from_native(self.values, eager_only=True)[:, position]
+        series = self._frame[:, position]
         values = series.to_numpy()
         return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
 
@@ -67,9 +67,14 @@ class Table:
         return not isinstance(dtype, np.dtype) or dtype.kind in "fiub"
 
     @cached_property
+    def _frame(self) -> Any:
+        """A frame in memory, wrapped once: its names are checked for each time, which is slow where there are many."""
+        return nw.from_native(self.values, eager_only=True)
+
+    @cached_property
     def _kinds(self) -> tuple[Any, ...]:
         """The dtype of each column of a frame in memory, all at once: one at a time is slow, and they are asked for often."""
-        return tuple(nw.from_native(self.values, eager_only=True).schema.values())
+        return tuple(self._frame.schema.values())
 
     def holds_numbers(self, position: int) -> bool:
         """Whether a column can be read as numbers, whatever its dtype: objects, categories and text of numbers can."""

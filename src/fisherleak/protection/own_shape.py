@@ -34,10 +34,10 @@ import numpy as np
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
-from fisherleak.engine.curvature import factorise
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss
+from fisherleak.engine.newton import factor_at
 from fisherleak.engine.noise import Gaussian, grid_of
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.perturbation import Attribute
@@ -80,9 +80,7 @@ def linear_part(jacobian: Jacobian) -> Jacobian:
         known_centre=fit.centre,
         scales=fit.scales,
     )
-    hessian = risk.at(fit.centred_theta, curvature=True).hessian
-    assert hessian is not None
-    factor = factorise(hessian, risk.parameter_names)
+    factor = factor_at(risk, risk.at(fit.centred_theta, curvature=True))
     there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
     return replace(jacobian, fit=there)
 

@@ -17,6 +17,7 @@ from fisherleak.engine.information import Product, certain_norm, rounding_of, se
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.folded import folded_attribute_norms
 from fisherleak.engine.norms.lanczos import WANTED
+from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
 from fisherleak.engine.norms.stacked_releases import CANCELLED, StackedReleases
 from fisherleak.engine.perturbation import Attribute
@@ -128,7 +129,8 @@ class MatrixFree:
             return xp.concat([xp.concat(line, axis=1) for line in lines], axis=0)
 
         size = sum(int(B.shape[0]) for B in roots)
-        return Product(arrays, releases.pairs, finish, size)
+        top = top_of_factors(roots[0], lambda sums: sums[0]) if len(roots) == 1 else None
+        return Product(arrays, releases.pairs, finish, size, top)
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
         """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""

@@ -28,6 +28,7 @@ from fisherleak._support.arrays import Array, host, is_lazy, namespace
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import GROUP_VALUES, Product
 from fisherleak.engine.norms.lanczos import top_by_products
+from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.norms.output_grams import identity
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
@@ -73,7 +74,7 @@ def set_product_of(J: OutputsJacobian, attributes: Sequence[Attribute], label: b
         bent = xp.reshape((F @ matrix.T[None, :, :]) * g[:, None, :], (b, L * p))
         return (part.r.T @ g, g.T @ g, bent.T @ part.x, *sums)
 
-    def finish(sums: Sums) -> Array:
+    def middle(sums: Sums) -> Array:
         scales, rest = (sums[:3], sums[3:]) if moves is not None and m else ((), sums)
         R, cross, *squares = rest
         total = _of_squares(squares, L, p)
@@ -91,9 +92,12 @@ def set_product_of(J: OutputsJacobian, attributes: Sequence[Attribute], label: b
             direct = xp.reshape(spread * (matrix @ matrix.T)[None, :, None, :], (L * p, L * p))
             moved = xp.reshape(moved, (L * p, L * p))
             total = total + direct + moved + moved.T
-        return J.B @ total @ J.B.T
+        return total
 
-    return Product(J.arrays, block, finish, int(J.B.shape[0]))
+    def finish(sums: Sums) -> Array:
+        return J.B @ middle(sums) @ J.B.T
+
+    return Product(J.arrays, block, finish, int(J.B.shape[0]), top_of_factors(J.B, middle))
 
 
 def _of_squares(parts: Sequence[Array], L: int, p: int) -> Array:
