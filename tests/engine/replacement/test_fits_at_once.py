@@ -42,6 +42,27 @@ def test_moves_are_those_of_fits_one_by_one(K: int, weighted: bool, intercept: b
             assert error[k] <= 1e-6 * size
 
 
+@pytest.mark.parametrize(("K", "weighted", "intercept"), [(2, True, False), (2, False, True), (3, True, True)])
+def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, intercept: bool) -> None:
+    """In the space of the rows: as far as fits one by one, and within the error that is told."""
+    rng = np.random.default_rng(K)
+    y = np.arange(18) % K
+    X, weights = rng.normal(size=(18, 40)) + 2.0 * np.eye(K, 40)[y] + 5.0, None
+    if weighted:
+        weights = rng.gamma(2.0, 0.5, size=18)
+    fit = fl.minimise(X, y.astype(float), "logistic" if K == 2 else "softmax", 1e-3, weights, intercept)
+    shared, rows = Replacements(fit, X, y.astype(float), 18), np.arange(0, 18, 3)
+    changes = shared.changes(rows, None, (y[rows] + 1.0) % K)
+    assert fits_at_once._problem(shared, changes)[0].basis is not None
+    assert fits_at_once._problem(shared, shared.changes(rows, X[rows] + 1.0, None))[0].basis is None
+    moves, error, lost = fitted_at_once(shared, changes)
+    assert not lost.any()
+    for k in range(rows.size):
+        true, off = _refit(shared, changes, k, "")
+        assert np.linalg.norm(moves[k] - true) <= error[k] + off + 1e-12 * np.linalg.norm(true)
+        assert error[k] <= 1e-6 * np.linalg.norm(true)
+
+
 @pytest.mark.parametrize("loss", [loss for loss in fl.LOSSES if loss != "gamma"])
 def test_other_losses(loss: str) -> None:
     case = cases.make(loss, seed=1, n=50, d=3, weighted=True, intercept=True)

@@ -6,10 +6,14 @@ Each change i has its parameters :math:`\theta_i` and a Hessian of its own,
 
 Long steps are shortened to where the curvatures still tell something. The risk is convex, so that steps that vanish end at its
 minimum, and changes whose steps do not are left to fits one by one, which say why there is none.
+
+Where columns are far more than rows and labels alone change, all minimisers lie in the space of the rows. With D the penalty on
+columns and :math:`x D^{-1/2} = U S V^T`, coefficients are :math:`D^{-1/2} V c`, rows are US and the penalty on c is one.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +22,10 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import is_numpy
 from fisherleak.engine.curvature import REFUSE_ABOVE
 from fisherleak.engine.neighbours import EPSILON
+from fisherleak.engine.replacement.reduced_loss import ReducedLoss
 from fisherleak.engine.replacement.row_changes import RowChanges
 from fisherleak.engine.replacement.settling import Replacements
-from fisherleak.engine.risk import with_constant
+from fisherleak.engine.risk import Risk, with_constant
 
 __all__ = ["fitted_at_once"]
 
@@ -33,39 +38,85 @@ VALUES = 2**21
 """Rows times parameters that are held at a time."""
 SMALL = 2**16
 """Rows times parameters of a table up to which it pays."""
+WIDE = 2
+"""Columns are far more than rows if they are so many times as many."""
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The risk that changes, where it starts, and how its parameters are those of the model."""
+
+    risk: Risk
+    loss: ReducedLoss
+    theta: Vector
+    basis: Vector | None = None
+    """D^-1/2 V, (d, n), where coefficients live in the space of the rows."""
+
+    def moved(self, moves: Vector) -> Vector:
+        """Moves of the model's parameters, (b, L p)."""
+        if self.basis is None:
+            return moves
+        r = self.basis.shape[1]
+        parts = moves.reshape(moves.shape[0], self.loss.outputs, -1)
+        return np.concatenate([parts[:, :, :r] @ self.basis.T, parts[:, :, r:]], axis=2).reshape(moves.shape[0], -1)
+
+    @property
+    def longest(self) -> float:
+        """What a move of length one is at most, for the model."""
+        return 1.0 if self.basis is None else max(1.0, float(np.linalg.norm(self.basis, 2)))
+
+
+def _problem(shared: Replacements, changes: RowChanges) -> tuple[_Problem, RowChanges]:
+    """The risk and its changes, in the space of the rows where that is smaller and holds them."""
+    risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.fit.centred_theta)
+    n, d = risk.X.shape
+    penalty = np.asarray(risk.penalty)[:d]
+    if WIDE * n > d or not np.all(penalty > 0) or np.asarray(changes.e).any():
+        return _Problem(risk, loss, theta), changes
+    x = np.asarray(with_constant(risk.X, False, risk.centre))
+    root = np.sqrt(penalty)
+    U, S, Vt = np.linalg.svd(x / root, full_matrices=False)
+    rows, parts = U * S, theta.reshape(loss.outputs, -1)
+    centre = None if risk.centre is None else np.zeros(n)
+    inner = replace(risk, X=rows, names=(), known_centre=centre, scales=np.full(n, (risk.l2 * n) ** -0.5))
+    start = np.concatenate([(parts[:, :d] * root) @ Vt.T, parts[:, d:]], axis=1).ravel()
+    own = with_constant(rows[np.asarray(changes.rows)], risk.intercept, None)
+    return _Problem(inner, loss, start, (Vt / root).T), replace(changes, x=own, e=np.zeros_like(own))
 
 
 def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
     """Moves for rows as they are centred, (b, L p), how far each may be off, and which did not settle."""
-    theta = np.asarray(shared.fit.centred_theta) if is_numpy(shared.X) else np.empty(0)
+    size = int(shared.fit.centred_theta.shape[0]) if is_numpy(shared.X) else 0
     count, rows = int(changes.rows.shape[0]), int(shared.X.shape[0])
-    moves, error, lost = np.zeros((count, theta.size)), np.full(count, np.inf), np.ones(count, dtype=bool)
-    if not is_numpy(shared.X) or rows * theta.size > SMALL:
+    moves, error, lost = np.zeros((count, size)), np.full(count, np.inf), np.ones(count, dtype=bool)
+    if not is_numpy(shared.X) or rows * size > SMALL:
         return moves, error, lost
+    problem, changes = _problem(shared, changes)
+    theta = problem.theta
     most = max(1, VALUES // (rows * theta.size * shared.loss.outputs))
     for start in range(0, count, most):
         some = np.arange(start, min(start + most, count))
         with np.errstate(all="ignore"):  # of steps that lead nowhere, which are told by their length
-            found, error[some], lost[some] = _newton(shared, changes.take(some))
-        moves[some] = found - theta[None, :]
-    return moves, error, lost
+            found, error[some], lost[some] = _newton(problem, changes.take(some))
+        moves[some] = problem.moved(found - theta[None, :])
+    return moves, error * problem.longest, lost
 
 
-def _newton(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+def _newton(problem: _Problem, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
     """The minimisers, how far each may be off, and which were not reached."""
     b = int(changes.rows.shape[0])
-    theta = np.tile(np.asarray(shared.fit.centred_theta), (b, 1))
+    theta = np.tile(problem.theta, (b, 1))
     error, lost, last = np.full(b, np.inf), np.ones(b, dtype=bool), np.full(b, np.inf)
     on, place = changes, np.arange(b)
     for _ in range(MOST_STEPS):
-        gradient, terms, hessian = _at(shared, on, theta[place])
+        gradient, terms, hessian = _at(problem, on, theta[place])
         try:
             step = np.asarray(np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], dtype=np.float64)
         except np.linalg.LinAlgError:
             break
         length, size = np.linalg.norm(step, axis=1), np.linalg.norm(theta[place], axis=1)
-        theta[place] -= step * _part(shared, step)[:, None]
+        theta[place] -= step * _part(problem, step)[:, None]
         # far out steps are short beside the parameters too: there the gradient is none of the terms it is made of
         done = (length <= NEAR * size) & np.all(np.abs(gradient) <= NEAR * terms, axis=1)
         if done.any():
@@ -81,25 +132,25 @@ def _newton(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, 
     return theta, error, lost
 
 
-def _part(shared: Replacements, step: Vector) -> Vector:
+def _part(problem: _Problem, step: Vector) -> Vector:
     """How much of each step is taken: as much as moves no row's score by more than curvatures hold for, (b,)."""
-    risk, (b, _) = shared.risk, step.shape
+    risk, (b, _) = problem.risk, step.shape
     x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
     furthest = np.abs(step.reshape(b, -1, x.shape[1]) @ x.T).max(axis=(1, 2))
-    return np.ones(b) if shared.loss.quadratic else np.asarray(FURTHEST / np.maximum(furthest, FURTHEST))
+    return np.ones(b) if problem.loss.quadratic else np.asarray(FURTHEST / np.maximum(furthest, FURTHEST))
 
 
-def _at(shared: Replacements, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
+def _at(problem: _Problem, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """Gradients and the sizes of their terms, (b, L p), and Hessians (b, L p, L p) of the changed risks, each at its own."""
-    risk, L = shared.risk, shared.loss.outputs
+    risk, L = problem.risk, problem.loss.outputs
     x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
     (n, p), b = x.shape, theta.shape[0]
     V, new = theta.reshape(b, L, p), np.asarray(changes.x + changes.e)
     weights = np.tile(np.ones(n) if risk.weights is None else np.asarray(risk.weights), (b, 1))
     weights[np.arange(b), np.asarray(changes.rows)] = 0.0
-    r, A = _derivatives(shared, V @ x.T, np.broadcast_to(risk.y[None, ...], (b, *risk.y.shape)), weights)
+    r, A = _derivatives(problem, V @ x.T, np.broadcast_to(risk.y[None, ...], (b, *risk.y.shape)), weights)
     own = (V @ new[:, :, None], np.asarray(changes.new_y)[:, None, ...], np.asarray(changes.new_omega)[:, None])
-    r_new, A_new = _derivatives(shared, *own)
+    r_new, A_new = _derivatives(problem, *own)
     penalty = np.asarray(risk.penalty)
     gradient = (r @ x + r_new @ new[:, None, :]).reshape(b, -1) + penalty * theta
     terms = np.abs(r) @ np.abs(x) + np.abs(r_new @ new[:, None, :])
@@ -113,12 +164,12 @@ def _at(shared: Replacements, changes: RowChanges, theta: Vector) -> tuple[Vecto
     return gradient, terms, H.reshape(b, L * p, L * p) + np.diag(penalty)
 
 
-def _derivatives(shared: Replacements, z: Vector, y: Any, weights: Vector) -> tuple[Vector, Vector]:
+def _derivatives(problem: _Problem, z: Vector, y: Any, weights: Vector) -> tuple[Vector, Vector]:
     """Weighted gradients (b, L, n) and curvatures (b, L, L, n) by scores (b, L, n) of n rows for each change."""
     b, L, n = z.shape
     scores, labels = z.transpose(0, 2, 1).reshape(b * n, L), np.reshape(y, (b * n, *y.shape[2:]))
-    r = np.asarray(shared.loss.gradient(scores, labels)).reshape(b, n, L) * weights[:, :, None]
-    A = np.asarray(shared.loss.curvature(scores, labels)).reshape(b, n, L, L) * weights[:, :, None, None]
+    r = np.asarray(problem.loss.gradient(scores, labels)).reshape(b, n, L) * weights[:, :, None]
+    A = np.asarray(problem.loss.curvature(scores, labels)).reshape(b, n, L, L) * weights[:, :, None, None]
     return r.transpose(0, 2, 1), A.transpose(0, 2, 3, 1)
 
 
