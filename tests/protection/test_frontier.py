@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from cases import make
+from fisherleak.protection.asked_task import split_of
 
 CASE = make("squared", 1, n=400, intercept=True)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
@@ -180,7 +181,7 @@ def test_what_no_model_can_be_fitted_on_is_said() -> None:
         ({"estimator": LinearRegression()}, "LinearRegression has neither: use penalties="),
         (
             {"estimator": Ridge(1e-9), "shapes": ["least-loss"], **ONE},
-            "No candidate keeps the limit. The first: penalty x 1",
+            r"No candidate keeps the limit: try larger penalties.*The first: penalty x 1",
         ),
     ],
 )
@@ -188,3 +189,16 @@ def test_refusals(options: dict[str, Any], says: str) -> None:
     given = {"estimator": Ridge(1.0), "eta": 1.0} | options
     with pytest.raises(fl.InvalidInputError, match=says):
         fl.protect(given.pop("estimator"), X, Y, given.pop("eta"), **given)
+
+
+def test_the_frontier_is_that_of_the_release_where_the_rows_give_the_bounds() -> None:
+    asked: Any = ONE | {"shapes": ["isotropic"], "random_state": 0}
+    Z, y = X[:80].copy(), 0.1 * Y[:80]
+    held = split_of(fl.protect(Ridge(8.0), Z, y, 2.0, **asked).task, 0.25)[1]
+    y[held[:2]] = 4.0  # the two farthest out, which no candidate is fitted on: the release is
+    found = fl.protect(Ridge(8.0), Z, y, 2.0, **asked)
+    model = Ridge(8.0).fit(Z, y)
+    told = fl.calibrate(fl.measure(model, Z, y, public="nothing"), 2.0, "admissible", random_state=0).calibrated.bounds
+    ranges = {name: (each["low"], each["high"]) for name, each in told.items()}
+    assert ranges["label"][1] >= 4.0
+    assert found.points == fl.protect(Ridge(8.0), Z, y, 2.0, bounds=ranges, **asked).points

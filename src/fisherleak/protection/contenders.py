@@ -26,6 +26,7 @@ from fisherleak.models.levels import check_common_levels
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibration import calibrate
+from fisherleak.protection.declared import LABEL, admissible_rows
 from fisherleak.protection.irfil import IRFIL
 from fisherleak.protection.private import move
 from fisherleak.protection.release import built, check_releasable
@@ -36,6 +37,7 @@ __all__ = [
     "FrontierPoint",
     "Scorer",
     "Task",
+    "bounded_as",
     "calibrated_model",
     "fitted_all",
     "looked_at",
@@ -169,6 +171,18 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, L
     leak = measure_own(model, X, y, None, weights, True, task.counted)
     move(model, np.asarray(host(leak.fits[0].theta)), task.counted)
     return model, leak
+
+
+def bounded_as(whole: Task, part: Task) -> Task:
+    """Some of the rows with the bounds that all rows give: what is looked at is noise for the same people as the release's."""
+    if whole.over != ADMISSIBLE:
+        return part
+    _, leak = polished(whole, 1.0, None)
+    jacobian = leak._information.jacobians[0]
+    known = admissible_rows(jacobian, leak._table, whole.bounds).bounds
+    named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
+    ranges = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
+    return replace(part, bounds={**ranges, **(whole.bounds or {})})
 
 
 @dataclass(frozen=True)

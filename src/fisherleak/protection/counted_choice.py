@@ -41,7 +41,7 @@ from fisherleak.protection.choice_reach import (
     reach_of_admissible,
     reach_of_present,
 )
-from fisherleak.protection.contenders import Candidate, FrontierPoint, Scorer, Task, polished, rows_of
+from fisherleak.protection.contenders import Candidate, FrontierPoint, Scorer, Task, rows_of
 from fisherleak.protection.declared import Admissible, admissible_rows
 from fisherleak.protection.grid import on_public_grid
 
@@ -191,11 +191,8 @@ def _public_rows(task: Task, candidates: Sequence[Candidate], scorer: Scorer) ->
     views = [_view(each, scorer) for each in candidates]
     if task.over != ADMISSIBLE:
         return None, views
-    _, whole = polished(task, 1.0, None)
-    known = admissible_rows(whole._information.jacobians[0], whole._table, task.bounds).bounds
-    ranges = {name: (record["low"], record["high"]) for name, record in known.items() if "low" in record}
     inner = candidates[0].leak
-    return admissible_rows(inner._information.jacobians[0], inner._table, {**ranges, **(task.bounds or {})}), views
+    return admissible_rows(inner._information.jacobians[0], inner._table, candidates[0].task.bounds), views
 
 
 def _view(candidate: Candidate, scorer: Scorer) -> View:

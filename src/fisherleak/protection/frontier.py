@@ -32,6 +32,7 @@ from fisherleak.protection.contenders import (
     FrontierPoint,
     Scorer,
     Task,
+    bounded_as,
     calibrated_model,
     fitted_all,
     looked_at,
@@ -343,7 +344,7 @@ def protect(
     """
     task = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
     train, test = split_of(task, held_out)
-    inner = task.part(train)
+    inner = bounded_as(task, task.part(train))
     plain, leak = polished(inner, 1.0, None)
     scorer = Scorer(task, test, leak.fits[0].loss)
     points: list[FrontierPoint] = []
@@ -353,7 +354,11 @@ def protect(
     for found in track(_looked_at(inner, scorer, refused, plainly), count, "Protecting"):
         points += found
     if not points:
-        raise InvalidInputError(f"No candidate keeps the limit. The first: {refused[0]}")
+        largest = max(task.penalties)
+        raise InvalidInputError(
+            f"No candidate keeps the limit: try larger penalties, penalties=[{10 * largest:g}, {100 * largest:g}] say, or a "
+            f"larger eta. The first: {refused[0]}"
+        )
     loss, score = scorer.of(scorer.predictor(plain)[:, None])
     compared = Compared(tuple(plainly), scorer, (train, test))
     count = 0 if len(test) == len(task.y) else len(test)
