@@ -17,14 +17,13 @@ import pandas
 
 import fisherleak as fl
 from fisherleak.audit import admitted
-from fisherleak.audit.admitted import admitted_noise, public_penalty
+from fisherleak.audit.admitted import admitted_noise, public_penalty, public_shape
 from fisherleak.audit.cards import two_digits
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, calibrated_scale, train, trained_on
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
-from fisherleak.audit.shaping import default_shape
 from fisherleak.audit.utility import tradeoff
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.tables import from_frame
@@ -258,7 +257,7 @@ def test_warfarin_patients_keep_most_of_their_model_at_a_limit_of_one_half(data_
     first = train(from_frame(table), settings)
     l2 = public_penalty(first, two_digits(first.design.n), 0.5, bounds).l2
     trained = trained_on(first.kind, first.design, l2, None, first.public)
-    assert default_shape(trained, two_digits(trained.design.n)) == "hessian"
+    assert public_shape(trained, two_digits(trained.design.n), 0.5, None, bounds).name == "hessian"
     found = []
     for offset in range(4):
         noise = admitted_noise(trained, settings, 0.5, None, bounds, offset, "hessian")

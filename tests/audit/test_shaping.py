@@ -15,12 +15,13 @@ pytest.importorskip("skops")
 import pandas
 
 import fisherleak as fl
+from fisherleak.audit.admitted import public_shape
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
-from fisherleak.audit.shaping import default_shape, own_rows_shape, public_rows_shape
+from fisherleak.audit.shaping import own_rows_shape, public_rows_shape
 from fisherleak.protection.limited import raw_map
 from fisherleak.tables import from_frame
 
@@ -170,8 +171,9 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
         names.append(card["shape"]["name"])
     assert names == ["hessian", "isotropic"]
     trained = train(from_frame(people(1500)), SETTINGS)
-    assert default_shape(trained, 50 * (trained.fit.coef.shape[0] + 1)) == "hessian"
-    assert default_shape(trained, 50 * (trained.fit.coef.shape[0] + 1) - 1) == "isotropic"
+    enough = 50 * trained.parameters
+    assert public_shape(trained, enough, 5.0, None, BOUNDS).name == "hessian"
+    assert public_shape(trained, enough - 1, 5.0, None, BOUNDS).name == "isotropic"
 
 
 def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fisherleak._support.namespaces import Json, Seed
 from fisherleak.audit.model import Settings, Trained, trained_on
 from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.audit.settled import is_settled
+from fisherleak.audit.unasked_shape import PublicShape
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.noise import Noise
@@ -31,9 +32,10 @@ from fisherleak.models import as_table
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL, admissible_rows
+from fisherleak.protection.own_shape import public_curvature
 from fisherleak.tables import Design, Feature
 
-__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty"]
+__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty", "public_shape"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
@@ -49,12 +51,32 @@ def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | N
     """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there."""
     if trained.kind.several:
         return PublicPenalty(trained.parameters, rows, limit)
+    return PublicPenalty(trained.parameters, rows, limit, _reach(trained, bounds)[0])
+
+
+def public_shape(
+    trained: Trained, rows: int, limit: float, columns: Sequence[str] | None = None, bounds: Bounds | None = None
+) -> PublicShape:
+    """The shape for a limit, from the same numbers and the penalty; none of the rows' own is counted for several outputs."""
+    size, loss = trained.parameters, trained.fit.loss
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    own = limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
+    if trained.kind.several or loss.traits is None:
+        return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
+    longest, widest = _reach(trained, bounds)
+    return PublicShape(size, rows, own, longest, widest, trained.l2 / public_curvature(loss))
+
+
+def _reach(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
+    """The longest admissible row with its constant, and how far apart values of a number are whose column's scale they move."""
     leak = _with_levels(trained)
     admissible = admissible_rows(
         one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
     )
     farthest = [float(np.max(np.sum(part**2, axis=1))) for part in admissible.parts]
-    return PublicPenalty(trained.parameters, rows, limit, math.sqrt(1.0 + sum(farthest)))
+    moved = () if trained.folding is None else admissible.bounds.items()
+    widths = [each["high"] - each["low"] for name, each in moved if name != LABEL and "low" in each]
+    return math.sqrt(1.0 + sum(farthest)), max(widths, default=0.0)
 
 
 def admitted_noise(

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fisherleak._support.checks import check_positive
-from fisherleak.audit.admitted import admitted_noise, public_penalty
+from fisherleak.audit.admitted import admitted_noise, public_penalty, public_shape
 from fisherleak.audit.cards import two_digits, up_to_the_grid
 from fisherleak.audit.model import Settings, Trained, calibrated_scale
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.penalties import PublicPenalty
-from fisherleak.audit.shaping import ISOTROPIC, OWN, check_shape, default_shape, own_rows_shape, public_rows_shape
+from fisherleak.audit.shaping import ISOTROPIC, OWN, check_shape, own_rows_shape, public_rows_shape
+from fisherleak.audit.unasked_shape import PublicShape
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
@@ -64,12 +65,12 @@ class AskedNoise:
         """The shape that was asked for, or what stands for none."""
         return self.shape or (ISOTROPIC if self.shape_from is None else HESSIAN)
 
-    def how(self, trained: Trained, ledger: Path | None) -> str:
-        """The shape."""
-        limits_anyone = self.eta is not None and self.over == ADMISSIBLE and ledger is None
-        if self.shape is None and self.shape_from is None and limits_anyone:
-            return default_shape(trained, two_digits(trained.design.n))
-        return self.named
+    def unasked(self, trained: Trained, ledger: Path | None) -> PublicShape | None:
+        """The shape by public numbers; None where one was asked for, or where the rule is not for this limit."""
+        limits_anyone = self.target is not None and self.over == ADMISSIBLE and ledger is None
+        if self.target is None or self.shape is not None or self.shape_from is not None or not limits_anyone:
+            return None
+        return public_shape(trained, two_digits(trained.design.n), self.target, self.limited, self.bounds)
 
     def penalty(self, trained: Trained) -> PublicPenalty | None:
         """The penalty that public numbers give; none where the limit is not on every row that could be there."""

@@ -53,8 +53,9 @@ def card_of(
     columns: tuple[str, ...] | None,
     digest: str,
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
-    penalty: str | None = None,
+    chosen: Sequence[str] = (),
 ) -> Json:
+    """The card; ``chosen`` says how what was not given was chosen."""
     design, target = trained.design, trained.design.target
     what, size = limited_words(columns, settings.person), trained.parameters
     card = {
@@ -81,7 +82,7 @@ def card_of(
         "shape": {"name": shaped[0], "from": shaped[1]},
         "assumptions": [
             *_assumptions(trained, noise, None if limit is None else what, shaped),
-            *([] if penalty is None else [penalty]),
+            *chosen,
         ],
         "versions": versions(),
     }

@@ -16,7 +16,7 @@ import numpy as np
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
-from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty
+from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.noises import distance_of
 from fisherleak.audit.penalties import NOT_GIVEN
@@ -25,6 +25,7 @@ from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
 from fisherleak.audit.shaping import ISOTROPIC
 from fisherleak.audit.signatures import digest_of
+from fisherleak.audit.unasked_shape import NO_SHAPE
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
 
@@ -112,7 +113,7 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
     limit = None if claims["limit"] is None else float(claims["limit"])
     own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
-    again = card_of(*own, _penalty_told(saved, audit, limit))
+    again = card_of(*own, _chosen_told(saved, audit, limit, columns))
     checked = (*DESCRIBED, *(["assumptions"] if _same_version(saved) else []))
     wrong = [name for name in checked if card[name] != again[name]]
     if (card["noise"].get("shape") is None) != (shaped["name"] == ISOTROPIC):
@@ -126,12 +127,20 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
 
 
-def _penalty_told(saved: SavedModel, audit: Audit, limit: float | None) -> str | None:
-    """What a card says of a penalty that was not given, where it says something."""
-    if limit is None or not any(str(each).startswith(NOT_GIVEN) for each in saved.card["assumptions"]):
-        return None
-    found = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared_on(saved.card))
-    return found.words() if found.l2 == saved.settings.l2 else None
+def _chosen_told(
+    saved: SavedModel, audit: Audit, limit: float | None, columns: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    """What a card says of a penalty and of a shape that were not given, where it says something."""
+    said = [str(each) for each in saved.card["assumptions"]]
+    found: list[str] = []
+    if limit is not None and any(each.startswith(NOT_GIVEN) for each in said):
+        penalty = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared_on(saved.card))
+        found += [penalty.words()] * (penalty.l2 == saved.settings.l2)
+    if limit is not None and any(each.startswith(NO_SHAPE) for each in said):
+        own = (audit.trained, two_digits(audit.design.n), limit, columns, declared_on(saved.card))
+        shape = public_shape(*own)
+        found += [shape.words()] * (shape.name == saved.card["shape"]["name"])
+    return tuple(found)
 
 
 def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -141,8 +141,8 @@ def save_model(
         output, and without a ledger.
     shape : {"isotropic", "hessian", "least-loss"}, optional
         Of the noise, in the frame where it acts. From the table's own rows "hessian" is counted with ``over="admissible"``, and
-        is the default there if there are 50 rows or more for each parameter and no ``ledger``; "isotropic" is elsewhere,
-        "hessian" with ``shape_from``. ``over="max"`` takes "hessian" and "least-loss" too, uncounted.
+        is the default there where public numbers say so (``unasked_shape.PublicShape``) and without ``ledger``; "isotropic" is
+        elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes "hessian" and "least-loss" too, uncounted.
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     choose_l2 : bool
@@ -185,13 +185,14 @@ def save_model(
     trained = trained if asked.given is None else trained.with_noise(asked.given)
     if balance:
         trained = reweighted(trained) if asked.target is None else balanced(trained)
-    how = asked.how(trained, ledger)
+    unasked = asked.unasked(trained, ledger)
+    how = asked.named if unasked is None else unasked.name
     chosen = asked.noise_for(trained, settings, how, random_state)
     if ledger is not None:
         spend(ledger, trained, settings, chosen, limit)
     trained = trained.with_noise(chosen)
     source = None if shape_from is None else shape_from.source
-    words = None if penalty is None else penalty.words()
+    words = [each.words() for each in (penalty, unasked) if each is not None]
 
     def card(digest: str) -> Json:
         told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words)

@@ -32,7 +32,6 @@ __all__ = [
     "ISOTROPIC",
     "OWN",
     "check_shape",
-    "default_shape",
     "noise_of_card",
     "own_rows_shape",
     "public_rows_shape",
@@ -42,8 +41,6 @@ __all__ = [
 Matrix = NDArray[np.float64]
 ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
 GAP = 0.01
-ROWS_PER_PARAMETER = 50
-"""From here on the table's own shape is taken if none is asked for."""
 
 
 def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
@@ -58,17 +55,6 @@ def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
         raise InvalidInputError(
             "`shape_from` names public rows, and `shape='isotropic'` asks nothing of them: leave one out."
         )
-
-
-def default_shape(trained: Trained, rows: int) -> str:
-    """The shape where none is asked for, from what a card tells anyway: the kind of model, its size, and about how many rows.
-
-    The inverse Hessian costs less where parameters are known with different precision, but one row moves it, which is counted
-    and needs many rows. No value of the rows decides between the two.
-    """
-    counted = trained.fit.coef.ndim == 1 and trained.fit.loss.traits is not None
-    parameters = int(trained.fit.coef.shape[0]) + 1
-    return HESSIAN if counted and rows >= ROWS_PER_PARAMETER * parameters else ISOTROPIC
 
 
 def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None = None) -> Matrix:

@@ -58,8 +58,8 @@ def release(
             "--shape",
             metavar="SHAPE",
             autocompletion=shapes,
-            help="Of the noise: isotropic (the same on all), hessian (costs less; the default with 50 rows or more for each "
-            "parameter), or least-loss (from public rows, or with --over max).",
+            help="Of the noise: isotropic (the same on all), hessian (costs less; the default where there are enough rows for "
+            "the limit), or least-loss (from public rows, or with --over max).",
         ),
     ] = None,
     shape_from: Annotated[
