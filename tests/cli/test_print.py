@@ -64,3 +64,18 @@ def test_refusals_of_shapes_name_options(fisherleak: Command, visits: Path, tmp_
         assert done.status == 2
         assert "--shape isotropic" in done.err, done.err
         assert "shape=" not in done.err
+
+
+def test_of_many_columns_the_most_exposed_are_listed_and_the_others_counted(
+    fisherleak: Command, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(rng.normal(size=(40, 103)).round(3), columns=[f"gene{j}" for j in range(103)])
+    table["y"] = rng.normal(size=40).round(3)
+    table.to_csv(tmp_path / "genes.csv", index=False)
+    shown = fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks").out
+    listed = shown[shown.index("Columns, in their own units") : shown.index("Share of a value")].splitlines()
+    assert sum(line.startswith("gene") for line in listed) == 100
+    assert "  and 3 more, less exposed ones (--json and --out tell all)" in listed
+    document = json.loads(fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks", "--json").out)
+    assert len(document["attributes"]) == 103

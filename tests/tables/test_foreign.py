@@ -21,7 +21,9 @@ FRAME = pandas.DataFrame(
 )
 
 
-@pytest.mark.parametrize("kind", ["feather", "stata", "json lines", "blanks", "R with blanks", "R with tabs"])
+@pytest.mark.parametrize(
+    "kind", ["feather", "stata", "json lines", "json array", "blanks", "R with blanks", "R with tabs"]
+)
 def test_the_same_table_in_every_form(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     if kind == "feather":
@@ -30,6 +32,8 @@ def test_the_same_table_in_every_form(kind: str, tmp_path: Path) -> None:
         FRAME.to_stata(path, write_index=False)
     elif kind == "json lines":
         FRAME.to_json(path, orient="records", lines=True)
+    elif kind == "json array":
+        FRAME.to_json(path, orient="records", indent=2)
     else:
         named = kind != "blanks"
         text = FRAME.to_csv(sep="\t" if "tabs" in kind else " ", index=named)

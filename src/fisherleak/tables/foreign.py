@@ -1,10 +1,11 @@
-"""Tables of other programs, read by pandas: Excel, Stata, Feather, and JSON with an object on every line.
+"""Tables of other programs, read by pandas: Excel, Stata, Feather, and JSON with an object on every line or in an array.
 
 A file is recognised by its first bytes; what is needed to read it is named where it is not installed.
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ __all__ = ["foreign_table"]
 
 EXCEL, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 ARROW, FEATHER = b"ARROW1", b"FEA1"
+RECORDS = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
 STATA = (b"<stata_dta>", *(bytes([version, order, 1, 0]) for version in (0x71, 0x72, 0x73) for order in (1, 2)))
 
 
@@ -47,6 +49,8 @@ def foreign_table(file: IO[bytes], head: bytes, source: str) -> tuple[Any, tuple
         return read("a Stata file", pandas.read_stata), ()
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b'{"'):
         return read("JSON lines", pandas.read_json, lines=True), ()
+    if RECORDS.match(head):
+        return read("a JSON array of objects", pandas.read_json, orient="records"), ()
     return None
 
 

@@ -53,8 +53,8 @@ def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, inter
     fit = fl.minimise(X, y.astype(float), "logistic" if K == 2 else "softmax", 1e-3, weights, intercept)
     shared, rows = Replacements(fit, X, y.astype(float), 18), np.arange(0, 18, 3)
     changes = shared.changes(rows, None, (y[rows] + 1.0) % K)
-    assert fits_at_once._problem(shared, changes)[0].basis is not None
-    assert fits_at_once._problem(shared, shared.changes(rows, X[rows] + 1.0, None))[0].basis is None
+    assert fits_at_once._changing(shared, changes)[0].basis is not None
+    assert fits_at_once._changing(shared, shared.changes(rows, X[rows] + 1.0, None))[0].basis is None
     moves, error, lost = fitted_at_once(shared, changes)
     assert not lost.any()
     for k in range(rows.size):

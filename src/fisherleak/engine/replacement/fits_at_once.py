@@ -44,7 +44,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _ManyFits:
+class _Changing:
     """The risk that changes, where it starts, and how its parameters are those of the model."""
 
     risk: Risk
@@ -67,13 +67,13 @@ class _ManyFits:
         return 1.0 if self.basis is None else max(1.0, float(np.linalg.norm(self.basis, 2)))
 
 
-def _problem(shared: Replacements, changes: RowChanges) -> tuple[_ManyFits, RowChanges]:
+def _changing(shared: Replacements, changes: RowChanges) -> tuple[_Changing, RowChanges]:
     """The risk and its changes, in the space of the rows where that is smaller and holds them."""
     risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.fit.centred_theta)
     n, d = risk.X.shape
     penalty = np.asarray(risk.penalty)[:d]
     if WIDE * n > d or not np.all(penalty > 0) or np.asarray(changes.e).any():
-        return _ManyFits(risk, loss, theta), changes
+        return _Changing(risk, loss, theta), changes
     x = np.asarray(with_constant(risk.X, False, risk.centre))
     root = np.sqrt(penalty)
     U, S, Vt = np.linalg.svd(x / root, full_matrices=False)
@@ -82,7 +82,7 @@ def _problem(shared: Replacements, changes: RowChanges) -> tuple[_ManyFits, RowC
     inner = replace(risk, X=rows, names=(), known_centre=centre, scales=np.full(n, (risk.l2 * n) ** -0.5))
     start = np.concatenate([(parts[:, :d] * root) @ Vt.T, parts[:, d:]], axis=1).ravel()
     own = with_constant(rows[np.asarray(changes.rows)], risk.intercept, None)
-    return _ManyFits(inner, loss, start, (Vt / root).T), replace(changes, x=own, e=np.zeros_like(own))
+    return _Changing(inner, loss, start, (Vt / root).T), replace(changes, x=own, e=np.zeros_like(own))
 
 
 def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
@@ -92,7 +92,7 @@ def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, V
     moves, error, lost = np.zeros((count, size)), np.full(count, np.inf), np.ones(count, dtype=bool)
     if not is_numpy(shared.X) or rows * size > SMALL:
         return moves, error, lost
-    problem, changes = _problem(shared, changes)
+    problem, changes = _changing(shared, changes)
     theta = problem.theta
     most = max(1, VALUES // (rows * theta.size * shared.loss.outputs))
     for start in range(0, count, most):
@@ -103,7 +103,7 @@ def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, V
     return moves, error * problem.longest, lost
 
 
-def _newton(problem: _ManyFits, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+def _newton(problem: _Changing, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
     """The minimisers, how far each may be off, and which were not reached."""
     b = int(changes.rows.shape[0])
     theta = np.tile(problem.theta, (b, 1))
@@ -132,7 +132,7 @@ def _newton(problem: _ManyFits, changes: RowChanges) -> tuple[Vector, Vector, ND
     return theta, error, lost
 
 
-def _part(problem: _ManyFits, step: Vector) -> Vector:
+def _part(problem: _Changing, step: Vector) -> Vector:
     """How much of each step is taken: as much as moves no row's score by more than curvatures hold for, (b,)."""
     risk, (b, _) = problem.risk, step.shape
     x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
@@ -140,7 +140,7 @@ def _part(problem: _ManyFits, step: Vector) -> Vector:
     return np.ones(b) if problem.loss.quadratic else np.asarray(FURTHEST / np.maximum(furthest, FURTHEST))
 
 
-def _at(problem: _ManyFits, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
+def _at(problem: _Changing, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """Gradients and the sizes of their terms, (b, L p), and Hessians (b, L p, L p) of the changed risks, each at its own."""
     risk, L = problem.risk, problem.loss.outputs
     x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
@@ -164,7 +164,7 @@ def _at(problem: _ManyFits, changes: RowChanges, theta: Vector) -> tuple[Vector,
     return gradient, terms, H.reshape(b, L * p, L * p) + np.diag(penalty)
 
 
-def _derivatives(problem: _ManyFits, z: Vector, y: Any, weights: Vector) -> tuple[Vector, Vector]:
+def _derivatives(problem: _Changing, z: Vector, y: Any, weights: Vector) -> tuple[Vector, Vector]:
     """Weighted gradients (b, L, n) and curvatures (b, L, L, n) by scores (b, L, n) of n rows for each change."""
     b, L, n = z.shape
     scores, labels = z.transpose(0, 2, 1).reshape(b * n, L), np.reshape(y, (b * n, *y.shape[2:]))
