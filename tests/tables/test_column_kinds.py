@@ -112,6 +112,15 @@ def test_text_that_names_what_several_rows_belong_to_is_left_out() -> None:
     assert kinds(many(town=[f"s{k // 2}" for k in range(60)]))["town"] == "category"
 
 
+def test_columns_called_by_their_place_are_not_called_identifiers() -> None:
+    places = [f"place {k % 27}" for k in range(60)]
+    table = pa.table({"column 1": places, "column 2": np.arange(60) * 7 % 61, "y": np.arange(60.0)})
+    assert kinds(table)["column 1"] == "ignored"  # the one column that has no name
+    raw = from_frame(table.rename_columns(["column 1", "column 2", "column 3"]))
+    found = decide(raw, profiles_of(raw, Choices("column 3"), False), Choices("column 3"))
+    assert [column.kind for column in found] == ["category", "number", "target"]
+
+
 def test_an_empty_column_is_left_out_like_a_constant_one() -> None:
     table = many(e=pa.nulls(60), f=pa.array([None] * 60, pa.float64()), z=np.arange(60.0))
     assert (kinds(table)["e"], kinds(table)["f"]) == ("ignored", "ignored")

@@ -87,6 +87,77 @@ def test_names_are_given_on_the_line_or_in_a_file(tmp_path: Path, capfd: pytest.
     assert "--columns, or read it with --no-header; --header" in capfd.readouterr().err
 
 
+STAFF = [
+    [
+        ["Anna", "Ben", "Cid", "Dora"][i % 4],
+        ["nurse", "cook", "clerk"][i % 3],
+        str(20 + 7 * i % 60),
+        ["yes", "no"][i % 2],
+    ]
+    for i in range(60)
+]
+NEW = [[f"Na{i}", f"Street {i * 7}", str(20 + 7 * i % 60), str(i % 2)] for i in range(60)]
+LIKERT = [[str(1 + i % 5), str(1 + i % 4), str(1 + i % 3)] for i in range(60)]
+KILOS = [[f"{50 + i % 37}.5 kg", f"{1 + i % 27}.4.20{10 + i % 9}", f"na{i}"] for i in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("first", "below"),
+    [
+        (["Zacharias", "astronaut", "77", "yes"], STAFF),
+        (["Zacharias", "astronaut", "", "yes"], STAFF),
+        (["Zacharias", "astronaut", "Unknown", "yes"], STAFF),
+        (["Zacharias", "astronaut", "77", "maybe"], STAFF),
+        (["Zacharias", "astronaut", "NA", "yes"], STAFF),
+        (["Zacharias", "astronaut", "yes"], [[row[0], row[1], row[3]] for row in STAFF]),
+        (["Braund", "Mill Road", "28", "0"], NEW),
+        (["Braund", "Mill Road", "0", "1"], NEW),
+        (["1", "2", "3"], LIKERT),
+        (["61.5 kg", "3.4.2010", "Zacharias"], KILOS),
+        (["Anna", "1984", "2003"], [[f"n{i}", str(1950 + i), str(1970 + i)] for i in range(40)]),
+    ],
+)
+def test_an_unusual_first_person_is_no_header(first: list[str], below: list[list[str]]) -> None:
+    assert reads_as_row(first, below) > 0
+
+
+def test_numbers_that_count_on_are_names() -> None:
+    wide = [[f"land {i}", str(i % 9), str(9 * i % 17), str(5 * i % 13), str(i % 2)] for i in range(40)]
+    for years in (["1990", "1991", "1992", "1993"], ["1990", "1995", "2001", "2020"], ["0", "1", "2", "3"]):
+        assert reads_as_row(["land", *years], wide) <= 0
+    assert reads_as_row(["land", "2019", "2020"], [row[:3] for row in wide]) <= 0
+    assert reads_as_row(["id", "2020"], [row[1:3] for row in wide]) < 0
+    assert reads_as_row(["age", "0", "1"], [[str(20 + i), str(i % 2), str(1 - i % 2)] for i in range(40)]) < 0
+    waves = [[str(17 * i % 23), *(str((7 * k * k + i * (k + 2)) % 11) for k in range(8))] for i in range(40)]
+    assert reads_as_row(["y", *(str(400.5 + k**1.1)[:6] for k in range(8))], waves) < 0
+
+
+def test_rows_that_ascend_are_no_names() -> None:
+    sums = [[str(i + k * (i % 3 + 1.5)) for k in range(8)] for i in range(40)]
+    assert reads_as_row([str(7.5 + k**1.1)[:6] for k in range(8)], sums) > 0
+
+
+def test_a_workbook_without_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zipfile
+
+    import pandas
+
+    def read(file: object, header: int | None = 0) -> pandas.DataFrame:
+        rows = [["Zacharias", "astronaut", "77", "yes"], *STAFF]
+        return pandas.DataFrame(rows) if header is None else pandas.DataFrame(rows[1:], columns=rows[0])
+
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    monkeypatch.setattr(pandas, "read_excel", read)
+    monkeypatch.setattr(pandas, "ExcelFile", lambda file: type("Sheets", (), {"sheet_names": ["one"]}))
+    with pytest.raises(InvalidInputError, match="seems to have no header") as refusal:
+        read_table(tmp_path / "t.xlsx")
+    assert "Zacharias" not in str(refusal.value)
+    assert read_table(tmp_path / "t.xlsx", header=True).rows == 60
+    named = read_table(tmp_path / "t.xlsx", header=False)
+    assert (named.names[0], named.rows) == ("column 1", 61)
+
+
 def test_each_cell_counts_however_often_its_text_stands_there() -> None:
     """Nine cells of ten are numbers, of two texts one."""
     assert reads_as_row(["7"], [["1"]] * 9 + [["x"]]) == 1

@@ -61,6 +61,52 @@ def test_marks_of_missing_values_are_missing_and_counted(mark: str) -> None:
     assert f"2 cells count as missing ({'blank' if mark == ' ' else repr(mark)} 2)" in sentence(found)
 
 
+@pytest.mark.parametrize("mark", [".", "?", "-", "*", "Unknown", " "])
+@pytest.mark.parametrize("codes", ["01", "0123", "1234567"])
+def test_marks_among_few_numbers_are_missing_too(mark: str, codes: str) -> None:
+    cells = [codes[k % len(codes)] for k in range(120)]
+    cells[3:90:4] = [mark] * 22
+    found = design(cells)
+    assert next(feature for feature in found.features if feature.name == "x").kind == "number"
+    assert [(item.column, item.count) for item in found.filled] == [("x", 22)]
+    assert "22 cells count as missing" in sentence(found)
+
+
+@pytest.mark.parametrize(
+    ("classes", "mark"), [(("0", "1"), "?"), (("no", "yes"), "Unknown"), (("f", "t"), "?"), (("+", "-"), ".")]
+)
+def test_marks_in_a_target_are_no_class_unless_that_is_asked(classes: tuple[str, str], mark: str) -> None:
+    y = np.where(np.arange(120) % 2, *classes).astype(object)
+    y[:6] = mark
+    raw = from_frame(pandas.DataFrame({"x": X, "y": y}))
+    found = design_of(raw, Choices("y"), held_out=0.0)
+    assert tuple(map(str, found.target.classes)) == tuple(sorted(classes))
+    assert found.n == 114
+    assert found.dropped == (("the target 'y' is missing", 6),)
+    assert any(f"6 cells count as missing ({mark!r} 6)" in note for note in found.notes)
+    assert mark in design_of(raw, Choices("y", categories=("y",)), held_out=0.0).target.classes
+
+
+def test_words_that_may_be_classes_stay_classes() -> None:
+    y = np.array(["none", "mild", "nil"] * 40, dtype=object)
+    assert len(design_of(from_frame(pandas.DataFrame({"x": X, "y": y})), Choices("y")).target.classes) == 3
+    signs = pandas.DataFrame({"x": X, "y": ["-", "?"] * 60})
+    assert design_of(from_frame(signs), Choices("y")).target.classes == ("-", "?")
+    with pytest.raises(InvalidInputError, match="`categories` names the target 'x'"):
+        design_of(from_frame(signs), Choices("x", categories=("x",)))
+
+
+def test_a_slip_in_a_target_is_hinted_at_without_its_text() -> None:
+    y = np.where(np.arange(120) % 2, "yes", "no").astype(object)
+    y[17] = "yse"
+    note = design_of(from_frame(pandas.DataFrame({"x": X, "y": y})), Choices("y"), held_out=0.0).target.note
+    assert "('no', 'yes' and 1 in one row each)" in note
+    assert "One of them has fewer than 5 rows" in note
+    assert "yse" not in note
+    even = pandas.DataFrame({"x": X, "y": ["a", "b", "c"] * 40})
+    assert "fewer than" not in design_of(from_frame(even), Choices("y")).target.note
+
+
 def test_one_cell_counts() -> None:
     assert "1 cell counts as missing ('?' 1)." in sentence(design(["?", *(str(v) for v in X[1:])]))
 

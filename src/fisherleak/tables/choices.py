@@ -10,7 +10,17 @@ from typing import Any
 from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["MOST_FORCED", "ROW_NAMES", "Choices", "check_choices", "is_plain", "looks_called_id", "sort_of", "spelled"]
+__all__ = [
+    "MOST_FORCED",
+    "ROW_NAMES",
+    "Choices",
+    "called_ids",
+    "check_choices",
+    "is_plain",
+    "looks_called_id",
+    "sort_of",
+    "spelled",
+]
 
 WAYS = ("impute", "drop")
 """What may become of rows that lack a column."""
@@ -151,6 +161,8 @@ ID_WORDS = {
 """Words that end in id and are none."""
 ROW_NAMES = re.compile(r"^(?:X|X\.\d+|\.\.\.\d+|[Uu]nnamed.*|column \d+'*|__index_level_\d+__)$")
 """What programs call a column of row numbers that has no name."""
+BY_PLACE = re.compile(r"^column \d+'*$")
+"""What columns are called here that have no name."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +231,7 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
     for role, name in said:
         if role == "unite" or (role == "group" and name not in (choices.target, choices.id, choices.person)):
             continue  # groups may be formed by a column that has another role
-        if name in roles and roles[name] != role:
+        if name in roles and roles[name] != role and (roles[name], role) != ("target", "categories"):
             raise InvalidInputError(
                 f"Column '{name}' is named by `{roles[name]}` and by `{role}`: it can have one role only."
             )
@@ -245,6 +257,12 @@ def looks_called_id(name: str) -> bool:
         return True
     joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
     return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))
+
+
+def called_ids(names: Sequence[str]) -> frozenset[str]:
+    """The columns that are called as identifiers are; none where all are called by their place, as without a header."""
+    by_place = len(names) > 1 and all(BY_PLACE.match(name) for name in names)
+    return frozenset() if by_place else frozenset(name for name in names if looks_called_id(name))
 
 
 def is_plain(kind: Any) -> bool:

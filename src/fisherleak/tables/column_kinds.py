@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.choices import MOST_FORCED, ROW_NAMES, Choices, is_plain, looks_called_id, sort_of
+from fisherleak.tables.choices import MOST_FORCED, ROW_NAMES, Choices, is_plain, sort_of
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
 
@@ -133,7 +133,7 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
     if levels is None or (len(levels) > 2 and 2 * len(levels) > present):
         texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
         return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count)
-    if len(levels) > MOST_REPEATED and looks_called_id(name):
+    if len(levels) > MOST_REPEATED and profile.called:
         note = f"is called an identifier and has {len(levels)} different texts; `categories` keeps it"
         return Column(name, "ignored", True, note, count)
     if len(levels) > MOST_LEVELS:
@@ -176,7 +176,7 @@ def _looks_like_id(name: str, profile: Profile) -> str:
     A few slips that are not whole, 17.5 among 5,000 say, make no measurement of it.
     """
     numbers, order = profile.numbers, profile.order
-    if numbers is None or numbers.count < 3 or not looks_called_id(name):
+    if numbers is None or numbers.count < 3 or not profile.called:
         return ""
     nameless = name.startswith("column ")
     if not numbers.nearly_whole and not nameless:  # R numbers the rows of one person 1, 1.1, 1.2

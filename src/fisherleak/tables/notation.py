@@ -7,8 +7,9 @@ column to say (``survey``). ``61.5%`` is 61.5, ``$5.00`` is 5 and ``(5.00)`` is 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-__all__ = ["DECIMALS", "is_missing", "is_plain_number", "kind_of_cell", "read_number", "style_of"]
+__all__ = ["DECIMALS", "class_marks", "is_missing", "is_plain_number", "kind_of_cell", "read_number", "style_of"]
 
 DECIMALS = (".", ",")
 MARKS = {
@@ -34,6 +35,8 @@ MARKS = {
     *("#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!"),
 }
 """What stands for a missing value among numbers, in small letters."""
+ALSO_CLASSES = {"none", "nil", "nd", "n.d.", "no answer", "not applicable"}
+"""Those that are classes of their own where classes are words."""
 CURRENCY = "$€£¥₹"
 SIGNED = re.compile(rf"(?P<sign>[+-]?)[{CURRENCY}]?\s*(?P<second>[+-]?)(?P<rest>.*?)\s*[{CURRENCY}]?\s*(?P<percent>%?)")
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -51,6 +54,14 @@ SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "
 def is_missing(text: str) -> bool:
     """Whether a cell among numbers stands for a missing one."""
     return text.strip().casefold() in MARKS
+
+
+def class_marks(levels: Collection[str]) -> frozenset[str]:
+    """Which texts of a target stand for missing ones; none where fewer than two classes would be left, and no - beside a +."""
+    signs = {"-", "–", "—"} if any(level.strip() == "+" for level in levels) else set()
+    words = ((level, level.strip().casefold()) for level in levels)
+    marks = frozenset(level for level, word in words if word in MARKS - ALSO_CLASSES and word not in signs)
+    return marks if len(levels) - len(marks) > 1 else frozenset(mark for mark in marks if not mark.strip())
 
 
 def is_plain_number(text: str) -> bool:

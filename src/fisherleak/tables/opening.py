@@ -103,7 +103,7 @@ def read_table(
         if _head(file).startswith(GZIP):
             file = _unpacked(file, source)
         head = _head(file)
-        known = foreign_table(file, head, source)
+        known = foreign_table(file, head, source, form.header)
         if known is not None:
             frame, notes = known
             read = from_frame(frame, source)

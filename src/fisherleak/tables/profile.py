@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.tables.arrow_columns import as_numbers, as_text, level_counts
-from fisherleak.tables.choices import MOST_FORCED, Choices, is_plain, looks_called_id, sort_of
+from fisherleak.tables.choices import MOST_FORCED, Choices, called_ids, is_plain, sort_of
 from fisherleak.tables.parts import Part, RawTable, over_parts
 
 __all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]
@@ -96,6 +96,8 @@ class Profile:
         How often the values with the least hashes occur, for columns that may be identifiers.
     order : Order or None
         Of numbers that are whole, or called an identifier: those that are there.
+    called : bool
+        Whether its name is one of those that identifiers have.
     """
 
     rows: int
@@ -105,6 +107,7 @@ class Profile:
     numbers: Numbers | None = None
     sketch: dict[int, int] = field(default_factory=dict)
     order: Order | None = None
+    called: bool = False
 
     @property
     def missing(self) -> int:
@@ -126,11 +129,14 @@ class Profile:
 def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
     """The profile of every column that is not left out, in one pass."""
     names = tuple(name for name in raw.names if name not in choices.drop or name == choices.group)
-    kinds = {name: raw.kind(name) for name in names}
+    kinds, called = {name: raw.kind(name) for name in names}, called_ids(raw.names)
 
     def of_part(part: Part) -> dict[str, Profile]:
         table = part.read(names)
-        return {name: _profile(part, name, table.column(j), kinds[name], choices) for j, name in enumerate(names)}
+        return {
+            name: _profile(part, name, table.column(j), kinds[name], name in called, choices)
+            for j, name in enumerate(names)
+        }
 
     def merge(a: dict[str, Profile], b: dict[str, Profile]) -> dict[str, Profile]:
         return {name: _merged(a[name], b[name]) for name in names}
@@ -138,7 +144,7 @@ def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Prof
     return over_parts(of_part, raw.parts, merge, lazily)
 
 
-def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) -> Profile:
+def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choices: Choices) -> Profile:
     sort = sort_of(kind)
     rows, nulls = len(values), int(values.null_count)
     target = name == choices.target
@@ -149,10 +155,9 @@ def _profile(part: Part, name: str, values: Any, kind: Any, choices: Choices) ->
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
-    called = looks_called_id(name)
     sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called) else {}
     order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
-    return Profile(rows, nulls, levels, most, numbers, sketch, order)
+    return Profile(rows, nulls, levels, most, numbers, sketch, order, called)
 
 
 def _order(values: NDArray[np.float64]) -> Order | None:
@@ -216,7 +221,7 @@ def _merged(a: Profile, b: Profile) -> Profile:
         numbers = _merged_numbers(a.numbers, b.numbers)
     sketch = _merged_sketch(a.sketch, b.sketch)
     order = None if a.order is None or b.order is None else a.order + b.order
-    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, sketch, order)
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, sketch, order, a.called)
 
 
 def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:

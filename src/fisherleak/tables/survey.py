@@ -94,7 +94,7 @@ class Survey:
         if tally.numbers < 3 or tally.numbers < ALMOST * (tally.numbers + tally.unread):
             return False
         few = len(tally.different) <= FEW
-        if few and self.plain == self.cells:
+        if few and self.plain == self.cells and not self.marks:
             return False  # text on purpose: a program that writes numbers would have written numbers
         return not (few and max(tally.others.values(), default=0) >= RECURS)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.grids import public_units
+from fisherleak._support.level_types import plain_level
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.moments import Moments
 from fisherleak.tables.arrow_columns import as_numbers, places
@@ -39,6 +40,8 @@ MOST_LISTED = 10
 """Values of a target that are listed."""
 FEWEST_CODED = 5
 """Rows of each whole number where they are taken for codes of classes: counts have a tail of few."""
+SURE = 4
+"""Times as many rows that a class has which is no slip."""
 MOST_ASSUMED = 20
 """More classes than this are predicted only where a model of classes is asked for."""
 Vector = NDArray[np.float64]
@@ -174,7 +177,7 @@ def _class_target(
             f"The target '{name}' has {len(levels)} different values of text{_listed(levels)}, some of which differ in case or "
             f"blanks only. {_remedy(name, sort, levels, kind, rules)} `model='{kind}'` keeps them apart."
         )
-    classes = tuple(sorted(levels))
+    classes = tuple(sorted(plain_level(level) for level in levels))
     return Target(name, kind, assumed, _class_note(name, sort, profile, kind, rules) if assumed else "", classes)
 
 
@@ -184,13 +187,29 @@ def _class_note(name: str, sort: str, profile: Profile, kind: str, rules: Mappin
     if count == 2:
         return f"'{name}' has two values, so the model is {kind}."
     if sort != "number" or profile.numbers is None:
-        return f"'{name}' has {count} values, so the model is {kind}: coefficients for each class."
+        return (
+            f"'{name}' has {count} values{_listed(profile.levels)}, so the model is {kind}: coefficients for each class."
+            f"{_slips(profile.levels or {})}"
+        )
     numbers = profile.numbers
     others = [f"`model='{_first(rules)}'` for amounts"]
     others += [f"`model='{other}'` for {rule.meant_for}" for other, rule in rules.items() if rule.suits(numbers)]
     return (
         f"'{name}' holds the whole numbers {numbers.low:g} to {numbers.high:g}, taken as codes of {count} classes, so the "
         f"model is {kind}. If they are none, use {', or '.join(others)}."
+    )
+
+
+def _slips(levels: Mapping[Any, int]) -> str:
+    """A hint where one or two of the classes have few rows and others many, as slips of the pen have."""
+    rare = sum(count < FEWEST_CODED for count in levels.values())
+    often = sum(count >= SURE * FEWEST_CODED for count in levels.values())
+    if not 0 < rare <= often:
+        return ""
+    which = "One of them has" if rare == 1 else f"{rare} of them have"
+    return (
+        f" {which} fewer than {FEWEST_CODED} rows: mend {'it if it is a slip' if rare == 1 else 'them if they are slips'}, or "
+        "`na` takes such a text as missing."
     )
 
 

@@ -6,13 +6,14 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.choices import Choices, sort_of
-from fisherleak.tables.notation import is_missing, read_number
+from fisherleak.tables.notation import class_marks, is_missing, read_number
 from fisherleak.tables.parts import MemoryPart, Part, RawTable, over_parts
 from fisherleak.tables.survey import Survey, Unread, surveys_of
 
@@ -22,6 +23,8 @@ OTHER = "(other)"
 """The level that stands for all that are pooled."""
 TOTALS = {"total", "totals", "grand total", "sum", "overall", "all", "average", "mean"}
 MOST_MARKS = 6
+MOST_CLASSES = 1000
+"""Different texts of a target past which they are no classes."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +154,18 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
         }
         texts = (name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in how)
         how |= {name: Change(na=choices.na) for name in texts}
+    gone = _marks_of_target(raw, choices, lazily) if choices.target not in marks else {}
+    if gone:
+        how[choices.target] = Change(na=(*choices.na, *gone))
     for name in choices.unite:
         if sort_of(raw.kind(name)) != "text":
             raise InvalidInputError(f"`unite` names '{name}', which holds {raw.kind(name)}, not text.")
-        how[name] = Change(na=choices.na, unite=True)
+        how[name] = Change(na=(*choices.na, *gone) if name == choices.target else choices.na, unite=True)
     notes = [_sentence(name, surveys[name], mark) for name, mark in marks.items()]
+    if gone:
+        notes.append(
+            f"In the target '{choices.target}' {_counted(gone)}. `categories={[choices.target]!r}` makes it a class."
+        )
     unread = tuple(
         Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
     )
@@ -185,18 +195,47 @@ def _sentence(name: str, survey: Survey, decimal: str) -> str:
     if survey.decimal is None:
         told += f" (`decimal={'.' if decimal == ',' else ','!r}` reads the marks the other way)"
     if survey.marks:
-        listed = [f"{mark!r} {count}" if mark != "blank" else f"blank {count}" for mark, count in survey.marks.items()]
-        more = " and others" if len(listed) > MOST_MARKS else ""
-        count = sum(survey.marks.values())
-        told += (
-            f"; {count} cell{'s count' if count > 1 else ' counts'} as missing ({', '.join(listed[:MOST_MARKS])}{more})"
-        )
+        told += f"; {_counted(survey.marks)}"
     if tally.unread:
         rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in tally.first)
         more = f" and {tally.unread - len(tally.first)} more" if tally.unread > len(tally.first) else ""
         told += f"; {tally.unread} cell{'s are no numbers and count' if tally.unread > 1 else ' is no number and counts'} as "
         told += f"missing ({rows}{more})"
     return f"{told}. `categories={[name]!r}` takes it as text."
+
+
+def _counted(marks: Mapping[str, int]) -> str:
+    """How many cells are marks of missing ones, and which."""
+    listed = [f"{mark!r} {count}" if mark != "blank" else f"blank {count}" for mark, count in marks.items()]
+    more = " and others" if len(listed) > MOST_MARKS else ""
+    count = sum(marks.values())
+    return f"{count} cell{'s count' if count > 1 else ' counts'} as missing ({', '.join(listed[:MOST_MARKS])}{more})"
+
+
+def _marks_of_target(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, int]:
+    """What stands for missing classes in a target of text, and how often; nothing where the target is taken as it is."""
+    import pyarrow.compute as pc
+
+    name = choices.target
+    if sort_of(raw.kind(name)) != "text":
+        if name in choices.categories:
+            raise InvalidInputError(
+                f"`categories` names the target '{name}', which holds {raw.kind(name)}: `model` says whether those are classes."
+            )
+        return {}
+    if name in choices.categories:
+        return {}
+
+    def of_part(part: Part) -> Counter[str]:
+        found = pc.value_counts(part.read((name,)).column(0).drop_null()).to_pylist()
+        return Counter({each["values"]: each["counts"] for each in found if len(found) <= MOST_CLASSES})
+
+    counts = over_parts(of_part, raw.parts, _sum_of, lazily)
+    return {mark: counts[mark] for mark in sorted(class_marks(counts)) if mark.strip() and mark not in choices.na}
+
+
+def _sum_of(a: Counter[str], b: Counter[str]) -> Counter[str]:
+    return a + b
 
 
 def _without_total(raw: RawTable, how: Mapping[str, Change], numbers: Any, lazily: bool) -> tuple[RawTable, list[str]]:
