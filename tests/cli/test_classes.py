@@ -84,6 +84,18 @@ def test_people_groups_and_a_gate(tables: Any, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("shape", ["hessian", "least-loss"])
+def test_shaped_noise_of_several_classes_is_told_by_its_name_and_confirmed(
+    tables: Any, capsys: pytest.CaptureFixture[str], shape: str
+) -> None:
+    call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--out", "m.skops"]
+    assert main([*call, "--over", "max", "--eta", "0.5", "--shape", shape]) == 0
+    card = json.loads(Path("m.skops.json").read_text(encoding="utf-8"))
+    assert card["noise"]["shape"] == shape  # the matrix is in no file
+    assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks", "--draws", "4"]) == 0
+    assert "The limit of 0.5 on every row, in standard units follows" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     skops = pytest.importorskip("skops.io")
     call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--out"]

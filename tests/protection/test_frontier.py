@@ -198,7 +198,7 @@ def test_the_frontier_is_that_of_the_release_where_the_rows_give_the_bounds() ->
     y[held[:2]] = 4.0  # the two farthest out, which no candidate is fitted on: the release is
     found = fl.protect(Ridge(8.0), Z, y, 2.0, **asked)
     model = Ridge(8.0).fit(Z, y)
-    told = fl.calibrate(fl.measure(model, Z, y, public="nothing"), 2.0, "admissible", random_state=0).calibrated.bounds
-    ranges = {name: (each["low"], each["high"]) for name, each in told.items()}
+    noise: Any = fl.calibrate(fl.measure(model, Z, y, public="nothing"), 2.0, "admissible", random_state=0)
+    ranges = {name: (each["low"], each["high"]) for name, each in noise.calibrated.bounds.items()}
     assert ranges["label"][1] >= 4.0
     assert found.points == fl.protect(Ridge(8.0), Z, y, 2.0, bounds=ranges, **asked).points

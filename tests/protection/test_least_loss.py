@@ -271,3 +271,59 @@ def test_least_loss_noise_costs_a_fraction_of_isotropic_noise(name: str, times: 
     assert noise.gap <= 0.01
     assert leak.with_noise(noise).per_example().max() <= 1.0
     assert cost(noise, H) * times <= cost(fl.calibrate(leak, 1.0, shape="isotropic"), H)
+
+
+@pytest.fixture(scope="module")
+def three_classes() -> tuple[Vector, Vector, Any]:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(24, 2)) * [1.0, 0.3]
+    y = np.argmax(X @ rng.normal(size=(2, 3)) + rng.normal(size=(24, 3)), axis=1)
+    return X, y, fl.minimise(X, y, loss="softmax", l2=0.02, intercept=False)
+
+
+def all_of_softmax(fit: Any, X: Vector) -> Vector:
+    """The Hessian over all K d parameters, class by class, from the definition."""
+    z = X @ np.asarray(fit.coef).T
+    P = np.exp(z - z.max(axis=1, keepdims=True))
+    P /= P.sum(axis=1, keepdims=True)
+    A = P[:, :, None] * np.eye(P.shape[1]) - P[:, :, None] * P[:, None, :]
+    size = P.shape[1] * X.shape[1]
+    curved = np.einsum("nkl,na,nb->kalb", A, X, X).reshape(size, size)
+    return np.asarray(curved + len(X) * fit.l2 * np.eye(size))
+
+
+@pytest.mark.parametrize("over", ["max", "group", "dataset"])
+def test_least_loss_of_several_classes_keeps_the_limit_and_costs_less(three_classes: Any, over: str) -> None:
+    X, y, fit = three_classes
+    leak = fl.measure(fit, X, y)
+    H, how = all_of_softmax(fit, X), {"groups": np.arange(24) % 5} if over == "group" else {}
+    # what all classes have alike has a penalty in H as it is written, and none of it is lost
+    alike = np.kron(np.full((3, 3), 1 / 3), np.eye(2))
+    H -= len(X) * fit.l2 * alike
+    costs = []
+    for shape in ("isotropic", "hessian", "least-loss"):
+        noise: Any = fl.calibrate(leak, 0.5, over, shape=shape, gap=1e-3, **how)
+        after = leak.with_noise(noise)
+        found = {"max": after.per_example, "dataset": after.dataset}.get(
+            over, lambda after=after: [*after.by_group(how["groups"]).values()]
+        )
+        assert np.max(found()) == pytest.approx(0.5, rel=1e-6)
+        costs.append(cost(noise, H))
+    assert costs[2] < costs[1]
+    assert costs[2] < costs[0]
+    assert noise.gap <= 1e-3
+
+
+def test_no_covariance_of_several_classes_is_cheaper_by_more_than_the_gap(three_classes: Any) -> None:
+    X, y, fit = three_classes
+    leak = fl.measure(fit, X, y)
+    turn = np.kron(np.asarray(fit.frame).T, np.eye(2))  # to what is left of rows of classes that sum to zero
+    chosen, label = leak._chosen(None, None)
+    J = np.einsum("rp,npm->nrm", turn, np.asarray(leak._information.written_out(chosen, label, None)))
+    H = turn @ all_of_softmax(fit, X) @ turn.T
+    noise: Any = fl.calibrate(leak, 1.0, shape="least-loss", gap=1e-3)
+    own = turn @ covariance(noise, 6) @ turn.T
+    least = reference(J, H, 1.0)
+    assert np.trace(H @ own) / 2 == pytest.approx(least, rel=3e-3)
+    top = np.linalg.eigvalsh(np.einsum("npa,pq,nqb->nab", J, np.linalg.inv(own), J))[:, -1]
+    assert np.sqrt(top.max()) <= 1.0 + 1e-9

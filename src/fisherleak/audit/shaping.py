@@ -59,6 +59,10 @@ def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
 
 def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None = None) -> Matrix:
     """The covariance of noise of a named shape at scale 1, from the rows of the table itself."""
+    if shape == HESSIAN and trained.kind.several:
+        noise = noise_shaped(trained.leak, HESSIAN, "max", None, None, None, GAP)
+        assert isinstance(noise, Gaussian)
+        return _matrix(noise)
     if shape == HESSIAN:
         return _matrix(own_shape(trained.leak._information.jacobians[0]))
     people = trained.design.people

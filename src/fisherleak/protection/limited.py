@@ -8,6 +8,10 @@ Noise of covariance S on the parameters costs :math:`\frac12 \mathrm{tr}(H S)` o
 
 A *unit* is whatever has an eta that is limited: an example, a group of them, the data set. A group's Jacobian is as wide as
 its values are many; any root of :math:`K K^T` stands for it.
+
+Of K classes H is that of the reduced parameters, in which rows of classes sum to zero, and U maps them to the released ones.
+Noise along what is added to all classes alike costs nothing and hides nothing: it has the mean variance of the rest, so that
+the covariance has an inverse.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms import information_of, one_release
+from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -32,7 +39,7 @@ from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
-__all__ = ["JointRows", "SingleRows", "Units", "raw_map", "units_of"]
+__all__ = ["JointRows", "SingleRows", "Units", "covering", "raw_map", "units_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -57,8 +64,18 @@ class Units(Protocol):
         """K of some units, (k, p, m)."""
 
 
+def covering(S: Matrix, fit: Fit) -> Matrix:
+    """A covariance of released parameters (p, p) with noise where theirs has none: along what all classes have alike."""
+    if not isinstance(fit, OutputsFit) or fit.frame.shape[0] == fit.frame.shape[1]:
+        return S
+    K, d = fit.coef.shape
+    alike = np.full((K, K), 1.0 / K)
+    blocks = [np.kron(alike, np.eye(d)), *([] if fit.intercept is None else [alike])]
+    return np.asarray(S + np.trace(S) / (len(S) * (K - 1) / K) * block_diag(*blocks))
+
+
 def raw_map(fit: Fit) -> Matrix:
-    """U of shape (p, p), with U U^T the inverse of the Hessian over the released parameters."""
+    """U, with U U^T the inverse of the Hessian over the released parameters: (p, p), of several outputs (K p, L p)."""
     return np.asarray(host(fit.uncentred(like(_root(fit).T, fit.coef, namespace(fit.coef)))))
 
 
@@ -72,14 +89,16 @@ def _root(fit: Fit) -> Matrix:
 class SingleRows:
     """Single examples, some of their attributes and the label or not."""
 
-    jacobian: Jacobian
+    jacobian: Jacobian | OutputsJacobian
     attributes: tuple[Attribute, ...]
     label: bool
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        values = sum(attribute.size for attribute in self.attributes) + int(self.label)
-        return int(self.jacobian.X.shape[0]), int(self.jacobian.B.shape[0]), values
+        jacobian = self.jacobian
+        of_label = int(jacobian.by_label.shape[1]) if isinstance(jacobian, OutputsJacobian) else 1
+        values = sum(attribute.size for attribute in self.attributes) + of_label * self.label
+        return int(jacobian.X.shape[0]), int(jacobian.fit.centred_theta.shape[0]), values
 
     @cached_property
     def _plain(self) -> Information:
@@ -134,7 +153,7 @@ class JointRows:
 def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: Any) -> Units:
     """What ``calibrate`` limits, as units."""
     chosen, counted = leakage._chosen(attributes, label)
-    jacobian = leakage._information.jacobians[0]
+    jacobian = one_release(leakage._information)
     rows = SingleRows(jacobian, chosen, counted)
     if over == "max":
         return rows

@@ -9,11 +9,11 @@ import numpy as np
 
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.least_loss import least_loss
-from fisherleak.protection.limited import raw_map, units_of
+from fisherleak.protection.limited import covering, raw_map, units_of
 
 __all__ = ["OWN", "SHAPES", "noise_shaped"]
 
@@ -29,11 +29,8 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
-    if isinstance(shape, Leakage) or (isinstance(shape, str) and shape in OWN):
-        for each in (leakage, shape) if isinstance(shape, Leakage) else (leakage,):
-            refuse_several(each._information, "calibrate with a shape that rows decide")
     of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != "isotropic")
-    if of_parameters and any(jacobian.gradient for jacobian in leakage._information.jacobians):
+    if of_parameters and getattr(one_release(leakage._information), "gradient", False):
         raise InvalidInputError(
             "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
         )
@@ -46,12 +43,10 @@ def noise_shaped(
     if shape == "isotropic":
         return Gaussian(1.0)
     if shape == "hessian":
-        U = raw_map(leakage.fits[0])
-        return Gaussian(1.0, _unit(U @ U.T))
+        return Gaussian(1.0, _unit(_released(leakage, None)))
     if shape == "least-loss":
         found = least_loss(units_of(leakage, over, attributes, label, groups), gap)
-        U = raw_map(leakage.fits[0])
-        return Gaussian(1.0, _unit(U @ found.covariance @ U.T), found.gap)
+        return Gaussian(1.0, _unit(_released(leakage, found.covariance)), found.gap)
     raise InvalidInputError(
         f"shape must be one of {', '.join(SHAPES)}, a matrix, or a leakage of public rows; got {shape!r}."
     )
@@ -73,6 +68,13 @@ def _of_public_rows(
     noise = noise_shaped(public, "least-loss", limited, attributes, label, None, gap)
     assert isinstance(noise, Gaussian)
     return replace(noise, gap=None)
+
+
+def _released(leakage: Leakage, covariance: Any) -> Any:
+    """A covariance in the coordinates of ``limited``, the identity for None, over the released parameters."""
+    fit = leakage.fits[0]
+    U = raw_map(fit)
+    return covering(U @ U.T if covariance is None else U @ covariance @ U.T, fit)
 
 
 def _size(leakage: Leakage) -> int:
