@@ -110,7 +110,7 @@ def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
         return ()
     above = 100 * information.above_average(rows[0])
     limits = f"averaged over {information.count:,} draws: etas are upper limits, each too low in one of 200 cases"
-    return (f"{limits}; that of the most exposed row is {above:.2g} % above its average",)
+    return (f"{limits}; that of the most exposed row is {number(above, 2)} % above its average",)
 
 
 def _shaped(leakage: Any) -> bool:

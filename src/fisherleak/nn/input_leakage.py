@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.numbers import number
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -78,13 +79,13 @@ class InputLeakage(Leakage):
     def summary(self) -> str:
         """A printable digest, with the assumptions under which its numbers hold."""
         eta = digest(self.per_example())
-        spread = "" if eta.sd is None else f" ± {eta.sd:.4g}"
+        spread = "" if eta.sd is None else f" ± {number(eta.sd, 4)}"
         lines = [
             f"Fisher information loss of {self._what()}"
             + ("" if self._noise is None else f" with noise {self._noise!r}"),
             f"  about         {self.n} inputs of shape {self._through.network.shape}",
-            f"  per example   mean {eta.mean:.4g}{spread}, {eta.low:.4g} to {eta.high:.4g}",
-            "  most exposed  " + ", ".join(f"row {row}: {value:.4g}" for row, value in eta.top),
+            f"  per example   mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
+            "  most exposed  " + ", ".join(f"row {row}: {number(value, 4)}" for row, value in eta.top),
             f"  error         {self._information.error:.0e} relative; the largest is certified when noise is calibrated",
             *(f"  note          {note}" for note in self._notes),
             "Holds for unbiased attackers who know the network and all other data, to first order in the input.",

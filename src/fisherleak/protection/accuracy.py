@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_positive
+from fisherleak._support.numbers import number
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -67,7 +68,7 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
     least = right(FARTHEST)
     if target <= least:
         raise InvalidInputError(
-            f"accuracy must be more than {least:.3g}, which the attacker reaches whatever the noise; got {accuracy}."
+            f"accuracy must be more than {number(least)}, which the attacker reaches whatever the noise; got {accuracy}."
         )
     return unit.rescaled(_bisected(right, target))
 

@@ -92,11 +92,12 @@ class IRFIL(Wrapper):
     data set between 0.7 and 3.1 times. Equal etas say that the *last fit* leans equally on every example, not that the
     procedure leaks equally about everyone.
 
-    **What** ``account="end-to-end"`` **does about it.** No weights that are found row by row make end-to-end etas equal: where
-    they follow these, their own derivative is part of what is to be equal. Even at given parameters and Hessian a row would
+    **What** ``account="end-to-end"`` **does about it.** Weights that follow end-to-end etas row by row do not make these equal:
+    their own derivative is part of what is to be equal. Even at given parameters and Hessian a row would
     need a weight :math:`\omega(x, y)` whose :math:`\|H^{-1} \partial (\omega\, r\, x)\|` is the same at every (x, y): a
     differential equation over all rows that could be there (an eikonal equation), not one for the rows that are. For the
-    label of the squared loss weights :math:`1 / |H^{-1} x|` solve it; for features powers of norms only come near. Dividing by
+    label of the squared loss weights :math:`1 / |H^{-1} x|` solve it; for features powers of norms only come near. That nothing
+    solves it is not proved: such equations have solutions near a point, but none is known here in closed form. Dividing by
     end-to-end etas made them less equal, not more: on two small tables they spread about twice as far. So the form of the
     weights is public, and only its exponents are chosen, by all rows together. These stand on a grid, so that a small change
     of one row leaves them, and the derivative is that of what is run; that a large change could move them is not counted. On

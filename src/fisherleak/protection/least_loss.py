@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fisherleak._support.numbers import number
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.protection.limited import Units
 
@@ -123,8 +124,8 @@ def least_loss(units: Units, gap: float, steps: int = MOST_STEPS) -> LeastLoss:
         least = min(least, reached)
         weights = _climbed(_with(weights, units, W, [unit for unit, square in top if square > g], reached), reached)
     raise NotConvergedError(
-        f"Least-loss noise was found to within a gap of {least:.2g} in {steps} passes over the rows, and the gap asked for "
-        f"is {gap:.2g}: ask for a larger one."
+        f"Least-loss noise was found to within a gap of {number(least, 2)} in {steps} passes over the rows, and the gap asked "
+        f"for is {number(gap, 2)}: ask for a larger one."
     )
 
 

@@ -23,6 +23,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.locked import held, read_private, replace_whole
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
+from fisherleak._support.numbers import number
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
@@ -325,13 +326,13 @@ def _check_readable(entries: Sequence[Json], rows: Rows, key: bytes, whole: bool
 
     Where the ``whole`` ledger is read with these rows, they need all columns that it used.
     """
-    for number, entry in enumerate(entries, start=1):
+    for place, entry in enumerate(entries, start=1):
         missing = sorted(used_by(entry) - set(rows.table.names))
         if not missing:
-            found_in(entry, rows, key, number)
+            found_in(entry, rows, key, place)
         elif whole:
             raise InvalidInputError(
-                f"Release {number} of the ledger used column '{missing[0]}', which this one leaves out: the ledger has to be "
+                f"Release {place} of the ledger used column '{missing[0]}', which this one leaves out: the ledger has to be "
                 "held against both. Keep the column, or keep another ledger."
             )
 
@@ -381,7 +382,7 @@ def _check_limit(total: Leakage, limit: float, ids: Sequence[Any]) -> None:
     if not above.size:
         return
     order = above[np.argsort(-etas[above], kind="stable")]
-    named = ", ".join(f"{ids[row]} (by {etas[row] - limit:.3g})" for row in order[:MOST_NAMED])
+    named = ", ".join(f"{ids[row]} (by {number(float(etas[row] - limit))})" for row in order[:MOST_NAMED])
     more = f" and {above.size - MOST_NAMED} more" if above.size > MOST_NAMED else ""
     raise OverspentError(
         f"This release would take {above.size} of {len(ids)} rows past the limit of {limit:g}, all releases in the ledger "

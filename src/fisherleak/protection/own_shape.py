@@ -33,6 +33,7 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
+from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
@@ -117,7 +118,7 @@ def admissible_own_shape(
     if not second < eta:
         raise InvalidInputError(
             f"eta of {eta:g} cannot be kept with `shape='hessian'`: what the shape itself tells of an admissible row is "
-            f"bounded by {second:.2g} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
+            f"bounded by {number(second, 2)} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
         )
     grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
     told = Calibration(

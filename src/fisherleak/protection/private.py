@@ -13,6 +13,7 @@ from sklearn.base import clone
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
@@ -55,8 +56,9 @@ class ReleaseReport:
     def summary(self) -> str:
         """In words."""
         return (
-            f"Released with eta over {self.over} at most {self.limit:g}: per example mean {self.eta.mean():.4g}, largest "
-            f"{self.eta.max():.4g}; whole data {self.dataset:.4g}. Derived from the data: not to be published with the model."
+            f"Released with eta over {self.over} at most {self.limit:g}: per example mean "
+            f"{number(float(self.eta.mean()), 4)}, largest {number(float(self.eta.max()), 4)}; whole data "
+            f"{number(self.dataset, 4)}. Derived from the data: not to be published with the model."
         )
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from fisherleak._support.numbers import number
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -46,8 +47,8 @@ def searched(leakage: Leakage, target: float, current: Callable[[Leakage], float
     floor = eta(WIDEST)
     if floor > target:
         raise InvalidInputError(
-            f"eta cannot be below {floor:.4g} with {type(mechanism).__name__}, however much noise there is: that is what its "
-            "shape, which depends on the data, tells by itself. Use fisherleak.Gaussian, or a larger limit."
+            f"eta cannot be below {number(floor, 4)} with {type(mechanism).__name__}, however much noise there is: that is "
+            "what its shape, which depends on the data, tells by itself. Use fisherleak.Gaussian, or a larger limit."
         )
     while eta(high) > target:
         high *= 4.0
@@ -77,7 +78,7 @@ def _by_lines(eta: Callable[[float], float], start: float, target: float, name: 
             return tried
         if value > target and scale > math.log(FURTHEST * start):
             raise InvalidInputError(
-                f"eta stays above {target:g} with {name} up to a scale of {tried:.3g}: use fisherleak.Gaussian, or "
+                f"eta stays above {target:g} with {name} up to a scale of {number(tried)}: use fisherleak.Gaussian, or "
                 "a larger limit."
             )
         low, high = (scale, high) if value > target else (low, scale)

@@ -14,6 +14,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.notebook import panel
+from fisherleak._support.numbers import number
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
@@ -61,7 +62,7 @@ class Trimmed:
             ("limit", f"{self.limit:g}"),
             (
                 "largest eta of those kept",
-                f"{stayed.max(initial=0.0):.4g} before, {self.after.max(initial=0.0):.4g} after",
+                f"{number(float(stayed.max(initial=0.0)), 4)} before, {number(float(self.after.max(initial=0.0)), 4)} after",
             ),
             ("above the limit now", f"{self.above:,}"),
         ]
@@ -84,8 +85,9 @@ class Trimmed:
         worse = int(np.sum(self.after > stayed))
         return (
             f"Dropped {int(np.sum(~self.kept))} of {self.kept.size} rows above {self.limit:g}. Of the {stayed.size} that stay, "
-            f"{worse} are more exposed than before: mean eta {stayed.mean():.4g} -> {self.after.mean():.4g}, largest "
-            f"{stayed.max():.4g} -> {self.after.max():.4g}, {self.above} above the limit now. That a row was dropped is "
+            f"{worse} are more exposed than before: mean eta {number(float(stayed.mean()), 4)} -> "
+            f"{number(float(self.after.mean()), 4)}, largest {number(float(stayed.max()), 4)} -> "
+            f"{number(float(self.after.max()), 4)}, {self.above} above the limit now. That a row was dropped is "
             "itself something the model reveals."
         )
 
@@ -153,7 +155,7 @@ def trim(
     kept = before <= limit
     if not kept.any():
         raise InvalidInputError(
-            f"max_eta is {limit:g}, below the least eta of any row ({before.min():.4g}): none would stay."
+            f"max_eta is {limit:g}, below the least eta of any row ({number(float(before.min()), 4)}): none would stay."
         )
     rest, remaining = table.rows(kept).values, None if weights is None else weights[kept]
     model = fit_weighted(clone(estimator), rest, labels[kept], remaining)
