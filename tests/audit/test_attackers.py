@@ -59,6 +59,18 @@ def test_several_classes_have_every_attacker_that_two_have() -> None:
     assert attack_all(several, ["kind"], 0.05, quick=True).notes == (attackers.QUICK,)
 
 
+def test_levels_with_a_penalty_are_those_that_attackers_know() -> None:
+    """Moves of a model whose intercepts were free would not name every value where there is next to no noise."""
+    from fisherleak.tables import from_frame
+
+    rng = np.random.default_rng(1)
+    table = pandas.DataFrame({"habit": rng.choice(["yes", "no"], 60), "age": rng.normal(3.0, 1.0, 60)})
+    table["kind"] = rng.choice(["a", "b", "c"], 60, p=[0.6, 0.25, 0.15])
+    held = train(from_frame(table), Settings("kind", l2=0.5, held_out=0.0, intercept_l2=0.5))
+    found = attack_all(held, ["habit"], 1e-7, quick=True)
+    assert of(found, "white-box").accuracy == pytest.approx(1.0, abs=1e-9)
+
+
 def test_people_beside_averages(attacked: Attacked) -> None:
     found: list[Any] = [outcome for outcome, _ in attacked.outcomes]
     for outcome in found:

@@ -152,12 +152,21 @@ def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: py
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))
     size, rows = card["model"]["parameters"], card["data"]["rows"]
     assert (size, rows) == (15, 160)
-    assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05).l2 == 1.0
-    told = "No penalty was given. It is l2 = 1, for several classes the least of 0.01, 0.02, 0.05, … 10 that is at least 8 x 15 "
-    told += "parameters / 160 rows. Nothing but numbers of this card decides it;"
+    ends = [card["noise"]["calibrated"]["bounds"][name] for name in ("age", "dose")]
+    units = {column["name"]: column for column in card["columns"]}
+    far = [
+        max(abs(end - units[name]["centre"]) for end in (each["low"], each["high"])) / units[name]["scale"]
+        for name, each in zip(("age", "dose"), ends, strict=True)
+    ]
+    longest = float(np.sqrt(1.0 + np.sum(np.square(far)) + 1.0))  # of the level, and of any town but the first
+    assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05, longest, 3).l2
+    assert card["settings"]["intercept_l2"] == card["settings"]["l2"]
+    told = f"No penalty was given. It is l2 = {card['settings']['l2']:g}, which is 4 cbrt(2 p R^2 / (3 n^2 eta^2))"
     assert any(told in sentence for sentence in card["assumptions"])
+    assert any("The level of every class" in sentence for sentence in card["assumptions"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"{told} --l2 chooses another." in shown
+    assert told in shown
+    assert "Nothing but numbers of this card decides it; --l2 chooses another." in shown
     assert "no better than a constant" in shown
     assert "--shape hessian" not in shown  # several classes have none to try
     assert main(["audit", "t.csv", "--released", "a.skops", "--no-attacks", "--draws", "4", "--quiet"]) == 0
@@ -165,6 +174,7 @@ def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: py
         assert main([*call, *more, "--out", "b.skops", "--overwrite"]) == 0
         other = json.loads(Path("b.skops.json").read_text(encoding="utf-8"))
         assert other["settings"]["l2"] == (1.0 if "--l2" in more else 0.01)
+        assert other["settings"]["intercept_l2"] == (1.0 if "--l2" in more else 0.0)
         assert not any("was not given" in sentence for sentence in other["assumptions"])
     capsys.readouterr()
 
@@ -186,7 +196,7 @@ def test_iris_is_released_for_whoever_could_be_there(tmp_path: Path, capsys: pyt
     iris = datasets.load_iris(as_frame=True)
     iris.frame.assign(target=iris.target_names[iris.target]).to_csv(table, index=False)
     assert main(["release", table, "--target", "target", "--eta", "1", "--out", model]) == 0
-    assert "It is l2 = 1, for several classes" in " ".join(capsys.readouterr().out.split())
+    assert "It is l2 = 1.1, which is 4 cbrt(2 p R^2 / (3 n^2 eta^2))" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", model]) == 0
     assert main(["attack", table, "--released", model, "--attribute", "target", "--quick"]) == 0
     assert "white-box with prior" in capsys.readouterr().out

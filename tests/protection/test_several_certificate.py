@@ -12,6 +12,7 @@ from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.protection.admissible import certified, worst_admissible
 from fisherleak.protection.ascent import eta_in_place
+from fisherleak.protection.exchanged_scales import columns_of, exchanged_scales
 from fisherleak.protection.several_moves import followed, largest_sum
 
 
@@ -127,7 +128,8 @@ def test_curvature_and_moves_are_within_what_was_followed() -> None:
     fit: Any = fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True)
     leak = fl.measure(fit, X, y)
     jacobian: Any = one_release(leak._information)
-    found = followed(jacobian, certified(leak, box(2)).points)
+    known, scales = certified(leak, box(2)), exchanged_scales(jacobian)
+    found = followed(jacobian, known.points, scales, columns_of(known.admissible, scales))
     assert found is not None
     rng = np.random.default_rng(3)
     for _ in range(25):

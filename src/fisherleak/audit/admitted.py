@@ -39,19 +39,29 @@ __all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty", 
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
-MOST_TRIED = 300
-"""Parameters of a model for which they are tried."""
+MOST_TRIED, MOST_TRIED_HELD = 300, 1000
+"""Parameters of a model for which they are tried; the second where all have a penalty, which takes seconds."""
 FAR = 6.0
 """Columns whose bounds reach farther than this from their centre, in standard units, are named where no bound holds."""
 MOST_NAMED = 3
 """At a time: without them the refusal, if it is still one, names others."""
 
 
-def public_penalty(trained: Trained, rows: int, limit: float, bounds: Bounds | None = None) -> PublicPenalty:
-    """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there."""
-    if trained.kind.several:
-        return PublicPenalty(trained.parameters, rows, limit)
-    return PublicPenalty(trained.parameters, rows, limit, _reach(trained, bounds)[0])
+def public_penalty(
+    trained: Trained, rows: int, limit: float, bounds: Bounds | None = None, columns: Sequence[str] | None = None
+) -> PublicPenalty:
+    """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there.
+
+    A limit on ``columns`` is in their own units; it is taken in standard ones, the least of them.
+    """
+    own, classes = _in_one_unit(trained, limit, columns), trained.outputs if trained.kind.several else None
+    return PublicPenalty(trained.parameters, rows, own, _reach(trained, bounds)[0], classes)
+
+
+def _in_one_unit(trained: Trained, limit: float, columns: Sequence[str] | None) -> float:
+    """A limit in standard units: on columns it is in their own, and the least of these is taken."""
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    return limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
 
 
 def public_shape(
@@ -59,8 +69,7 @@ def public_shape(
 ) -> PublicShape:
     """The shape for a limit, from the same numbers and the penalty; none of the rows' own is counted for several outputs."""
     size, loss = trained.parameters, trained.fit.loss
-    unit = {feature.name: feature.scale for feature in trained.design.features}
-    own = limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
+    own = _in_one_unit(trained, limit, columns)
     if trained.kind.several or loss.traits is None:
         return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
     longest, widest = _reach(trained, bounds)
@@ -130,14 +139,15 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     if trained.weights is not None:
         return "Weights of rows decide too which `l2` is enough."
     larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
-    if larger and trained.parameters > MOST_TRIED:
+    most = MOST_TRIED_HELD if trained.fit.intercept_l2 else MOST_TRIED
+    if larger and trained.parameters > most:
         return (
-            f"No larger `l2` is tried beyond {MOST_TRIED} parameters, as it takes minutes; with `over='max'` keep "
+            f"No larger `l2` is tried beyond {most} parameters, as it takes minutes; with `over='max'` keep "
             f"`l2={trained.l2:g}`."
         )
 
     def refused(l2: float) -> bool:
-        other = trained_on(trained.kind, trained.design, l2, None, trained.public)
+        other = trained_on(trained.kind, trained.design, l2, None, trained.public, l2 * bool(trained.fit.intercept_l2))
         try:
             _calibrated_all(other, limit, columns, bounds, 0, shape)
         except NoUsefulBoundError:

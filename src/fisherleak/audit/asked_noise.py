@@ -76,7 +76,11 @@ class AskedNoise:
         """The penalty that public numbers give; none where the limit is not on every row that could be there."""
         if self.target is None or self.over != ADMISSIBLE or not (self.limited is None or trained.kind.several):
             return None
-        return public_penalty(trained, two_digits(trained.design.n), self.target, self.bounds)
+        return public_penalty(trained, two_digits(trained.design.n), self.target, self.bounds, self.limited)
+
+    def holds_levels(self, trained: Trained) -> bool:
+        """Whether intercepts have the penalty of the coefficients: of several classes, for whoever could be there."""
+        return trained.kind.several and self.target is not None and self.over == ADMISSIBLE
 
     def noise_for(self, trained: Trained, settings: Settings, how: str, random_state: int | None) -> Noise:
         """The noise itself, or the least that keeps the limit."""

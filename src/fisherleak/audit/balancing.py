@@ -52,7 +52,8 @@ def reweighted(trained: Trained, n_iter: int = ROUNDS) -> Trained:
     def measured(weights: Vector, _: Any) -> tuple[Vector, Trained]:
         # all rows of a person have that person's weight
         own = weights if people is None else weights[people.of_row]
-        made = trained_on(trained.kind, design, trained.l2, own, trained.public).with_noise(noise)
+        made = trained_on(trained.kind, design, trained.l2, own, trained.public, trained.fit.intercept_l2)
+        made = made.with_noise(noise)
         return np.asarray(made.each_eta()), made
 
     with warnings.catch_warnings():

@@ -90,6 +90,13 @@ def card_of(
     return done
 
 
+HELD = (
+    "The level of every class at the columns' centres has the penalty that coefficients have: what every parameter has, no row "
+    "can take away."
+)
+"""Said of releases whose intercepts are not free."""
+
+
 def _column(feature: Feature) -> Json:
     """A column of the model: where noise acts on a number, or the levels of a category."""
     if feature.kind == "number":
@@ -159,6 +166,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
     if shaped[0] != ISOTROPIC:
         told = getattr(noise, "calibrated", None)
         sentences.insert(7, shape_words(*shaped, counted=told is not None and told.counted))
+    if trained.fit.intercept_l2:
+        sentences.append(HELD)
     if design.people is not None:
         sentences.append(
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "

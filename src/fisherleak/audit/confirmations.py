@@ -134,7 +134,8 @@ def _chosen_told(
     said = [str(each) for each in saved.card["assumptions"]]
     found: list[str] = []
     if limit is not None and any(each.startswith(NOT_GIVEN) for each in said):
-        penalty = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared_on(saved.card))
+        declared = declared_on(saved.card)
+        penalty = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared, columns)
         found += [penalty.words()] * (penalty.l2 == saved.settings.l2)
     if limit is not None and any(each.startswith(NO_SHAPE) for each in said):
         own = (audit.trained, two_digits(audit.design.n), limit, columns, declared_on(saved.card))

@@ -109,6 +109,8 @@ class Settings:
     na: tuple[str, ...] = ()
     unite: tuple[str, ...] = ()
     keep_total: bool = False
+    intercept_l2: float = 0.0
+    """The penalty of the intercepts of several classes, at the columns' public centres; zero where they are free."""
     missing: str = "impute"
     """"impute": missing cells are filled inside the model; "drop": rows that lack a column are left out."""
 
@@ -247,13 +249,16 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {settings.public!r}.")
     rules = label_rules()
     design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
-    return trained_on(kind_of(design.target.kind), design, l2, None, settings.public)
+    own = check_positive(settings.intercept_l2, "intercept_l2", zero=True)
+    return trained_on(kind_of(design.target.kind), design, l2, None, settings.public, own)
 
 
-def trained_on(kind: Kind, design: Design, l2: float, weights: Vector | None, public: str) -> Trained:
+def trained_on(
+    kind: Kind, design: Design, l2: float, weights: Vector | None, public: str, intercept_l2: float = 0.0
+) -> Trained:
     """Fit a design's rows, and measure with noise of scale 1."""
     try:
-        fit = _fitted(kind, design, l2, weights)
+        fit = _fitted(kind, design, l2, weights, intercept_l2)
     except FisherleakError as error:
         raise type(error)(_in_columns(str(error), design)) from None
     if not np.isfinite(np.asarray(fit.theta)).all():
@@ -264,10 +269,14 @@ def trained_on(kind: Kind, design: Design, l2: float, weights: Vector | None, pu
     return Trained(kind, design, l2, fit, Leakage(information, PLAIN, as_table(design.X)), public)
 
 
-def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None) -> Fit:
+def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Fit:
     scales = spreads_in(design)[1]
     if kind.several:
-        return minimise_classes(design.X, design.y, design.target.classes, l2, weights, scales)
+        return minimise_classes(design.X, design.y, design.target.classes, l2, weights, scales, intercept_l2)
+    if intercept_l2:
+        raise InvalidInputError(
+            f"intercept_l2 is {intercept_l2:g}, and intercepts of one output are free: leave it out."
+        )
     return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales)
 
 

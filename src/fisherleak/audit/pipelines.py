@@ -28,14 +28,22 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.sparse import inverse_of
-from fisherleak.audit.model import Trained, estimator_for, spreads_in
+from fisherleak.audit.model import Trained, estimator_for, spreads_in, trained_on
 from fisherleak.engine.noise import Noise, noise_from_record, released
 from fisherleak.models.several import all_parameters
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.release import set_parameters
 from fisherleak.tables import Design, Feature
 
-__all__ = ["framed", "known_pipeline", "own_parameters", "pipeline_of", "released_pipeline", "standard_noise"]
+__all__ = [
+    "framed",
+    "freed_pipeline",
+    "known_pipeline",
+    "own_parameters",
+    "pipeline_of",
+    "released_pipeline",
+    "standard_noise",
+]
 
 PREDICTS = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "_base_loss"}
 """What a linear model needs to predict, beside its settings; ``_base_loss`` is the link of a Poisson or Gamma model."""
@@ -156,9 +164,13 @@ def _passing(design: Design, fills: bool) -> ColumnTransformer:
 
 def _with_centres(design: Design, columns: ColumnTransformer) -> None:
     """Public centres in place of what the imputer was fitted with."""
-    centres = [feature.centre for feature in design.features if feature.kind == "number"]
-    if centres:
-        columns.named_transformers_["numbers"].statistics_ = np.array(centres)
+    centres = _public_centres(design)
+    if centres.size:
+        columns.named_transformers_["numbers"].statistics_ = centres
+
+
+def _public_centres(design: Design) -> Vector:
+    return np.array([feature.centre for feature in design.features if feature.kind == "number"])
 
 
 # The pipeline that attackers know
@@ -182,17 +194,32 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     if numbers:
         # scikit-learn weights its means where rows are weighted; here they are those of all rows alike
         scaler = model[0].named_transformers_["numbers"]
-        scaler.mean_ = np.array([feature.mean for feature in numbers])
+        scaler.mean_ = np.array([feature.mean for feature in numbers]) if _free(trained) else _public_centres(design)
         scaler.scale_ = np.array([feature.spread for feature in numbers])
         scaler.var_ = scaler.scale_**2
     set_parameters(model[-1], _to_standard(trained) @ own_parameters(trained))
     return model, frame, labels
 
 
+def _free(trained: Trained) -> bool:
+    """Whether intercepts have no penalty."""
+    return trained.fit.intercept_l2 == 0
+
+
 def known_pipeline(trained: Trained, model: Pipeline, released: Pipeline) -> Pipeline:
     """A released model with its parameters as they are in the pipeline that attackers know."""
     known = copy.deepcopy(model)
     set_parameters(known[-1], _to_standard(trained) @ framed(trained.design, released))
+    return known
+
+
+def freed_pipeline(trained: Trained, model: Pipeline) -> Pipeline:
+    """The pipeline that attackers know, at the minimum that it has with free intercepts."""
+    if _free(trained):
+        return model
+    freed = trained_on(trained.kind, trained.design, trained.l2, trained.weights, trained.public)
+    known = copy.deepcopy(model)
+    set_parameters(known[-1], _to_standard(trained) @ own_parameters(freed))
     return known
 
 
@@ -212,8 +239,12 @@ def _preprocessing(design: Design) -> ColumnTransformer:
 
 
 def _to_standard(trained: Trained) -> Vector:
-    """From parameters in the frame to those behind exact standardising, (p + 1, p + 1), or (K p + K, K p + K)."""
+    """From parameters in the frame to those behind exact standardising, (p + 1, p + 1), or (K p + K, K p + K).
+
+    Intercepts that have a penalty have it at public centres, which then stay the columns' centres.
+    """
     means, spreads = spreads_in(trained.design)
+    means = means if _free(trained) else np.zeros_like(means)
     eye = np.eye(trained.outputs)
     below = np.kron(eye, means[None, :])
     return np.block([[np.kron(eye, np.diag(spreads)), np.zeros(below.T.shape)], [below, eye]])

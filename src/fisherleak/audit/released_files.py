@@ -179,9 +179,11 @@ def save_model(
         tell(trained.design.decided)
     check_enough(trained.design)
     penalty = asked.penalty(trained) if choose_l2 else None
-    if penalty is not None:
-        settings = replace(settings, l2=penalty.l2)
-        trained = trained_on(trained.kind, trained.design, penalty.l2, None, trained.public)
+    l2 = settings.l2 if penalty is None else penalty.l2
+    held = l2 if asked.holds_levels(trained) else settings.intercept_l2
+    if (l2, held) != (settings.l2, settings.intercept_l2):
+        settings = replace(settings, l2=l2, intercept_l2=held)
+        trained = trained_on(trained.kind, trained.design, l2, None, trained.public, held)
     trained = trained if asked.given is None else trained.with_noise(asked.given)
     if balance:
         trained = reweighted(trained) if asked.target is None else balanced(trained)

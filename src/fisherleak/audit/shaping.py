@@ -74,7 +74,8 @@ def public_rows_shape(
 ) -> Matrix:
     """The same from public rows with the same columns, in the frame of the table's own model; of a mean variance of one."""
     there = train(public, _as_there(trained.design, settings, public)).design
-    found = trained_on(trained.kind, _in_frame_of(trained.design, there), trained.l2, None, trained.public)
+    own = (trained.l2, None, trained.public, trained.fit.intercept_l2)
+    found = trained_on(trained.kind, _in_frame_of(trained.design, there), *own)
     S = own_rows_shape(found, shape, columns)
     return np.asarray(S * (len(S) / np.trace(S)))
 

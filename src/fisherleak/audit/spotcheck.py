@@ -132,7 +132,8 @@ def _whitened(trained: Trained, theta: NDArray[np.float64]) -> NDArray[np.float6
 def _risk(trained: Trained, row: int, change: NDArray[np.float64]) -> Risk:
     """The risk with one row moved, its parameters those for rows less the centre of the fit."""
     design, fit = trained.design, trained.fit
-    own = (_OneRowMoved.of(design.X, row, change), design.y, trained.weights, fit.loss, trained.l2, True)
+    moved = _OneRowMoved.of(design.X, row, change)
+    own = (moved, design.y, trained.weights, fit.loss, trained.l2, True, fit.intercept_l2)
     options: dict[str, Any] = {"known_centre": fit.centre, "scales": _scales(trained, row, change)}
     return Risk(*own, **options) if trained.outputs == 1 else OutputsRisk(*own, outputs=trained.outputs, **options)
 

@@ -117,7 +117,7 @@ def certified(
     error = rounding(jacobian.fit)
     if isinstance(jacobian, OutputsJacobian):
         # how far a replaced row moves this bound is not known
-        several = bound_of_several(jacobian, points, chosen, counted)
+        several = bound_of_several(jacobian, admissible, points, chosen, counted)
         return Certified(several.value * (1.0 + error), math.inf, admissible, points, several, None, 1.0)
     q, present, omega = quantities_of(jacobian, points, chosen)
     loss, labels = jacobian.fit.loss, admissible.labels

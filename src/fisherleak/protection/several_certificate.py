@@ -29,14 +29,19 @@ from fisherleak._support.arrays import host
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
+from fisherleak.protection.declared import Admissible
+from fisherleak.protection.exchanged_scales import columns_of, exchanged_scales
 from fisherleak.protection.quantities import Points, feature_map
 from fisherleak.protection.several_moves import Followed, followed, lengths_at
+from fisherleak.protection.several_penalty import bound_by_the_penalty
 
 __all__ = ["SeveralBound", "bound_of_several"]
 
 Vector = NDArray[np.float64]
 MOST_PARAMETERS = 2000
 """Of which dense matrices are made."""
+MOST_FOLLOWED = 300
+"""Beyond which the bound by the rows, which takes minutes, is not looked at where that by the penalty holds."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +66,35 @@ class _At:
 
 
 def bound_of_several(
-    jacobian: OutputsJacobian, points: Points, attributes: Sequence[Attribute], label: bool
+    jacobian: OutputsJacobian, admissible: Admissible, points: Points, attributes: Sequence[Attribute], label: bool
 ) -> SeveralBound:
-    """The largest ||J|| over corners and labels."""
+    """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows."""
     if int(jacobian.B.shape[1]) > MOST_PARAMETERS:
         raise InvalidInputError(
             f"over='admissible' has a bound for models of up to {MOST_PARAMETERS} parameters of several classes, and this one "
             f"has {int(jacobian.B.shape[1])}: use `over='max'`."
         )
-    found = followed(jacobian, points)
+    scales = exchanged_scales(jacobian)
+    columns = columns_of(admissible, scales)
+    capped = bound_by_the_penalty(jacobian, scales, columns, attributes, label)
+    if math.isfinite(capped) and int(jacobian.B.shape[1]) > MOST_FOLLOWED:
+        return SeveralBound(capped, _by_length(jacobian, points))
+    found = followed(jacobian, points, scales, columns)
     if found is None:
-        return SeveralBound(math.inf, np.full(len(points.x), math.inf))
+        return SeveralBound(capped, _by_length(jacobian, points))
+    best = _by_rows(jacobian, found, points, attributes, label)
+    return SeveralBound(min(float(best.max()), capped), best)
+
+
+def _by_length(jacobian: OutputsJacobian, points: Points) -> Vector:
+    """How long corners are, for a search to begin with; (V,)."""
+    return np.asarray(np.linalg.norm(points.x, axis=1))
+
+
+def _by_rows(
+    jacobian: OutputsJacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool
+) -> Vector:
+    """The bound by what the rows hold, (V,)."""
     at, M = _at(jacobian, found, attributes), np.asarray(host(jacobian.metric))
     middle, half = 0.5 * (1.0 + found.low), 0.5 * (1.0 - found.low) * _norm(M @ found.root.T)
     omega = 1.0 if jacobian.fit.sample_weight is None else float(np.max(host(jacobian.fit.sample_weight)))
@@ -81,7 +104,7 @@ def bound_of_several(
     for y in range(len(at.directions)):
         value = omega * (middle * seen.largest(y) + half * long.largest(y))
         best = np.maximum(best, value + middle * seen.folded + half * long.folded)
-    return SeveralBound(float(best.max()), best)
+    return best
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from scipy.linalg import solve_triangular
 from fisherleak._support.arrays import host
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.protection.exchanged_scales import ColumnRanges, ExchangedScales
 from fisherleak.protection.quantities import Points
 
 __all__ = ["Followed", "followed", "largest_sum", "lengths_at"]
@@ -45,7 +46,7 @@ GUESSES = (1.1, 1.3, 1.7, 2.5)
 FLATTEST = 60.0
 """Ranges from here on are as good as infinite."""
 MOST_SIGNS = 10
-"""Columns whose signs are tried one by one."""
+"""ColumnRanges whose signs are tried one by one."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,14 @@ class Followed:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What an exchanged row does to folded scales: logarithms of the penalty's factors, and changes of variances, (d,)."""
+    """What an exchanged row does to folded scales, (d,) each: the least and the largest factors of the penalty."""
 
-    down: float
-    up: float
-    changes: Vector
+    down: Vector
+    up: Vector
+
+    @property
+    def changes(self) -> Vector:
+        return np.maximum(1.0 - self.down, self.up - 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,20 @@ class _Way:
     stretch: _Stretch
     heavy: float
     points: Points
+
+    @cached_property
+    def least_penalty(self) -> Vector:
+        """(L p,): with any row exchanged."""
+        return self._times(self.stretch.down)
+
+    @cached_property
+    def largest_penalty(self) -> Vector:
+        return self._times(self.stretch.up)
+
+    def _times(self, factors: Vector) -> Vector:
+        by_output = self.penalty.reshape(self.outputs, -1).copy()
+        by_output[:, : factors.size] *= factors
+        return by_output.reshape(-1)
 
     @property
     def outputs(self) -> int:
@@ -119,9 +137,11 @@ class _Here:
     """Of the way, in the metric of ``root``."""
 
 
-def followed(jacobian: OutputsJacobian, points: Points) -> Followed | None:
+def followed(
+    jacobian: OutputsJacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges
+) -> Followed | None:
     """Where any exchange ends; None where that cannot be said."""
-    way = _way(jacobian, points)
+    way = _way(jacobian, points, scales, columns)
     moved = np.zeros(len(way.x))
     here = _here(way, moved)
     for _ in range(PARTS):
@@ -140,7 +160,7 @@ def followed(jacobian: OutputsJacobian, points: Points) -> Followed | None:
         here = there
     if here is None:
         return None
-    grown = np.diag(way.penalty * math.exp(way.stretch.up)) + way.curvature(np.exp(moved))
+    grown = np.diag(way.largest_penalty) + way.curvature(np.exp(moved))
     most = float(np.linalg.eigvalsh(here.root @ grown @ here.root.T)[-1]) * (1.0 + 1e-9)
     gain = 0.5 * way.heavy * _largest_length(here.root, way.outputs, points) ** 2
     return Followed(here.root, here.length, 1.0 / (most + gain))
@@ -148,10 +168,10 @@ def followed(jacobian: OutputsJacobian, points: Points) -> Followed | None:
 
 def _here(way: _Way, moved: Vector) -> _Here | None:
     """With every row moved by these ranges; None where nothing holds the parameters then."""
-    if not float(moved.max(initial=0.0)) < FLATTEST or not math.isfinite(way.stretch.down):
+    if not float(moved.max(initial=0.0)) < FLATTEST:
         return None
     factors = np.exp(-moved)
-    H = np.diag(way.penalty * math.exp(-way.stretch.down)) + way.curvature(factors)
+    H = np.diag(way.least_penalty) + way.curvature(factors)
     try:
         root = solve_triangular(np.linalg.cholesky(H), np.eye(len(H)), lower=True)
     except np.linalg.LinAlgError:
@@ -181,7 +201,7 @@ def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
     return N
 
 
-def _way(jacobian: OutputsJacobian, points: Points) -> _Way:
+def _way(jacobian: OutputsJacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
     fit, (L, p) = jacobian.fit, (jacobian.outputs, jacobian.width)
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
@@ -189,43 +209,13 @@ def _way(jacobian: OutputsJacobian, points: Points) -> _Way:
     part = jacobian.scores()(X[counted], y[counted], None if weights is None else weights[counted])
     x, r, A, omega = (np.asarray(host(each)) for each in (part.x, part.r, part.A, part.omega))
     penalty = np.asarray(host(outputs_risk(fit, jacobian.X, jacobian.y).penalty))
-    stretch = _stretched(jacobian, points)
-    V, d = np.asarray(host(jacobian.slopes)), stretch.changes.size
+    stretch = _Stretch(scales.kept.min(axis=0, initial=1.0), scales.largest(columns.low, columns.high))
+    V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
     pull = np.zeros((L, p, d))
-    pull[:, np.arange(d), np.arange(d)] = fit.n * fit.l2 * stretch.changes * V[:, :d]
+    pull[:, np.arange(d), np.arange(d)] = penalty.reshape(L, p)[:, :d] * stretch.changes * V[:, :d]
     pairs = _pairs_of(np.asarray(host(fit.frame)))
-    return _Way(x, r, A, penalty, pairs, pull.reshape(L * p, d), stretch, float(omega.max()), points)
-
-
-def _stretched(jacobian: OutputsJacobian, points: Points) -> _Stretch:
-    r"""How folded variances change, at most: with m the mean and omega the part of the row that leaves,
-
-    .. math:: \Delta s^2 = \omega \big((x - m)^2 - (x_i - m)^2\big) - \omega^2 (x - x_i)^2 .
-    """
-    folding, fit = jacobian.folding, jacobian.fit
-    if folding is None or fit.l2 == 0:
-        return _Stretch(0.0, 0.0, np.zeros(0))
-    scales, learned = np.asarray(host(fit.scales)), np.asarray(host(folding.slopes)) > 0
-    weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
-    share = 1.0 / fit.n if not folding.weighted or weights is None else float(weights.max() / weights.sum())
-    new, old = _farthest(jacobian, points)
-    grown = np.where(learned, share * new**2, 0.0)
-    shrunk = np.where(learned, share * old**2 + (share * (new + old)) ** 2, 0.0)
-    worst = float(np.max(shrunk / scales**2, initial=0.0))
-    up = math.log1p(float(np.max(grown / scales**2, initial=0.0)))
-    return _Stretch(-math.log1p(-worst) if worst < 1 else math.inf, up, np.maximum(grown, shrunk))
-
-
-def _farthest(jacobian: OutputsJacobian, points: Points) -> tuple[Vector, Vector]:
-    """The largest distance from the mean that admissible and present values of every feature have, (d,) each."""
-    folding, fit = jacobian.folding, jacobian.fit
-    assert folding is not None
-    means = np.asarray(host(folding.means))
-    d = means.size
-    centre = np.zeros(d) if fit.centre is None else np.asarray(host(fit.centre))
-    beyond = sum((np.abs(part[:, :d]).max(axis=0) for part in points.rest), np.full(d, points.radius))
-    X = np.asarray(host(jacobian.X), dtype=np.float64)
-    return np.abs(points.x[:, :d] - (means - centre)).max(axis=0) + beyond, np.abs(X - means).max(axis=0)
+    pull = pull[:, :, stretch.changes > 0]
+    return _Way(x, r, A, penalty, pairs, pull.reshape(L * p, -1), stretch, float(omega.max()), points)
 
 
 def largest_sum(columns: Vector) -> float:

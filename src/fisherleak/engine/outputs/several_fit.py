@@ -110,11 +110,12 @@ def minimise_several(X: Any, y: Any, of_classes: bool, l2: float, sample_weight:
 
 
 def minimise_classes(
-    X: Any, codes: Any, classes: Sequence[Any], l2: float, sample_weight: Any, scales: Any
+    X: Any, codes: Any, classes: Sequence[Any], l2: float, sample_weight: Any, scales: Any, intercept_l2: float = 0.0
 ) -> OutputsFit:
     r"""The minimiser of the softmax loss of codes (n,), 0 to K - 1, with intercepts and scaling that is folded in.
 
     Its penalty is :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2`, s the scales (d,). ``classes`` are what codes stand for.
+    Intercepts are free unless they have a penalty of their own.
     """
     names = column_names(X)
     X, codes, weights = training_rows(X, codes, sample_weight, names)
@@ -125,7 +126,7 @@ def minimise_classes(
     own = None if scales is None else like(scales, X, namespace(X))
     names = names or default_names(X.shape[1])
     risk = OutputsRisk(
-        X, codes, weights, SOFTMAX, l2, True, names=(*names, "intercept"), scales=own, outputs=len(classes)
+        *(X, codes, weights, SOFTMAX, l2, True, intercept_l2, (*names, "intercept")), scales=own, outputs=len(classes)
     )
     check_rank(risk)
     return outputs_fit(risk, *newton(risk, *started(risk)), classes=known)

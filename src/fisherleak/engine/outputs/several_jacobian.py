@@ -17,12 +17,13 @@ from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.newton import newton, started
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
 from fisherleak.engine.outputs.several_risk import Scores, score_maker
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
 
-__all__ = ["OutputsJacobian", "outputs_jacobian"]
+__all__ = ["OutputsJacobian", "held_levels", "outputs_jacobian"]
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,14 @@ def outputs_jacobian(
     if W is not None:
         B = like(W, B, namespace(B)) @ B
     return OutputsJacobian(fit, X, y, B, attributes, noise.rescaled(1.0), folding)
+
+
+def held_levels(jacobian: OutputsJacobian, intercept_l2: float) -> OutputsJacobian:
+    """The same rows and loss at the minimum with a penalty on the intercepts, where they were free; of public scales."""
+    fit = jacobian.fit
+    risk = replace(outputs_risk(fit, jacobian.X, jacobian.y), intercept_l2=intercept_l2, known_centre=None)
+    found = outputs_fit(risk, *newton(risk, *started(risk)), classes=fit.classes)
+    return outputs_jacobian(found, jacobian.X, jacobian.y, jacobian.noise, jacobian.attributes, jacobian.folding)
 
 
 def _framed(B: Array, frame: Array, fit: OutputsFit) -> Array:
