@@ -14,6 +14,8 @@ import pytest
 import fisherleak as fl
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.query_log import query_features
+from fisherleak.audit.released_files import load_model, retrain
+from fisherleak.audit.shaping import noise_of_card
 from fisherleak.protection.shape_term import shape_term
 from fisherleak.tables import read_table
 
@@ -99,7 +101,21 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path)
     frame.to_csv(table, index=False)
     frame.iloc[:8, :2].to_csv(queries, index=False)
     bounds = [part for each in ("a=5:15", "b=-2.5:2.5", "t=-4:4") for part in ("--bounds", each)]
-    options = ("--target", "t", "--eta", 0.02, "--over", "admissible", "--l2", 0.1, *bounds, "--out", model)
+    options = (
+        "--target",
+        "t",
+        "--eta",
+        0.02,
+        "--over",
+        "admissible",
+        "--l2",
+        0.1,
+        "--shape",
+        "hessian",
+        *bounds,
+        "--out",
+        model,
+    )
     assert fisherleak("release", table, *options).status == 0
     told = asked(fisherleak, table, queries, "--released", model)["eta"]["max"]
     audited = json.loads(fisherleak("audit", table, "--released", model, "--no-attacks", "--json").out)
@@ -108,6 +124,21 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path)
     rows = shape_term(trained.leak._information.jacobians[0]).rows(trained.design.X)
     assert rows.max() < told <= 0.02  # the limit is on both
     assert any("What it tells by itself is counted" in sentence for sentence in audited["assumptions"])
+
+
+def test_nothing_stands_for_what_a_shape_of_least_loss_tells(fisherleak: Command, tmp_path: Path, people: Path) -> None:
+    """It is not known, and the term of another shape would be a number that looks right."""
+    model = tmp_path / "m.skops"
+    shaped = ("--over", "max", "--shape", "least-loss", "--out", model)
+    assert fisherleak("release", people, "--target", "income", "--id", "person", "--eta", 0.5, *shaped).status == 0
+    audited = json.loads(fisherleak("audit", people, "--released", model, "--no-attacks", "--json").out)
+    trained = retrain(load_model(model), read_table(people))
+    noise = noise_of_card(load_model(model).card["noise"], trained)
+    alone = max(trained.with_noise(noise).leak.per_example()) * trained.unit / noise.scale
+    assert audited["eta"]["examples"]["max"] == pytest.approx(alone)
+    assert any(
+        "What the shape tells by itself is not counted here" in said for said in audited["diagnostics"]["warnings"]
+    )
 
 
 def test_gaps_of_queries_are_filled_as_the_model_fills_them(fisherleak: Command, people: Path, queries: Path) -> None:

@@ -58,7 +58,10 @@ def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixtur
     assert summary["model"]["parameters"] == 3 * 6  # two features tell who lacks a number
     assert summary["data"]["classes"] == ["ill", "well", "worse"]
     assert [group["name"] for group in summary["groups"]] == ["ill", "well", "worse"]
-    assert any("'outcome' has 3 values, so the model is softmax" in note for note in summary["assumptions"])
+    assert any(
+        "'outcome' has 3 values ('ill', 'well', 'worse'), so the model is softmax" in note
+        for note in summary["assumptions"]
+    )
     assert any("another class is a move of length √2" in note for note in summary["assumptions"])
     cost = summary["tradeoff"]
     assert cost["metric"] == "accuracy"

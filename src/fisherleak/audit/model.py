@@ -31,7 +31,6 @@ from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
 from fisherleak.audit.weighting import Weighting
-from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.erm import Fit, minimise_scaled
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
@@ -50,7 +49,7 @@ from fisherleak.errors import (
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
-from fisherleak.protection.shape_term import ShapeTerm, shape_term
+from fisherleak.protection.shape_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.rows import gather, map_rows
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
@@ -130,7 +129,7 @@ class Trained:
     leak: Leakage = field(repr=False)
     public: str = "nothing"
     shaped_at: float | None = None
-    """The scale, in standard units, of noise whose shape is these rows' own: what it tells at that scale is counted."""
+    """The scale, in standard units, of noise shaped like these rows' own G^-1: what that tells at this scale is counted."""
     weighting: Weighting | None = field(default=None, repr=False)
     """How weights of a balanced model follow from the rows, where etas of rows, or of people, count that."""
 
@@ -187,7 +186,7 @@ class Trained:
 
     def with_noise(self, noise: Noise) -> Trained:
         """The same model, measured with another noise at scale 1."""
-        unit, own = noise.rescaled(1.0), noise.scale / self.unit if has_own_shape(noise) else None
+        unit, own = noise.rescaled(1.0), noise.scale / self.unit if knows_shape(noise, self.outputs) else None
         leak = self.leak if unit == self.leak.noise else self.leak.with_noise(unit)
         return self if leak is self.leak and own == self.shaped_at else replace(self, leak=leak, shaped_at=own)
 

@@ -26,13 +26,12 @@ from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import prior_spreads, share_of
-from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.shape_term import ShapeTerm, shape_term
+from fisherleak.protection.shape_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.arrow_columns import as_numbers
 
@@ -176,7 +175,7 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
     how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
-    shape = shape_term(trained.leak._information.jacobians[0]) if has_own_shape(noise) else None
+    shape = shape_term(trained.leak._information.jacobians[0]) if knows_shape(noise) else None
     return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)
 
 

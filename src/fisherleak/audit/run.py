@@ -49,6 +49,7 @@ from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.told_apart import MOST_TOLD
 from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
@@ -338,6 +339,10 @@ def _cautions(trained: Trained) -> list[str]:
     if trained.parameters > design.n:
         cautions.append(
             f"The model has more parameters ({trained.parameters}) than training rows ({design.n}): only l2 determines it."
+        )
+    if has_own_shape(trained.leak.noise) and trained.shaped_at is None:
+        cautions.append(
+            "The noise has a shape that these rows decided. What the shape tells by itself is not counted here."
         )
     if trained.weights is not None:
         who, told = ("rows", "row") if design.people is None else ("people", "person")

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.risk import with_constant
-from fisherleak.protection.own_shape import linear_part, public_curvature
+from fisherleak.protection.own_shape import HESSIAN, linear_part, public_curvature
 from fisherleak.protection.quantities import feature_map
 
-__all__ = ["ShapeTerm", "shape_term"]
+__all__ = ["ShapeTerm", "knows_shape", "shape_term"]
 
 Vector = NDArray[np.float64]
 
@@ -80,6 +81,14 @@ class ShapeTerm:
         omega = np.ones(len(x)) if weights is None else np.asarray(host(weights), dtype=np.float64)
         c = self.slopes * (plain - self.means)
         return x, omega, c * omega[:, None] if self.weighted else c
+
+
+def knows_shape(noise: Any, outputs: int = 1) -> bool:
+    """Whether noise has a shape of the rows' own of which this is the term: G^-1 of one output.
+
+    What shapes of least loss, and those of several outputs, tell by themselves is not known here, and nothing stands for it.
+    """
+    return outputs == 1 and has_own_shape(noise) and bool(noise.calibrated.shape == HESSIAN)
 
 
 def shape_term(jacobian: Jacobian) -> ShapeTerm:
