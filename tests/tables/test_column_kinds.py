@@ -121,6 +121,24 @@ def test_columns_called_by_their_place_are_not_called_identifiers() -> None:
     assert [column.kind for column in found] == ["category", "number", "target"]
 
 
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ([f"{40 + k}.5 kg" for k in range(60)], "numbers with units"),
+        ([f"<{k}.0" if k % 5 == 0 else f"{k}.5" for k in range(60)], "`numbers` takes what is a number"),
+        ([f"{1 + k % 28}.4.20{10 + k}" for k in range(60)], "are dates"),
+        ([f"{1 + k % 12}/3/20{10 + k}" for k in range(60)], "are dates"),
+        ([f"Street {k}" for k in range(60)], "as names and identifiers do"),
+        ([f"{k}B{k * 7}" for k in range(60)], "as names and identifiers do"),
+    ],
+)
+def test_amounts_and_dates_as_text_are_called_that(cells: list[str], reason: str) -> None:
+    raw = from_frame(many(x=cells))
+    column = decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))[0]
+    assert column.kind == "ignored"
+    assert reason in column.note
+
+
 def test_an_empty_column_is_left_out_like_a_constant_one() -> None:
     table = many(e=pa.nulls(60), f=pa.array([None] * 60, pa.float64()), z=np.arange(60.0))
     assert (kinds(table)["e"], kinds(table)["f"]) == ("ignored", "ignored")

@@ -120,6 +120,29 @@ def test_rows_that_are_lost_are_counted_for_every_column() -> None:
     assert (design.n, design.rows_read) == (48, 60)
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("duration_months", "dead"),
+        ("days", "died"),
+        ("survival_days", "censored"),
+        ("OS_months", "OS_status"),
+        ("lenfol", "fstat"),
+        ("time", "status"),
+    ],
+)
+def test_survival_tables_are_known_by_their_names(pair: tuple[str, str]) -> None:
+    def hinted(time: str, event: str) -> bool:
+        rng = np.random.default_rng(0)
+        x, spans, ends = rng.normal(size=60), rng.exponential(size=60), np.arange(60) % 2
+        notes = design_of(from_frame(pandas.DataFrame({time: spans, event: ends, "y": x})), Choices("y")).notes
+        return any("survival table" in note for note in notes)
+
+    assert hinted(*pair)
+    assert not hinted(pair[0], "sex")
+    assert not hinted("age", pair[1])
+
+
 def test_classes_as_numbers_and_survival_tables_are_said() -> None:
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(

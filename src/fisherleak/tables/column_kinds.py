@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.choices import MOST_FORCED, ROW_NAMES, Choices, is_plain, sort_of
+from fisherleak.tables.notation import amounts_as_text
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
 
@@ -132,6 +133,9 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
     count = None if levels is None else len(levels)
     if levels is None or (len(levels) > 2 and 2 * len(levels) > present):
         texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
+        amounts = amounts_as_text([level for level in levels or () if isinstance(level, str)]) if levels else ""
+        if amounts:
+            texts = f"has {_count(profile)} different texts in {present} rows, which {amounts}"
         return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count)
     if len(levels) > MOST_REPEATED and profile.called:
         note = f"is called an identifier and has {len(levels)} different texts; `categories` keeps it"

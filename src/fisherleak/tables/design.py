@@ -27,6 +27,7 @@ from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
 from fisherleak.tables.rare_values import thin_columns
+from fisherleak.tables.repeated_rows import copies_note
 from fisherleak.tables.split import (
     FEWEST_ROWS,
     Complete,
@@ -186,7 +187,8 @@ def design_of(
     new = (
         f"{rows.unseen} held-out rows have categories that no training row has and are left out." if rows.unseen else ""
     )
-    said = (*raw.notes, *found.notes, target.note, parted.note, unsure, new, STREAMED if lazily else "")
+    alike = "" if lazily or people is not None else copies_note(rows.X, rows.y, [f.columns for f in features])
+    said = (*raw.notes, *found.notes, target.note, parted.note, unsure, new, alike, STREAMED if lazily else "")
     return Design(
         source=raw.source,
         sha256=sha256,

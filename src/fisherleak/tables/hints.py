@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fisherleak.tables.column_kinds import Column
@@ -32,6 +32,16 @@ TIMES = {
 TIMES |= {"followup", "follow_up", "week", "weeks", "months", "durat", "time_to_event", "days_to_event", "survivaltime"}
 EVENTS = {"event", "status", "death", "died", "dead", "cens", "censor", "censored", "delta", "e", "observed", "fustat"}
 EVENTS |= {"uncensored", "arrest", "failure", "fail", "relapse", "churn", "cens1", "d"}
+SPAN = re.compile(
+    r"(?:duration|surv|survival|followup|follow_up|futime|fu|os|pfs|dfs|rfs|efs|time)_?"
+    r"(?:time|in_)?_?(?:days?|weeks?|months?|mos?|years?|yrs?|time)?|(?:days|weeks|months|time|years)_(?:to|until|survived)\w*"
+    r"|days|lenfol|lenfu"
+)
+"""Names of times that say of what, or in what unit."""
+OUTCOME = re.compile(
+    r"(?:os|pfs|dfs|rfs|efs|vital|surv|survival|death|event|censor|censoring)_?(?:status|event|flag|indicator|cens|censor)?"
+    r"|is_(?:dead|censored|event)|fstat|deceased"
+)
 MOST_CODES = 10
 
 
@@ -66,15 +76,17 @@ def _codes(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:
 
 def _survival(used: Sequence[Column], profiles: Mapping[str, Profile], target: Target) -> Iterator[str]:
     names = [*(column.name for column in used), target.name]
-    times = [name for name in names if _called(name) in TIMES and _at_least_zero(profiles[name])]
+    times = [name for name in names if _is_called(name, TIMES, SPAN) and _at_least_zero(profiles[name])]
     events = [
         name
         for name in names
-        if _called(name) in EVENTS and _two_values(profiles[name], name == target.name and bool(target.classes))
+        if _is_called(name, EVENTS, OUTCOME)
+        and _two_values(profiles[name], name == target.name and bool(target.classes))
     ]
-    if not times or not events:
+    pairs = [(time, event) for time in times for event in events if time != event]
+    if not pairs:
         return
-    time, event = times[0], events[0]
+    time, event = pairs[0]
     others = [name for name in (time, event) if name != target.name]
     yield (
         f"'{time}' and '{event}' look like the time and the event of a survival table, which no model here takes together: "
@@ -82,8 +94,9 @@ def _survival(used: Sequence[Column], profiles: Mapping[str, Profile], target: T
     )
 
 
-def _called(name: str) -> str:
-    return re.sub(r"[\s.]+", "_", name.strip().lower())
+def _is_called(name: str, words: Collection[str], form: re.Pattern[str]) -> bool:
+    called = re.sub(r"[\s.]+", "_", name.strip().lower())
+    return called in words or form.fullmatch(called) is not None
 
 
 def _at_least_zero(profile: Profile) -> bool:

@@ -7,9 +7,19 @@ column to say (``survey``). ``61.5%`` is 61.5, ``$5.00`` is 5 and ``(5.00)`` is 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 
-__all__ = ["DECIMALS", "class_marks", "is_missing", "is_plain_number", "kind_of_cell", "read_number", "style_of"]
+__all__ = [
+    "DECIMALS",
+    "amounts_as_text",
+    "class_marks",
+    "is_missing",
+    "is_plain_number",
+    "kind_of_cell",
+    "read_number",
+    "style_of",
+]
 
 DECIMALS = (".", ",")
 MARKS = {
@@ -48,6 +58,10 @@ BODY = {
         r"(?:\d+,?\d*|,\d+)(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:(?P<mark>[. '’])\d{3})(?:(?P=mark)\d{3})*(?:,\d*)?"
     ),
 }
+AMOUNT = re.compile(r"\s*[<>≤≥~±]?=?\s*[+-]?\d[\d.,]*\s*[^\W\d_][^\d\s]{0,7}\s*")
+"""A number with a unit."""
+ALMOST = 0.9
+"""Part of many texts that are alike."""
 SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
@@ -99,6 +113,23 @@ def style_of(text: str, decimal: str) -> tuple[str, ...]:
     if text.startswith("("):
         styles.append("with brackets for minus")
     return tuple(styles)
+
+
+def amounts_as_text(texts: Collection[str]) -> str:
+    """What most of many texts are where they are dates or amounts, and what makes numbers of them; nothing for other texts."""
+    kinds = Counter(
+        "number" if read_number(text) is not None else "amount" if AMOUNT.fullmatch(text) else kind_of_cell(text)
+        for text in texts
+    )
+    amounts, most = kinds["number"] + kinds["amount"] + kinds["open-ended number"], ALMOST * len(texts)
+    if kinds["date"] >= most:
+        return "are dates: make them numbers (days, or years) to use them"
+    if amounts < most or amounts == kinds["number"]:
+        return ""
+    others = (
+        "; `numbers` takes what is a number, and the others as missing" if 2 * kinds["number"] >= len(texts) else ""
+    )
+    return f"are numbers with units or other signs beside them: write the numbers alone to use them{others}"
 
 
 def kind_of_cell(text: str) -> str:

@@ -5,7 +5,6 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +15,12 @@ from fisherleak.tables.choices import Choices, sort_of
 from fisherleak.tables.notation import class_marks, is_missing, read_number
 from fisherleak.tables.parts import MemoryPart, Part, RawTable, over_parts
 from fisherleak.tables.survey import Survey, Unread, surveys_of
+from fisherleak.tables.totals import without_totals
 
 __all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
 
 OTHER = "(other)"
 """The level that stands for all that are pooled."""
-TOTALS = {"total", "totals", "grand total", "sum", "overall", "all", "average", "mean"}
 MOST_MARKS = 6
 MOST_CLASSES = 1000
 """Different texts of a target past which they are no classes."""
@@ -170,7 +169,7 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
         Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
     )
     if not choices.keep_total:
-        raw, total = _without_total(raw, how, surveys.keys() & marks.keys(), lazily)
+        raw, total = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
         notes += total
     return Written(changed(raw, how), tuple(notes), unread)
 
@@ -238,52 +237,6 @@ def _sum_of(a: Counter[str], b: Counter[str]) -> Counter[str]:
     return a + b
 
 
-def _without_total(raw: RawTable, how: Mapping[str, Change], numbers: Any, lazily: bool) -> tuple[RawTable, list[str]]:
-    """The table without its last row where that holds sums of the others."""
-    last = raw.parts[-1]
-    texts = [name for name in raw.names if sort_of(raw.kind(name)) == "text"]
-    if raw.rows < 4 or not texts:
-        return raw, []
-    cells = last.read(texts).slice(last.rows - 1, 1).to_pylist()[0]
-    named = [name for name, cell in cells.items() if cell is not None and cell.strip(" :\t").casefold() in TOTALS]
-    if not named or not (set(named) & set(numbers) or _sums_up(changed_copy(raw, how), lazily)):
-        return raw, []
-    note = f"The last row ({raw.rows}) looks like a total of the others and is left out; `keep_total=True` keeps it."
-    shorter = MemoryPart(last.table.slice(0, last.rows - 1), last.start) if isinstance(last, MemoryPart) else None
-    part: Any = replace(last, rows=last.rows - 1) if shorter is None else shorter  # type: ignore[type-var]
-    parts = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
-    parts[-1:] = [part] if part.rows else []
-    return replace(raw, rows=raw.rows - 1, parts=parts if isinstance(raw.parts, list) else tuple(parts)), [note]
-
-
 def changed_copy(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
     """The changed table beside the one that stays as it is."""
     return changed(replace(raw, parts=tuple(raw.parts)), how)
-
-
-def _sums_up(raw: RawTable, lazily: bool) -> bool:
-    """Whether a column's last number is the sum or the mean of those above it."""
-    import pyarrow.compute as pc
-
-    names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "number")
-    if not names:
-        return False
-
-    def of_part(part: Part) -> list[tuple[float, int]]:
-        table = part.read(names)
-        return [(float(pc.sum(column).as_py() or 0.0), len(column) - column.null_count) for column in table.columns]
-
-    def merge(a: list[tuple[float, int]], b: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        return [(x + y, m + n) for (x, m), (y, n) in zip(a, b, strict=True)]
-
-    sums = over_parts(of_part, raw.parts, merge, lazily)
-    last = raw.parts[-1].read(names)
-    row = last.slice(last.num_rows - 1, 1).to_pylist()[0]
-    for name, (total, count) in zip(names, sums, strict=True):
-        value = row[name]
-        if value is None or not value or count < 3:
-            continue
-        above = total - float(value)
-        if math.isclose(value, above, rel_tol=1e-4) or math.isclose(value, above / (count - 1), rel_tol=1e-4):
-            return True
-    return False
