@@ -55,19 +55,24 @@ function isLogarithmic(edges) {
 }
 
 // One histogram above the other on the same axes, so that groups compare without colours.
-const PANEL = { height: 74, head: 46, foot: 56 };
+// More than four are lower, so that eight fit on a page of paper.
+function panelOf(data) {
+  return data.groups.length > 4 ? { height: 46, head: 38, foot: 56 } : { height: 74, head: 46, foot: 56 };
+}
 
 function histogramHeight(data) {
-  return data.groups.length * (PANEL.height + PANEL.head) + PANEL.foot;
+  const panel = panelOf(data);
+  return data.groups.length * (panel.height + panel.head) + panel.foot;
 }
 
 function histogramPanel(colours, data, group, k, highest) {
   const type = isLogarithmic(data.edges) ? "log" : "value";
   const last = k === data.groups.length - 1;
-  const top = k * (PANEL.height + PANEL.head) + PANEL.head;
+  const { height, head } = panelOf(data);
+  const top = k * (height + head) + head;
   const ends = { min: data.edges[0], max: data.edges[data.edges.length - 1] };
   return {
-    grid: { left: 52, right: 20, top, height: PANEL.height },
+    grid: { left: 52, right: 20, top, height },
     title: {
       text: `${plain(group.name)}: ${number(group.count, 9)} ${DATA.who.many}, mean η ${number(group.mean)}`,
       left: 52, top: top - 27, padding: 0,
