@@ -106,13 +106,13 @@ def reach_of_present(gradients: Sequence[Vector], groups: NDArray[np.int64] | No
     return 0.5 * math.sqrt(largest)
 
 
-def reach_of_admissible(views: Sequence[View], score: BoundedScore, admissible: Admissible, both: bool) -> float:
-    """The same at most, for any admissible row in place of any present one; ``both`` where rows are held out and trained on."""
+def reach_of_admissible(views: Sequence[View], score: BoundedScore, admissible: Admissible) -> float:
+    """The same at most, for any admissible row in place of any present one, where no row is held out and trained on."""
     points = points_of(views[0].jacobian, admissible)
     held = _any_held_out_row(views, score, points, admissible.labels)
     single = sorted(_any_training_row(view, score, points, admissible.labels) for view in views)
     trained = 0.5 * sum(single[-2:])
-    return held + trained if both else max(held, trained)
+    return max(held, trained)
 
 
 def _any_held_out_row(views: Sequence[View], score: BoundedScore, points: Points, labels: Vector) -> float:

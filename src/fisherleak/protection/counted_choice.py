@@ -221,11 +221,16 @@ def _reach(
     admissible: Admissible | None,
     rows: tuple[Rows, Rows],
 ) -> float:
-    both = len(rows[0]) == len(rows[1]) == len(task.y)
     if admissible is None:
         groups = None if task.groups is None else np.unique(np.asarray(task.groups), return_inverse=True)[1]
         return reach_of_present([_in_order(each, rows) for each in gradients], groups)
-    found = reach_of_admissible(views, score, admissible, both)
+    if np.intersect1d(*rows).size:
+        raise InvalidInputError(
+            "A choice among candidates that are looked at on the rows they are fitted on is not bounded for whoever could be "
+            f"there, and of {len(task.y)} rows none were held out: use held_out=0.25 with 20 rows or more, over='max', or name "
+            "a candidate beforehand, release(choice=…)."
+        )
+    found = reach_of_admissible(views, score, admissible)
     if not math.isfinite(found):
         raise InvalidInputError(
             "A choice cannot be counted here: one admissible row would move the model of a candidate too far (few rows, little "
