@@ -118,7 +118,7 @@ def test_the_certificate_is_a_lower_bound_that_no_tighter_search_passes() -> Non
 def test_not_reaching_the_gap_is_said() -> None:
     units = units_of(make("logistic", 3).leak(), "max", None, None, None)
     with pytest.raises(
-        fl.NotConvergedError, match=r"gap of .* in 2 passes over the rows, and the gap asked for is 0.0001"
+        fl.NotConvergedError, match=r"gap of .* in 2 passes over the rows, and the gap asked for is 1 × 10⁻⁴"
     ):
         least_loss(units, 1e-4, steps=2)
 

@@ -420,7 +420,6 @@ def test_what_reads_one_output_refuses_several_by_name() -> None:
     leak = fl.measure(fit, X, y)
     doors: dict[str, Callable[[], Any]] = {
         "compose": lambda: fl.compose(leak, fl.measure(fl.minimise(X, y > 0, loss="logistic", l2=1e-2), X, y > 0)),
-        "shape": lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
         "counted": lambda: fl.counted(leak, 1.0),
     }
     for name, door in doors.items():
