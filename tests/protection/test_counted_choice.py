@@ -165,3 +165,17 @@ def test_protected_tells_what_it_promises_and_no_number_of_the_data() -> None:
     with pytest.warns(fl.UncountedChoiceWarning, match="was learned from the rows"):
         loose = fl.Protected(Ridge(20.0), 4.0, penalties=[1.0, 30.0], bounds=WITH_LABEL, counted=False).fit(X, Y)
     assert loose.promise_ is None
+
+
+def test_nothing_of_a_choice_is_random_but_the_draw() -> None:
+    """Offsets that were drawn and not told made its law move with exact prices: up to 5.8 times what was promised."""
+    options: Any = {
+        "penalties": [1.0],
+        "weightings": ["none"],
+        "shapes": ["isotropic", "hessian"],
+        "bounds": WITH_LABEL,
+    }
+    found = fl.protect(Ridge(20.0, fit_intercept=False), X, Y, 1.0, **options)
+    laws = [found.choose(random_state=seed).ballot for seed in range(4)]
+    assert all(np.array_equal(law.probabilities, laws[0].probabilities) for law in laws if law is not None)
+    assert all(law is not None and law.smoothing == laws[0].smoothing for law in laws)

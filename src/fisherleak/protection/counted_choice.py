@@ -1,7 +1,7 @@
 r"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
 
 Candidate k of a public grid has the score :math:`U_k + c_k`: its held-out loss without noise (``bounded_score``), and the price
-of its noise, what the loss of noisy copies is above that, on a public grid with a random offset (``grid``). It is drawn with
+of its noise, what the loss of noisy copies is above that, on a fixed public grid (``grid``). It is drawn with
 
 .. math:: p_k \propto \exp(-(U_k + c_k) / b) .
 
@@ -10,8 +10,9 @@ The Fisher information of this draw about the values of a row is exactly
 .. math:: F = \frac{1}{b^2} \operatorname{Cov}_{k \sim p}(\nabla U_k) \preceq \frac{D^2}{b^2} I, \qquad
           D = \tfrac12 \max_{k, j} |\nabla U_k - \nabla U_j| ,
 
-since prices on a grid do not move with small changes, and by the chain rule a release of the choice and of a model that
-follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
+since prices on a grid that is the same for all tables do not move with small changes (drawn offsets that nobody is told would
+average over its edges, and the law of the draw would move with exact prices), and by the chain rule a release of the choice
+and of a model that follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
 :math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_reach``'s: for the rows present,
 or for any admissible row in place of any; b is rounded up on a grid of its own.
 """
@@ -43,7 +44,7 @@ from fisherleak.protection.choice_reach import (
 )
 from fisherleak.protection.contenders import Candidate, FrontierPoint, Scorer, Task, rows_of
 from fisherleak.protection.declared import Admissible, admissible_rows
-from fisherleak.protection.grid import on_public_grid
+from fisherleak.protection.grid import on_fixed_grid
 
 __all__ = ["SHARE", "Ballot", "CountedChoice", "drawn_choice"]
 
@@ -165,12 +166,12 @@ def drawn_choice(
     score = score_for(task.over, loss, None if admissible is None else admissible.labels)
     gradients = [gradients_of(view, score) for view in views]
     reach = _reach(task, views, gradients, score, admissible, rows)
-    smoothing = on_public_grid(reach / told, rng).scale if reach > 0 else 0.0
+    smoothing = on_fixed_grid(reach / told) if reach > 0 else 0.0
     plain = [float(np.mean(score.value(view.z, view.y))) for view in views]
     bare = [scorer.of(view.z[:, None])[0] for view in views]
     scores = np.array(
         [
-            plain[k] + on_public_grid(max(point.loss - bare[k], CHEAPEST), rng).scale
+            plain[k] + on_fixed_grid(max(point.loss - bare[k], CHEAPEST))
             for point, k in ((point, by_penalty[point.penalty]) for point in points)
         ]
     )

@@ -147,16 +147,16 @@ class Frontier:
         Notes
         -----
         With :math:`U_k` the held-out loss of candidate k without noise, its slope cut where one row would decide, and
-        :math:`c_k` the price of its noise on a public grid with a random offset, candidate k is drawn with a probability in
-        proportion to :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
+        the price of its noise on a fixed public grid, :math:`c_k`, candidate k is drawn with a probability in proportion to
+        :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
         its own loss where it is held out and through the fits where it is not, and b is such that nobody's eta of it is above
         :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any admissible row in place of any
         other with "admissible". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
 
         **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b, the prices and which
-        candidates keep the limit at all are constant under small changes of a row, as the noise's scale is; how often an
-        exchanged row changes them is not bounded. With "max" the scales and shapes of the noise are taken as given, as a
-        release of it warns.
+        candidates keep the limit at all are constant under small changes of a row, but for tables at an edge of their grids;
+        how often an exchanged row changes them is not bounded. With "max" the scales and shapes of the noise are taken as
+        given, as a release of it warns.
 
         Examples
         --------

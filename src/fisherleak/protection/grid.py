@@ -16,7 +16,7 @@ import numpy as np
 from fisherleak._support.namespaces import Seed
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["STEP", "OnGrid", "on_public_grid", "pivot_probability"]
+__all__ = ["STEP", "OnGrid", "on_fixed_grid", "on_public_grid", "pivot_probability"]
 
 STEPS = 4
 STEP = 2.0 ** (1.0 / STEPS)
@@ -45,10 +45,22 @@ def on_public_grid(scale: float, random_state: Seed = None) -> OnGrid:
         raise InvalidInputError(
             f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
         ) from None
+    return OnGrid(_rounded_up(scale, offset), offset)
+
+
+def on_fixed_grid(value: float) -> float:
+    """The least power of 2^(1/4) that is not below a number: for what is passed on by its consequences only.
+
+    An offset that is drawn and not told would spread the grid's edges, and what follows would move smoothly with the number.
+    """
+    return _rounded_up(value, 0.0)
+
+
+def _rounded_up(scale: float, offset: float) -> float:
     place = math.ceil(STEPS * math.log2(scale) - offset)
     while _at(place, offset) < scale:
         place += 1
-    return OnGrid(_at(place, offset), offset)
+    return _at(place, offset)
 
 
 def _at(place: int, offset: float) -> float:
