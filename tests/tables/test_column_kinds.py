@@ -80,6 +80,13 @@ IDS = {
     "person": np.repeat(np.arange(30), 2),
     **{name: np.where(np.arange(60) == 17, 17.5, np.arange(1, 61)) for name in ("SubjID", "X.2", "rownames")},
     "clientid": np.where(np.arange(60) == 17, 3.25, np.random.default_rng(0).permutation(60) * 7919),
+    "X.3": np.random.default_rng(0).permutation(60) + 5,
+    "X.4": np.where(np.arange(60) == 17, 17.5, np.random.default_rng(0).permutation(60)),
+    "Unnamed: 1": np.random.default_rng(0).permutation(60) * 7919,
+    "__index_level_1__": np.random.default_rng(0).permutation(60),
+    "__index_level_2__": np.random.default_rng(0).normal(size=60),
+    "subj_id": np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2)),
+    "schoolid": np.tile(np.arange(30) * 7919, 2),
     "ptid": np.where(np.arange(60) == 17, 8.5, np.repeat(np.arange(30), 2)),
 }
 
@@ -101,10 +108,24 @@ def test_content_alone_makes_no_identifier(name: str) -> None:
 def test_a_name_alone_makes_no_identifier() -> None:
     rng = np.random.default_rng(0)
     assert kinds(many(case=rng.integers(0, 3, 60)))["case"] == "number"
-    assert kinds(many(X=rng.permutation(60)))["X"] == "number"
+    assert kinds(many(X=7 * rng.permutation(60)))["X"] == "number"
+    assert kinds(many(X=rng.integers(0, 60, 60)))["X"] == "number"
     assert kinds(many(subject=rng.normal(size=60)))["subject"] == "number"
     assert kinds(many(account=np.where(np.arange(60) % 20 == 0, 0.5, 0) + np.arange(60)))["account"] == "number"
-    assert kinds(many(X=np.where(np.arange(60) == 17, 17.5, rng.permutation(60))))["X"] == "number"
+    many_each = rng.permutation(np.repeat(np.arange(30), 2))
+    for vague in ("no", "case", "index", "account", "suizid"):
+        assert kinds(many(**{vague: many_each}))[vague] == "number"
+
+
+def test_the_note_on_somebody_with_several_rows_names_person() -> None:
+    shuffled = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2))
+    raw = from_frame(many(id=shuffled, person_no=np.repeat(np.arange(30), 2)))
+    found = decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))
+    assert [("`person='id'`" in column.note, "`numbers` keeps it" in column.note) for column in found[:1]] == [
+        (True, True)
+    ]
+    assert "`person='person_no'`" in found[1].note
+    assert kinds(many(id=shuffled), categories=("id",))["id"] == "category"
 
 
 def test_text_that_names_what_several_rows_belong_to_is_left_out() -> None:

@@ -11,6 +11,7 @@ from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
 __all__ = [
+    "INDEX_LEVEL",
     "MOST_FORCED",
     "ROW_NAMES",
     "Choices",
@@ -18,6 +19,7 @@ __all__ = [
     "check_choices",
     "is_plain",
     "looks_called_id",
+    "names_somebody",
     "sort_of",
     "spelled",
 ]
@@ -161,6 +163,14 @@ ID_WORDS = {
 """Words that end in id and are none."""
 ROW_NAMES = re.compile(r"^(?:X|X\.\d+|\.\.\.\d+|[Uu]nnamed.*|column \d+'*|__index_level_\d+__)$")
 """What programs call a column of row numbers that has no name."""
+INDEX_LEVEL = re.compile(r"^__index_level_\d+__$")
+"""What pandas calls an index without a name in a file."""
+SOMEBODY = re.compile(
+    r"(?:person|patient|pat|pt|p|subj|subject|sub|indiv|individual|hh|household|fam|family|member|client|customer|cust|user|student|stud|"
+    r"pupil|child|mother|teacher|school|class|clinic|hospital|employee|emp|worker|firm|company|resp|respondent|participant)?"
+    r"ids?|(?:id|pid)(?:num|no|nr|code|p)|pidp|subj|subj?(?:no|num)|person|patient|subject|respondent|participant|ptno|nosub|ssn|mrn"
+)
+"""Names of identifiers that are nothing else, in small letters without signs."""
 BY_PLACE = re.compile(r"^column \d+'*$")
 """What columns are called here that have no name."""
 
@@ -257,6 +267,12 @@ def looks_called_id(name: str) -> bool:
         return True
     joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
     return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))
+
+
+def names_somebody(name: str) -> bool:
+    """Whether a name is that of an identifier and of nothing else: id, person, school_id; not no, case, index."""
+    bare = re.sub(r"[\W_]", "", name).lower()
+    return bool(SOMEBODY.fullmatch(bare) or NUMBERED.fullmatch(bare))
 
 
 def called_ids(names: Sequence[str]) -> frozenset[str]:

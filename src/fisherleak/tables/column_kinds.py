@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.choices import MOST_FORCED, ROW_NAMES, Choices, is_plain, sort_of
+from fisherleak.tables.choices import INDEX_LEVEL, MOST_FORCED, ROW_NAMES, Choices, is_plain, names_somebody, sort_of
 from fisherleak.tables.notation import amounts_as_text
 from fisherleak.tables.parts import RawTable
 from fisherleak.tables.profile import Profile
@@ -27,6 +27,9 @@ FEWEST_KEPT = 5
 """Rows of a level that is kept where others are pooled."""
 MOST_REPEATED = 20
 """Different values up to which a column that is called an id, with several rows for each, stays a number."""
+FEWEST_IN_RUN = 10
+FULL_RUN = 0.9
+"""Part of the whole numbers from the least to the largest that a column has that numbers rows in any order."""
 
 YES_NO = frozenset({0.0, 1.0})
 """Numbers that stand for no and yes."""
@@ -116,6 +119,13 @@ def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column |
 
 def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
     sort = sort_of(dtype)
+    if INDEX_LEVEL.match(name):
+        return Column(
+            name,
+            "ignored",
+            True,
+            "is the index of a pandas frame, which had no name; `numbers` or `categories` keeps it",
+        )
     if sort == "number":
         why = _looks_like_id(name, profile)
         if why:
@@ -177,6 +187,7 @@ def _rare(levels: Mapping[Any, int]) -> str:
 def _looks_like_id(name: str, profile: Profile) -> str:
     """Why a column of whole numbers that is called an id is one: hardly any repeat, or many with their rows together.
 
+    Under a name that is an identifier's and nothing else, many values make it one in any order of the rows.
     A few slips that are not whole, 17.5 among 5,000 say, make no measurement of it.
     """
     numbers, order = profile.numbers, profile.order
@@ -185,11 +196,29 @@ def _looks_like_id(name: str, profile: Profile) -> str:
     nameless = name.startswith("column ")
     if not numbers.nearly_whole and not nameless:  # R numbers the rows of one person 1, 1.1, 1.2
         return ""
-    if ROW_NAMES.match(name.strip()) and not nameless and (order is None or order.breaks > 2 * numbers.fractions):
-        return ""  # a name that may be anything: only a count of the rows, but for slips, makes it one
-    if profile.distinct or (len(profile.sketch) >= 10 and profile.nearly_distinct):
+    own = profile.distinct or (len(profile.sketch) >= 10 and profile.nearly_distinct)
+    if ROW_NAMES.match(name.strip()) and name.strip().startswith("X") and not _numbers_rows(profile, own):
+        return ""  # a name that may be anything: only the numbers of a run, but for slips, make it one
+    if own:
         return f"looks like an identifier: {'every' if profile.distinct else 'almost every'} row has its own value"
     different = len(profile.sketch)
-    if different > MOST_REPEATED and numbers.nearly_whole and order is not None and order.runs <= 1.02 * different:
-        return "looks like an identifier of what several rows belong to: rows with the same value stand together"
-    return ""
+    if different <= MOST_REPEATED or not numbers.nearly_whole:
+        return ""
+    if order is not None and order.runs <= 1.02 * different:
+        why = "rows with the same value stand together"
+    elif names_somebody(name):
+        why = "it is called one, and has many values in more rows"
+    else:
+        return ""
+    person = f"`person={name!r}` takes rows with the same value as one person's"
+    return f"looks like an identifier of what several rows belong to: {why}; {person}"
+
+
+def _numbers_rows(profile: Profile, own: bool) -> bool:
+    """Whether whole numbers count the rows in their order, or are those of a run in any order: as in a shuffled table."""
+    numbers, order = profile.numbers, profile.order
+    if numbers is None or order is None:
+        return False
+    if order.breaks <= 2 * numbers.fractions:
+        return True
+    return own and numbers.count >= FEWEST_IN_RUN and numbers.count >= FULL_RUN * (numbers.high - numbers.low + 1)

@@ -1,4 +1,5 @@
-"""What a table suggests that nobody asked for: spellings that may be one, classes that are coded as numbers, times and events.
+"""What a table suggests that nobody asked for: spellings that may be one, classes that are coded as numbers, times and events,
+numbers that are none: of rows, people and postal districts, or in place of missing ones.
 
 Nothing is decided here: each hint is a sentence with the argument that would follow it.
 """
@@ -10,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from fisherleak.tables.choices import names_somebody
 from fisherleak.tables.column_kinds import Column
-from fisherleak.tables.profile import Profile
+from fisherleak.tables.profile import Numbers, Profile
 from fisherleak.tables.target import Target
 
 __all__ = ["hints_of"]
@@ -43,13 +45,23 @@ OUTCOME = re.compile(
     r"|is_(?:dead|censored|event)|fstat|deceased"
 )
 MOST_CODES = 10
+POSTAL = re.compile(
+    r"(?:\w+_)?(?:zip|zip_?code|zip_?5|zcta5?|post_?code|postal|postal_?code|plz|postleitzahl|code_?postal)(?:_\w+)?"
+)
+"""Names of postal codes."""
+YEAR = re.compile(r"(?:^|_)(?:year|yr|jahr)", re.IGNORECASE)
+"""Names of columns in which 99 is 1999."""
+FEWEST_STAND_INS = 3
+"""Rows that hold a number that may stand for a missing one: fewer are said to nobody, as values of people."""
 
 
 def hints_of(columns: Sequence[Column], profiles: Mapping[str, Profile], target: Target) -> tuple[str, ...]:
     """Sentences about the columns that are used, and the target."""
     used = [column for column in columns if column.kind in ("number", "category")]
     found = [*_spellings(used, profiles), *_codes(target, profiles), *_survival(used, profiles, target)]
-    return (*found, *_counters(used, profiles))
+    found += [*_counters(used, profiles), *_people(used, profiles), *_postal(used, profiles)]
+    numbers = [column.name for column in used if column.kind == "number"]
+    return (*found, *_stand_ins(numbers if target.classes else [*numbers, target.name], profiles))
 
 
 def _spellings(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
@@ -116,3 +128,46 @@ def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterat
                 f"'{column.name}' counts on by one from row to row and is used as a number: if it only numbers the rows, "
                 f"`drop={[column.name]!r}` leaves it out."
             )
+
+
+def _whole(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[tuple[str, Numbers]]:
+    """Columns of whole numbers that nobody asked to be such."""
+    for column in used:
+        numbers = profiles[column.name].numbers
+        if column.assumed and column.kind == "number" and numbers is not None and numbers.whole:
+            yield column.name, numbers
+
+
+def _people(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    for name, numbers in _whole(used, profiles):
+        if numbers.few is None and names_somebody(name):
+            yield (
+                f"'{name}' is called an identifier and is used as a number: if it tells whose rows these are, "
+                f"`person={name!r}` takes it so, and `drop={[name]!r}` leaves it out."
+            )
+
+
+def _postal(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    for name, numbers in _whole(used, profiles):
+        if _is_called(name, (), POSTAL) and numbers.low >= 0 and 10_000 <= numbers.high < 100_000:
+            yield (
+                f"'{name}' looks like a postal code and is used as a number, as if districts lay on a line: "
+                f"`categories={[name]!r}` takes each as its own, `drop={[name]!r}` leaves them out."
+            )
+
+
+def _stand_ins(names: Sequence[str], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    """Numbers such as 999 that lie at least as far from all others as these from each other."""
+    for name in names:
+        numbers = profiles[name].numbers
+        if numbers is None or not numbers.least < numbers.most:
+            continue
+        for value, count in numbers.stand_ins.items():
+            if value == 99 and YEAR.search(name):
+                continue
+            away = max(value - numbers.most, numbers.least - value)
+            if count >= FEWEST_STAND_INS and away >= numbers.most - numbers.least:
+                yield (
+                    f"'{name}' has {count} cells of {value:.0f}, far from all others: if that means missing, "
+                    f"`na=['{value:.0f}']` says so, for every column."
+                )

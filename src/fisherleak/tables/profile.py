@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,8 @@ SKETCHED = 4096
 """Values of a column that may be an identifier that are followed through all parts."""
 FEW_VALUES = 10
 """A column with at most so many different numbers has few."""
+STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
+"""Numbers that are often written where one is missing."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Numbers:
         The different values, None where there are more than ``FEW_VALUES``.
     infinite : int
         How many are infinite, and where the first of them is.
+    stand_ins : dict
+        How often each of ``STAND_INS`` occurs.
+    least, most : float
+        Of the values that are none of these.
     """
 
     count: int = 0
@@ -45,6 +53,9 @@ class Numbers:
     few: frozenset[float] | None = frozenset()
     infinite: int = 0
     where: str = ""
+    stand_ins: Mapping[float, int] = field(default_factory=dict)
+    least: float = float("inf")
+    most: float = float("-inf")
 
     @property
     def whole(self) -> bool:
@@ -178,6 +189,8 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         return Numbers(infinite=found, where=where)
     few = np.unique(present[:1000])
     few = np.unique(present) if few.size <= FEW_VALUES else few
+    usual = present[~np.isin(present, STAND_INS)]
+    found_ins = {} if usual.size == present.size else {v: int(np.count_nonzero(present == v)) for v in STAND_INS}
     return Numbers(
         count=present.size,
         low=float(present.min()),
@@ -186,6 +199,9 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         few=frozenset(few.tolist()) if few.size <= FEW_VALUES else None,
         infinite=found,
         where=where,
+        stand_ins={value: count for value, count in found_ins.items() if count},
+        least=float(usual.min(initial=np.inf)),
+        most=float(usual.max(initial=-np.inf)),
     )
 
 
@@ -239,4 +255,7 @@ def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
         few=few if few is not None and len(few) <= FEW_VALUES else None,
         infinite=a.infinite + b.infinite,
         where=a.where or b.where,
+        stand_ins=dict(Counter(a.stand_ins) + Counter(b.stand_ins)),
+        least=min(a.least, b.least),
+        most=max(a.most, b.most),
     )
