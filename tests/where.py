@@ -184,7 +184,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "tables/features.py": ("tables/test_design.py", "tables/test_rare_values.py", "tables/test_gaps.py"),
     "tables/filling.py": ("tables/test_gaps.py", "tables/test_design.py", "audit/test_run.py"),
     "tables/header.py": ("cli/test_start.py",),
-    "tables/hints.py": ("tables/test_design.py", "tables/test_written.py"),
     "tables/notation.py": ("tables/test_written.py",),
     "tables/parquet.py": ("rows/test_dask_tables.py", "audit/test_run.py", "cli/test_scale.py"),
     "tables/parquet_folder.py": ("rows/test_dask_tables.py",),

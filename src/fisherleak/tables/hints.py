@@ -162,7 +162,7 @@ def _stand_ins(names: Sequence[str], profiles: Mapping[str, Profile]) -> Iterato
         numbers = profiles[name].numbers
         if numbers is None or not numbers.least < numbers.most:
             continue
-        for value, count in numbers.stand_ins.items():
+        for value, count in sorted(numbers.stand_ins.items()):
             if value == 99 and YEAR.search(name):
                 continue
             away = max(value - numbers.most, numbers.least - value)
