@@ -209,6 +209,25 @@ def test_end_to_end_with_categories_and_weights() -> None:
     assert "end to end" in leak.summary()
 
 
+def test_end_to_end_etas_of_some_columns_are_those_of_the_jacobian() -> None:
+    """Of numbers that share a scaler, alone, in pairs and beside a category."""
+    table = people()
+    columns = ColumnTransformer([("c", OneHotEncoder(), ["gene"]), ("n", StandardScaler(), NUMBERS)])
+    y = labels("three", table)
+    model = make_pipeline(columns, lm.LogisticRegression(**EXACT)).fit(table, y)
+    leak = fl.measure(model, table, y, public="nothing")
+    held = fl.measure(model, table, y)
+    own = {attribute.name: attribute for attribute in leak._information.attributes}
+    for names in ([NUMBERS[1]], [NUMBERS[2], NUMBERS[0]], [NUMBERS[1], "gene"], NUMBERS):
+        J = leak._information.written_out([own[name] for name in names], False, None)
+        np.testing.assert_allclose(leak.per_example(names), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+        # what the scaler tells is in it
+        assert np.abs(leak.per_example(names) / held.per_example(names) - 1.0).max() > 1e-3
+    for j, name in enumerate(leak.attributes):
+        J = leak._information.written_out([own[name]], False, None)
+        np.testing.assert_allclose(leak.per_cell()[:, j], np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-10)
+
+
 def test_noise_acts_where_it_is_measured_when_scalers_are_folded_in() -> None:
     table = people()
     X, y = table[NUMBERS].to_numpy(), labels("three", table)

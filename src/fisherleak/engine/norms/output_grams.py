@@ -11,7 +11,7 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_risk import Scores
-from fisherleak.engine.perturbation import Attribute, PerturbationMap
+from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 
 __all__ = ["GramParts", "identity"]
 
@@ -78,7 +78,7 @@ class GramParts:
             VE=E.after(J.slopes),
             by_label=J.by_label,
             diagonal=diagonal,
-            folded=_Folded.of(J, S, E, diagonal),
+            folded=_Folded.of(J, S, attributes, diagonal),
         )
 
     def values(self, label: bool) -> int:
@@ -86,7 +86,7 @@ class GramParts:
         L, m = self.VE.shape
         pairs, p = int(self.first.shape[0]), int(self.lengths.shape[0])
         small = m if self.diagonal else 2 * (m + int(label) * L) ** 2
-        small += 0 if self.folded is None else 4 * p * p
+        small += 0 if self.folded is None else self.folded.values
         return int(small + pairs * (p + 1) + L * p + 5 * L * m + 3 * L * L)
 
     def of_rows(self, part: Scores, xp: Namespace, moves: Array | None) -> tuple[Array, Array, Array, Array]:
@@ -140,49 +140,71 @@ class _Folded:
         C \leftarrow C + M + M^T + K \circ g g^T, \qquad T_{l'} \leftarrow T_{l'} + g \circ \sum_l V_l \circ S_{ll'} x ,
 
         M_{kk'} = g_{k'} \sum_{ll'} r_l S_{ll'}^{kk'} V_{l'k'}, \qquad K_{kk'} = \sum_{ll'} V_{lk} S_{ll'}^{kk'} V_{l'k'} .
+
+    E has no other rows than those of the s features that the attributes feed, so that k and k' run over these alone; over
+    k = k' where only diagonals are wanted, of attributes that feed one feature each.
     """
 
     moves_of: Callable[..., Array]
+    columns: Array
+    """(s,): the features that the attributes feed."""
     E: PerturbationMap
+    """(s, m)."""
     pulled: Array
-    """(L, p^2): M from r, before g."""
+    """(L, s^2), or (L, s) for the diagonals alone: M from r, before g."""
     both: Array
-    """(p, p): K."""
+    """(s, s), or (s,): K."""
     across: Array
-    """(p, L p): what is added to T, from x."""
+    """(p, L s): what is added to T, from x."""
     diagonal: bool
 
     @classmethod
-    def of(cls, J: OutputsJacobian, S: Array, E: PerturbationMap, diagonal: bool) -> _Folded | None:
+    def of(cls, J: OutputsJacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool) -> _Folded | None:
         moves = J.moves()
-        if moves is None:
+        if moves is None or not attributes:
             return None
+        assert not diagonal or all(len(attribute.columns) == 1 for attribute in attributes)
         xp = namespace(J.B)
-        L, p, V = J.outputs, J.width, J.slopes
-        right = S * V[None, None, :, :]  # (l, k, l', k')
-        pulled = xp.sum(right, axis=2)
-        across = xp.sum(S * V[:, :, None, None], axis=0)  # (k, l', b)
+        fed = sorted({j for attribute in attributes for j in attribute.columns})
+        places = {j: k for k, j in enumerate(fed)}
+        moved = [Attribute(a.name, [places[j] for j in a.columns], a.directions) for a in attributes]
+        columns = like(np.array(fed, dtype=np.int64), J.B, xp)
+        L, p, s = J.outputs, J.width, len(fed)
+        V, rows = xp.take(J.slopes, columns, axis=1), xp.take(S, columns, axis=1)  # (l, s), (l, s, l', p)
+        pulled = xp.sum(xp.take(rows, columns, axis=3) * V[None, None, :, :], axis=2)
+        both = xp.sum(V[:, :, None] * pulled, axis=0)
+        across = xp.sum(rows * V[:, :, None, None], axis=0)  # (s, l', b)
+        if diagonal:
+            pulled, both = (xp.sum(each * identity(s, J.B), axis=-1) for each in (pulled, both))
         return cls(
             moves_of=moves,
-            E=E,
-            pulled=xp.reshape(pulled, (L, p * p)),
-            both=xp.sum(V[:, :, None] * pulled, axis=0),
-            across=xp.reshape(xp.permute_dims(across, (2, 1, 0)), (p, L * p)),
+            columns=columns,
+            E=map_of(moved, s, J.B),
+            pulled=xp.reshape(pulled, (L, -1)),
+            both=both,
+            across=xp.reshape(xp.permute_dims(across, (2, 1, 0)), (p, L * s)),
             diagonal=diagonal,
         )
+
+    @property
+    def values(self) -> int:
+        """Values of a row, for the size of blocks."""
+        return 4 * int(self.pulled.shape[1]) + int(self.across.shape[1])
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         return self.moves_of(X, weights)
 
-    def added(self, direct: Array, T: Array, part: Scores, g: Array, xp: Namespace) -> tuple[Array, Array]:
+    def added(self, direct: Array, T: Array, part: Scores, moves: Array, xp: Namespace) -> tuple[Array, Array]:
         """C and T with what the scales add."""
-        (b, L), p, m = part.r.shape, part.x.shape[1], self.E.width
-        bent = xp.reshape(xp.reshape(part.x @ self.across, (b, L, p)) * g[:, None, :], (b * L, p))
+        (b, L), s, m = part.r.shape, int(self.columns.shape[0]), self.E.width
+        g = xp.take(moves, self.columns, axis=1)
+        bent = xp.reshape(xp.reshape(part.x @ self.across, (b, L, s)) * g[:, None, :], (b * L, s))
         T = T + xp.reshape(self.E.after(bent), (b, L, m))
-        M = xp.reshape(part.r @ self.pulled, (b, p, p)) * g[:, None, :]
-        more = M + xp.matrix_transpose(M) + self.both[None, :, :] * g[:, :, None] * g[:, None, :]
-        once = xp.reshape(self.E.after(xp.reshape(more, (b * p, p))), (b, p, m))
-        twice = self.E.after(xp.reshape(xp.matrix_transpose(once), (b * m, p)))
         if self.diagonal:
-            return direct + xp.sum(xp.reshape(twice, (b, m, m)) * identity(m, g)[None, :, :], axis=2), T
+            more = (2.0 * (part.r @ self.pulled) + self.both[None, :] * g) * g
+            return direct + more @ self.E.after(identity(s, g)) ** 2, T
+        M = xp.reshape(part.r @ self.pulled, (b, s, s)) * g[:, None, :]
+        more = M + xp.matrix_transpose(M) + self.both[None, :, :] * g[:, :, None] * g[:, None, :]
+        once = xp.reshape(self.E.after(xp.reshape(more, (b * s, s))), (b, s, m))
+        twice = self.E.after(xp.reshape(xp.matrix_transpose(once), (b * m, s)))
         return direct + xp.reshape(twice, (b, m * m)), T
