@@ -25,6 +25,20 @@ def test_ideal_never_trains_on_the_row_it_guesses() -> None:
     assert fl.attacks.Ideal(model, table, y, "coin").against().accuracy < 0.62
 
 
+def test_columns_are_chosen_without_the_row_that_is_guessed() -> None:
+    """Of many columns of noise some seem to tell the coin, among the rows that chose them only; one that does is found."""
+    rng = np.random.default_rng(0)
+    X, coin = rng.normal(size=(200, ideal.MOST_SPLIT + 200)), rng.integers(0, 2, 200).astype(float)
+    y = rng.normal(size=200)
+    for signal, least, most in ((0.0, 0.3, 0.62), (3.0, 0.9, 1.0)):
+        table = np.column_stack([coin, X])
+        table[:, -1] += signal * coin
+        model = Ridge().fit(table, y)
+        said = fl.attacks.Ideal(model, table, y, 0).learned
+        trees = np.mean(np.argmax(said.judged[0], axis=1) == said.truth)
+        assert least <= trees <= most
+
+
 def test_ideal_learns_from_everyone_and_not_worse_than_the_black_box() -> None:
     table, y = people(600)
     model = pipeline(Ridge(alpha=0.5)).fit(table, y)
