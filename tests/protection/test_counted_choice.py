@@ -176,6 +176,6 @@ def test_nothing_of_a_choice_is_random_but_the_draw() -> None:
         "bounds": WITH_LABEL,
     }
     found = fl.protect(Ridge(20.0, fit_intercept=False), X, Y, 1.0, **options)
-    laws = [found.choose(random_state=seed).ballot for seed in range(4)]
-    assert all(np.array_equal(law.probabilities, laws[0].probabilities) for law in laws if law is not None)
-    assert all(law is not None and law.smoothing == laws[0].smoothing for law in laws)
+    laws: list[Any] = [found.choose(random_state=seed).ballot for seed in range(4)]
+    assert all(np.array_equal(law.probabilities, laws[0].probabilities) for law in laws)
+    assert all(law.smoothing == laws[0].smoothing for law in laws)
