@@ -155,17 +155,18 @@ def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
-    """A spread of exactly 1.25 is a tie in two digits; an identifier that restarts in every file is none."""
+    """A spread of exactly 1.25 is a tie in two digits; a vague name that restarts in every file is no identifier's."""
     rng = np.random.default_rng(8)
     k = np.repeat([0.0, 2.5], 800)
     rng.shuffle(k)
     x = rng.normal(size=1_600)
+    again = np.arange(1_600) % 400
     table = pandas.DataFrame(
-        {"x": x, "k": k, "patient_id": np.arange(1_600) % 400, "y": x + k + rng.normal(size=1_600)}
+        {"x": x, "k": k, "case_no": again, "patient_id": again, "y": x + k + rng.normal(size=1_600)}
     )
     table.to_parquet(tmp_path / "one.parquet")
     whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4, attacks=False)
-    assert [f.name for f in whole.design.features] == ["x", "k", "patient_id"]
+    assert [f.name for f in whole.design.features] == ["x", "k", "case_no"]
     for files in (4, 37):
         write(table, tmp_path / str(files), files)
         for room in (None, LITTLE):
@@ -174,7 +175,7 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
                 (f.name, f.scale) for f in whole.design.features
             ]
             assert result.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9)
-    other = table.assign(patient_id=rng.permutation(1_600))
+    other = table.assign(case_no=rng.permutation(1_600), patient_id=rng.permutation(1_600))
     write(other, tmp_path / "ids")
     for room in (None, LITTLE):
         result = audit(tmp_path / "ids", Settings("y"), room, draws=4, attacks=False)
