@@ -80,7 +80,7 @@ ESTIMATORS: dict[type, tuple[Callable[[], Any], str]] = {
     ),
     OneVsRestClassifier: (
         lambda: OneVsRestClassifier(lm.LogisticRegression(solver="newton-cholesky", **EXACT)),
-        "three",
+        "classes",
     ),
 }
 """Every model that can be released, with the kind of its labels."""
@@ -88,6 +88,7 @@ ESTIMATORS: dict[type, tuple[Callable[[], Any], str]] = {
 SEVERAL: dict[str, tuple[Callable[[], Any], str]] = {
     "LogisticRegression": (lambda: lm.LogisticRegression(solver="newton-cg", **EXACT), "three"),
     "RidgeClassifier": (lm.RidgeClassifier, "three"),
+    "OneVsRestClassifier": (ESTIMATORS[OneVsRestClassifier][0], "three"),
     "Ridge": (lm.Ridge, "numbers"),
     "LinearRegression": (lm.LinearRegression, "numbers"),
 }
