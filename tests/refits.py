@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["numeric_jacobian"]
+import fisherleak as fl
+from fisherleak.audit.model import Trained, spreads_in
+from fisherleak.engine.erm import minimise_scaled
+from fisherleak.engine.outputs.several_fit import minimise_classes
+
+__all__ = ["moved_without", "numeric_jacobian"]
 
 
 def numeric_jacobian(
@@ -42,3 +47,20 @@ def numeric_jacobian(
     there = [name for name in names if not frame[name].isna()[row]]
     columns = [slope(partial(moved, name), step * frame[name].std()) for name in there]
     return np.column_stack([*columns, slope(relabelled, 1e-4)] if label else columns)
+
+
+def moved_without(trained: Trained, rows: Any) -> float:
+    """How far the parameters move where noise acts when some rows are left out: scaling and model fitted again."""
+    design = trained.design
+    rest = np.setdiff1d(np.arange(design.n), rows)
+    _, scales = spreads_in(design)
+    if trained.public == "nothing":
+        numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
+        scales[numbers] = design.X[rest][:, numbers].std(axis=0)
+    l2 = trained.l2 * design.n / rest.size
+    own = (design.X[rest], design.y[rest])
+    if trained.kind.several:
+        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
+    else:
+        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
+    return float(np.linalg.norm(other.theta - trained.fit.theta))

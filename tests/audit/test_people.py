@@ -23,11 +23,11 @@ from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.released_files import load_model, save_model
 from fisherleak.audit.run import audit
 from fisherleak.engine.erm import minimise_scaled
-from fisherleak.engine.outputs.several_fit import minimise_classes
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import from_frame
+from refits import moved_without
 
 PLAIN: dict[str, Any] = {"attacks": False, "draws": 3}
 
@@ -148,23 +148,6 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert table.membership_person.max() == pytest.approx(told["mu"])
 
 
-def moved(trained: Trained, rows: Any) -> float:
-    """How far the parameters move where noise acts when some rows are left out: scaling and model fitted again."""
-    design = trained.design
-    rest = np.setdiff1d(np.arange(design.n), rows)
-    _, scales = spreads_in(design)
-    if trained.public == "nothing":
-        numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
-        scales[numbers] = design.X[rest][:, numbers].std(axis=0)
-    l2 = trained.l2 * design.n / rest.size
-    own = (design.X[rest], design.y[rest])
-    if trained.kind.several:
-        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
-    else:
-        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
-    return float(np.linalg.norm(other.theta - trained.fit.theta))
-
-
 @pytest.mark.parametrize("public", ["nothing", "preprocessing"])
 @pytest.mark.parametrize("kind", ["wage", "sick", "job"])
 def test_presence_is_that_of_fits_without_all_rows_of_a_person(kind: str, public: str) -> None:
@@ -172,7 +155,7 @@ def test_presence_is_that_of_fits_without_all_rows_of_a_person(kind: str, public
     frame = visits(kind="wage" if kind == "job" else kind)
     found = audit(frame, settings(kind, l2=0.1, public=public), noise=0.5, **PLAIN)
     assert found.design.people is not None
-    expected = [moved(found.trained, rows) for rows in rows_by_person(found.design.people)]
+    expected = [moved_without(found.trained, rows) for rows in rows_by_person(found.design.people)]
     np.testing.assert_allclose(found.presence.mu, expected, rtol=1e-3)
     worst = int(np.argmax(expected))
     assert found.names[found.presence.top[0].row][1] == found.design.people.names[worst]

@@ -15,32 +15,14 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
-from fisherleak.audit.model import Trained, spreads_in, train
+from fisherleak.audit.model import train
 from fisherleak.audit.presence import presence_of, told_at
 from fisherleak.engine import left_out
-from fisherleak.engine.erm import minimise_scaled
-from fisherleak.engine.outputs.several_fit import minimise_classes
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import Room, from_frame
-
-
-def moved(trained: Trained, row: int) -> float:
-    """How far the parameters move where noise acts when a row is left out: scaling and model fitted again."""
-    design = trained.design
-    rest = np.arange(design.n) != row
-    _, scales = spreads_in(design)
-    if trained.public == "nothing":
-        numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
-        scales[numbers] = design.X[rest][:, numbers].std(axis=0)
-    l2 = trained.l2 * design.n / (design.n - 1)
-    own = (design.X[rest], design.y[rest])
-    if trained.kind.several:
-        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
-    else:
-        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
-    return float(np.linalg.norm(other.theta - trained.fit.theta))
+from refits import moved_without
 
 
 @pytest.mark.parametrize("public", ["nothing", "preprocessing"])
@@ -50,7 +32,7 @@ def test_figures_are_those_of_fits_without_a_row(
 ) -> None:
     settings = Settings(target_for(kind), kind, l2=0.1, public=public)
     result = audit(table_for(kind), settings, noise=0.5, draws=4, attacks=False)
-    mu = np.array([moved(result.trained, row) for row in range(result.design.n)]) / result.unit_scale
+    mu = np.array([moved_without(result.trained, row) for row in range(result.design.n)]) / result.unit_scale
     np.testing.assert_allclose(result.presence.mu / result.unit_scale, mu, rtol=1e-3)
     summary = summarise(result)
     found, worst = summary["membership"], int(mu.argmax())
@@ -71,7 +53,7 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
     X = rng.standard_t(3, size=(30, 90))
     table = pandas.DataFrame(X, columns=[f"g{j}" for j in range(90)]).assign(y=X[:, 0] + rng.normal(size=30))
     trained = train(from_frame(table), Settings("y", held_out=0.0, l2=0.1))
-    expected = np.array([moved(trained, row) for row in range(30)])
+    expected = np.array([moved_without(trained, row) for row in range(30)])
     np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
     by_rounds = left_out._conjugate
     counts = []
