@@ -16,6 +16,7 @@ import pandas
 
 import fisherleak as fl
 from fisherleak.audit.admitted import public_shape
+from fisherleak.audit.columns import Sample, largest_exposure
 from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.records import Plan
@@ -185,3 +186,17 @@ def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -
         card, _ = save_model(from_frame(table), SETTINGS, path, **options)
         assert np.asarray(card["noise"]["shape"]).shape == (6, 6)
         assert again(path, table)[1].failed is None
+
+
+def test_what_a_shape_tells_is_counted_in_tables_that_are_walked_over_too(tmp_path: Path) -> None:
+    path = tmp_path / "m.skops"
+    saved_with(path, bounds=BOUNDS, shape="hessian")
+    saved = load_model(path)
+    plain = retrain(saved, from_frame(TABLE))
+    trained = plain.with_noise(saved.noise_on(plain))
+    everyone, few = np.arange(trained.design.n), np.arange(9)
+    whole, some = Sample(everyone, trained.take(None)), Sample(few, trained.take(few))
+    spreads = np.ones(len(trained.design.features) + 1)
+    assert largest_exposure(trained, some, spreads) == pytest.approx(
+        largest_exposure(trained, whole, spreads), rel=1e-12
+    )

@@ -88,12 +88,12 @@ def column_figures(
 
     One pass over the cells of all rows, and two for all rows jointly.
     """
-    design, model, noise = trained.design, trained.model, trained.leak.noise
+    design, known = trained.design, trained.known_of_rows
     units = np.array([*(feature.scale for feature in design.features), design.target.scale])
     joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
-        return of_cells(_with_label(MeasuredRows(model, noise, X, y, weights)), rows)
+        return of_cells(_with_label(known(X, y, weights)), rows)
 
     def of_cells(cells: Vector, rows: Any) -> Sums:
         missing = np.isnan(cells)
@@ -136,17 +136,17 @@ def largest_exposure(trained: Trained, sample: Sample, spreads: Vector) -> float
 
     ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
     """
-    design, model, noise = trained.design, trained.model, trained.leak.noise
+    design, known = trained.design, trained.known_of_rows
     numbers = np.flatnonzero(np.isfinite(spreads))
     if not numbers.size:
         return None
 
     def of_cells(cells: Vector) -> Vector:
-        known = cells[:, numbers] * spreads[numbers]
-        return np.asarray(np.max(known, initial=0.0, where=~np.isnan(known)))
+        revealed = cells[:, numbers] * spreads[numbers]
+        return np.asarray(np.max(revealed, initial=0.0, where=~np.isnan(revealed)))
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike) -> Sums:
-        return (of_cells(_with_label(MeasuredRows(model, noise, X, y, weights))),)
+        return (of_cells(_with_label(known(X, y, weights))),)
 
     if design.people is not None:
         return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None

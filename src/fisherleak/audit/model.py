@@ -17,7 +17,7 @@ units and :math:`s_y` the unit of the label,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -169,7 +169,17 @@ class Trained:
 
     def measured(self, X: TableLike, y: VectorLike, weights: VectorLike = None) -> MeasuredRows:
         """Rows of features, labels and weights, with what the model reveals about them."""
-        return MeasuredRows(self.model, self.leak.noise, X, y, weights, self.shape, self.shaped_at or 0.0)
+        return self.known_of_rows(X, y, weights)
+
+    @property
+    def known_of_rows(self) -> Callable[..., MeasuredRows]:
+        """The same as a function of blocks, without the rows: small enough to travel to them."""
+        model, noise, shape, scale = self.model, self.leak.noise, self.shape, self.shaped_at or 0.0
+
+        def block(X: TableLike, y: VectorLike, weights: VectorLike = None) -> MeasuredRows:
+            return MeasuredRows(model, noise, X, y, weights, shape, scale)
+
+        return block
 
     def each_eta(self) -> Any:
         """Eta of every row, (n,), lazy where the rows are; of every person, (people,), where rows belong to people."""

@@ -85,15 +85,25 @@ def _check_fittable(estimator: Estimator, X: Any, y: Any) -> None:
         )
     if is_classifier(estimator) and len(labels) and len(kinds := np.unique(labels)) == 1:
         raise InvalidInputError(
-            f"y has one class only ({kinds[0]!r} in all {len(labels)} rows), and a classifier needs rows of two classes."
+            f"y has one class only ({kinds.tolist()[0]!r} in all {len(labels)} rows), and a classifier needs rows of two "
+            "classes."
         )
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not get_tags(estimator).input_tags.allow_nan:
-        wrong = np.flatnonzero(~np.isfinite(X.reshape(len(X), -1)).all(axis=1)) if len(X) else np.zeros(0)
-        if wrong.size:
-            raise InvalidInputError(
-                f"Input X contains NaN or infinity in {wrong.size} of {len(X)} rows, and {type(estimator).__name__} takes "
-                "numbers only: drop these rows, or fill them with a SimpleImputer in a Pipeline."
-            )
+    # steps of a pipeline may fill columns each in its own way
+    wrong = 0 if hasattr(estimator, "steps") or get_tags(estimator).input_tags.allow_nan else _rows_with_gaps(X)
+    if wrong:
+        raise InvalidInputError(
+            f"Input X contains NaN or infinity in {wrong} of {len(labels)} rows, and {type(estimator).__name__} takes numbers "
+            "only: drop these rows, or fill them with a SimpleImputer in a Pipeline."
+        )
+
+
+def _rows_with_gaps(X: Any) -> int:
+    """Rows of an array of numbers that hold one that is not finite, or of a frame that lack a value."""
+    if hasattr(X, "isna"):
+        return int(np.asarray(X.isna()).reshape(len(X), -1).any(axis=1).sum())
+    if not (isinstance(X, np.ndarray) and X.dtype.kind == "f" and len(X)):
+        return 0
+    return int(np.sum(~np.isfinite(X.reshape(len(X), -1)).all(axis=1)))
 
 
 def split_of(task: Task, held_out: float) -> tuple[Rows, Rows]:
