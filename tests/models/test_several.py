@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
+from fisherleak.models.each_class import as_one
 from fisherleak.models.scalers import complete, frame_of, neutral
 from releasable import NUMBERS, SEVERAL, labels, people
 
@@ -246,11 +247,11 @@ def test_noise_acts_where_it_is_measured_when_scalers_are_folded_in() -> None:
 def test_a_release_keeps_shapes_and_its_noise(name: str) -> None:
     make, kind = SEVERAL[name]
     table = people()[NUMBERS]
-    model = make().fit(table, labels(kind, table.assign(gene="CC")))
-    released = fl.release(model, fl.Gaussian(0.5), random_state=0)
-    assert released.coef_.shape == model.coef_.shape
-    assert released.intercept_.shape == model.intercept_.shape
-    draws = [fl.release(model, fl.Gaussian(0.5), random_state=seed) for seed in range(300)]
+    fitted = make().fit(table, labels(kind, table.assign(gene="CC")))
+    model = as_one(fitted)
+    draws = [as_one(fl.release(fitted, fl.Gaussian(0.5), random_state=seed)) for seed in range(300)]
+    assert draws[0].coef_.shape == model.coef_.shape
+    assert draws[0].intercept_.shape == model.intercept_.shape
     away = np.array([np.append(each.coef_ - model.coef_, each.intercept_ - model.intercept_) for each in draws])
     np.testing.assert_allclose(away.std(axis=0), 0.5, rtol=0.25)
     assert np.abs(np.corrcoef(away.T) - np.eye(away.shape[1])).max() <= 0.3
