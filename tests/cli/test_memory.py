@@ -88,7 +88,8 @@ def test_memory_grows_with_the_numbers_of_a_table_and_hardly_more(tmp_path: Path
     pytest.importorskip("resource")
     sizes, peaks = peaks_of(tmp_path, (100_000, 300_000), 99)
     assert peaks[0] < sizes[0] + 1e9  # Python, its libraries, compiled kernels, and the blocks of two threads
-    assert peaks[1] - peaks[0] < 2.0 * (sizes[1] - sizes[0])
+    # peaks of two runs differ by what threads hold at a time
+    assert peaks[1] - peaks[0] < 2.0 * (sizes[1] - sizes[0]) + BLOCKS
 
 
 @pytest.mark.long
