@@ -133,7 +133,7 @@ def test_a_shape_from_rows_in_other_units_is_that_of_raw_parameters() -> None:
         ({"shape": "round"}, "`shape` must be one of least-loss, isotropic, hessian; got 'round'"),
         ({"shape": "hessian", "eta": None, "noise": 1.0}, "`shape` goes with a limit `eta`"),
         ({"shape": "isotropic", "shape_from": TABLE}, "`shape_from` names public rows"),
-        ({"shape": "least-loss"}, "computed from the rows present"),
+        ({"shape": "least-loss", "eta": 1e-3}, "cannot be kept with `shape='least-loss'`"),
         ({"shape_from": TABLE.drop(columns="age")}, "has no column 'age'"),
         (
             {"shape_from": TABLE.replace({"city": {"Porto": "Trier"}})},
@@ -170,10 +170,10 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
     for ledger in (None, tmp_path / "ledger.json"):
         card, _ = saved_with(tmp_path / "m.skops", bounds=BOUNDS, ledger=ledger, overwrite=True)
         names.append(card["shape"]["name"])
-    assert names == ["hessian", "isotropic"]
+    assert names == ["least-loss", "isotropic"]
     trained = train(from_frame(people(1500)), SETTINGS)
     enough = 50 * trained.parameters
-    assert public_shape(trained, enough, 5.0, None, BOUNDS).name == "hessian"
+    assert public_shape(trained, enough, 5.0, None, BOUNDS).name == "least-loss"
     assert public_shape(trained, enough - 1, 5.0, None, BOUNDS).name == "isotropic"
 
 

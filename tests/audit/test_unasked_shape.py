@@ -33,7 +33,7 @@ def people(n: int = 1500, seed: int = 0) -> Any:
     return frame
 
 
-@pytest.mark.parametrize(("eta", "shape"), [(0.5, "hessian"), (0.05, "hessian"), (0.003, "isotropic")])
+@pytest.mark.parametrize(("eta", "shape"), [(0.5, "least-loss"), (0.05, "hessian"), (0.003, "isotropic")])
 def test_a_small_limit_is_kept_by_a_shape_that_can(tmp_path: Path, eta: float, shape: str) -> None:
     bounds: Any = BOUNDS | {"score": (-3.0, 15.0)}
     frame, path = people(), tmp_path / "m.skops"
@@ -41,7 +41,8 @@ def test_a_small_limit_is_kept_by_a_shape_that_can(tmp_path: Path, eta: float, s
     card, _ = save_model(from_frame(frame), Settings("score", held_out=0.0), path, **given)
     assert card["shape"]["name"] == shape
     (said,) = [each for each in card["assumptions"] if each.startswith(NO_SHAPE)]
-    assert ("rows' own inverse Hessian" in said) == (shape == "hessian")
+    assert ("has that of the rows' own inverse Hessian" in said) == (shape == "hessian")
+    assert ("has that of least loss by the rows" in said) == (shape == "least-loss")
     saved = load_model(path)
     trained = retrain(saved, from_frame(frame))
     plan = Plan(noise=saved.noise_on(trained), attacks=False, draws=3, quick=True)
@@ -69,4 +70,6 @@ def test_the_rule() -> None:
     assert named() == "hessian"
     assert named(possible=False) == named(rows=499, limit=9.0) == named(limit=0.04) == "isotropic"
     assert named(limit=0.04, penalty=1.0) == named(limit=0.04, rows=3000) == "hessian"
+    assert named(squared=True) == "least-loss"
+    assert named(squared=True, limit=0.17) == "hessian"  # 0.044 is more than a quarter of it
     assert PublicShape(10, 1000, 0.5, 5.0, 6.0, 0.1).tells == pytest.approx(2**0.5 * (6 + 5 / 0.2) / 1000)

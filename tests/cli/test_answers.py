@@ -15,7 +15,6 @@ import fisherleak as fl
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.query_log import query_features
 from fisherleak.audit.released_files import load_model, retrain
-from fisherleak.audit.shaping import noise_of_card
 from fisherleak.protection.shape_term import shape_term
 from fisherleak.tables import read_table
 
@@ -90,7 +89,8 @@ def test_a_release_answers_no_more_than_it_holds(
     assert single["times"] is None
 
 
-def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shape", "eta"), [("hessian", 0.02), ("least-loss", 0.08)])
+def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path, shape: str, eta: float) -> None:
     """At a small limit most of eta is what the shape tells: answers and audits of the release say both terms."""
     rng = np.random.default_rng(0)
     x = np.clip(rng.normal(size=(400, 2)), -2.5, 2.5)
@@ -105,13 +105,13 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path)
         "--target",
         "t",
         "--eta",
-        0.02,
+        eta,
         "--over",
         "admissible",
         "--l2",
         0.1,
         "--shape",
-        "hessian",
+        shape,
         *bounds,
         "--out",
         model,
@@ -121,8 +121,9 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path)
     audited = json.loads(fisherleak("audit", table, "--released", model, "--no-attacks", "--json").out)
     assert told == pytest.approx(audited["eta"]["examples"]["max"], rel=1e-9)  # they look along all directions
     trained = train(read_table(table), Settings("t", held_out=0.0, l2=0.1))
-    rows = shape_term(trained.leak._information.jacobians[0]).rows(trained.design.X)
-    assert rows.max() < told <= 0.02  # the limit is on both
+    noise = load_model(model).noise_on(trained)
+    rows = shape_term(trained.leak._information.jacobians[0], noise).rows(trained.design.X)
+    assert rows.max() < told <= eta  # the limit is on both
     assert any("What it tells by itself is counted" in sentence for sentence in audited["assumptions"])
 
 
@@ -133,7 +134,7 @@ def test_nothing_stands_for_what_a_shape_of_least_loss_tells(fisherleak: Command
     assert fisherleak("release", people, "--target", "income", "--id", "person", "--eta", 0.5, *shaped).status == 0
     audited = json.loads(fisherleak("audit", people, "--released", model, "--no-attacks", "--json").out)
     trained = retrain(load_model(model), read_table(people))
-    noise = noise_of_card(load_model(model).card["noise"], trained)
+    noise = load_model(model).noise_on(trained)
     alone = max(trained.with_noise(noise).leak.per_example()) * trained.unit / noise.scale
     assert audited["eta"]["examples"]["max"] == pytest.approx(alone)
     assert any(

@@ -119,7 +119,7 @@ def test_a_release_counts_its_choice_without_a_warning() -> None:
     assert choice.point.weighting == "none"
     assert choice.eta_choice == pytest.approx(0.3 * 4.0)
     assert choice.eta_choice**2 + choice.eta_noise**2 == pytest.approx(16.0)
-    assert choice.among == 4
+    assert choice.among == 6
     told = json.loads(json.dumps(choice.record()))
     assert told["eta_noise"] == choice.eta_noise
     assert not any(value == choice.point.loss for value in told.values())

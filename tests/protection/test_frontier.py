@@ -93,7 +93,7 @@ def test_a_release_keeps_the_limit_and_says_what_is_not_counted(frontier: fl.Fro
 
 def test_a_counted_candidate_that_was_named_beforehand_needs_no_warning() -> None:
     found = fl.protect(Ridge(40.0), X, Y, 4.0, bounds=BOUNDS, **ONE)
-    assert {point.shape for point in found.points} == {"isotropic", "hessian"}
+    assert {point.shape for point in found.points} == {"isotropic", "hessian", "least-loss"}
     plain = next(point for point in found.points if point.shape == "isotropic" and point.eta == 4.0)
     assert found.best().loss <= plain.loss
     with warnings.catch_warnings():
@@ -180,7 +180,7 @@ def test_what_no_model_can_be_fitted_on_is_said() -> None:
         ({"held_out": 1.0}, "held_out must be between 0 and 0.9"),
         ({"estimator": LinearRegression()}, "LinearRegression has neither: use penalties="),
         (
-            {"estimator": Ridge(1e-9), "shapes": ["least-loss"], **ONE},
+            {"estimator": Ridge(1e-9), "shapes": ["least-loss"], "eta": 1e-3, **ONE},
             r"No candidate keeps the limit: try larger penalties.*The first: penalty x 1",
         ),
     ],

@@ -18,6 +18,7 @@ import fisherleak as fl
 from cases import Case, make
 from copies import copies
 from fisherleak.engine.noise import grid_of, noise_from_record
+from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.own_shape import own_shape
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
@@ -247,8 +248,6 @@ def test_other_losses_are_refused_by_name() -> None:
     case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own", traits=None))
     with pytest.raises(fl.InvalidInputError, match="own losses of one output, and the loss is own"):
         fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
-    with pytest.raises(fl.InvalidInputError, match=r"shape='least-loss'. is computed from the rows present"):
-        fl.calibrate(problem().leak(), 1.0, "admissible", shape="least-loss", bounds=BOUNDS)
 
 
 @pytest.mark.parametrize("public", ["matrix", "leakage"])
@@ -266,19 +265,27 @@ def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) 
 
 
 @pytest.mark.parametrize(
-    ("over", "shape"), [("admissible", "hessian"), ("max", "hessian"), ("max", "least-loss"), ("dataset", "least-loss")]
+    ("over", "shape"),
+    [
+        ("admissible", "hessian"),
+        ("admissible", "least-loss"),
+        ("max", "hessian"),
+        ("max", "least-loss"),
+        ("dataset", "least-loss"),
+    ],
 )
 def test_at_another_scale_the_shape_is_still_the_rows_own(over: str, shape: str) -> None:
     case = problem(1, n=200)
     given: Any = {"bounds": BOUNDS, "random_state": 0} if over == "admissible" else {}
     noise: Any = fl.calibrate(case.leak(), 5.0, over, shape=shape, **given)
+    named = FOR_ANYONE if (over, shape) == ("admissible", "least-loss") else shape
     for other in (
         noise,
         noise.rescaled(2 * noise.scale),
         noise.rescaled(3.0).rescaled(0.1),
         *copies(noise.rescaled(2.0)),
     ):
-        assert other.record()["shape"] == shape  # by its name alone: no record holds the matrix
+        assert other.record()["shape"] == named  # by its name alone: no record holds the matrix
         assert "not in these etas" in case.leak(other).summary()
         with pytest.raises(fl.InvalidInputError, match="has a shape that stays with its rows"):
             fl.release(case.fit(), other)

@@ -12,8 +12,10 @@ import pytest
 import fisherleak as fl
 from cases import Vector
 from fisherleak.audit.model import Settings, Trained, train
-from fisherleak.protection.own_shape import own_shape
-from fisherleak.protection.shape_term import shape_term
+from fisherleak.protection.declared import admissible_rows
+from fisherleak.protection.least_loss_for_anyone import evenly_weighted, shape_for_anyone
+from fisherleak.protection.own_shape import linear_part, own_shape
+from fisherleak.protection.shape_term import knows_shape, shape_term
 from fisherleak.tables import read_table
 
 STEP = 1e-4
@@ -79,3 +81,33 @@ def test_of_a_table_whose_scales_move(target: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(term.cells(own.design.X)[0] ** 2, np.diag(F), rtol=1e-5)
     top = np.sqrt(np.linalg.eigvalsh(F)[-1])
     assert top <= term.rows(own.design.X)[0] <= 2.0 * top
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_of_noise_of_least_loss_for_anyone(weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, weights = np.clip(rng.normal(size=(60, 3)), -2, 2), rng.uniform(0.5, 2.0, 60) if weighted else None
+    y = np.clip(X @ [1.0, -1.0, 0.5] + rng.normal(size=60), -5, 5)
+    bounds: Any = dict.fromkeys(("x0", "x1", "x2"), (-2.0, 2.0)) | {"label": (-5.0, 5.0)}
+
+    def measured(row: Vector) -> fl.Leakage:
+        changed = np.vstack([row, X[1:]])
+        fit = fl.minimise(changed, y, "squared", 0.5, weights, intercept=True)
+        return fl.measure(fit, changed, y, sample_weight=weights)
+
+    noise: Any = fl.calibrate(measured(X[0]), 9.0, "admissible", shape="least-loss", bounds=bounds)
+
+    def shape(row: Vector) -> Any:
+        leak = measured(row)
+        jacobian = leak._information.jacobians[0]
+        N = evenly_weighted(jacobian, admissible_rows(jacobian, leak._table, bounds))
+        return shape_for_anyone(linear_part(jacobian), N).shape
+
+    F = by_differences(shape, X[0])
+    term = shape_term(measured(X[0])._information.jacobians[0], noise.rescaled(1.0))
+    assert knows_shape(noise.rescaled(1.0))
+    cells = term.cells(X, weights)[0] ** 2
+    assert np.all(np.diag(F) <= cells * (1 + 1e-6))
+    assert np.all(cells <= 1.2 * np.diag(F))
+    top = np.sqrt(np.linalg.eigvalsh(F)[-1])
+    assert top <= term.rows(X, weights)[0] <= 2.0 * top

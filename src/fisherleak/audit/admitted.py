@@ -32,10 +32,11 @@ from fisherleak.models import as_table
 from fisherleak.protection.admissible import NoUsefulBoundError
 from fisherleak.protection.calibration import calibrate, remembering
 from fisherleak.protection.declared import LABEL, admissible_rows
-from fisherleak.protection.own_shape import public_curvature
+from fisherleak.protection.least_loss_for_anyone import evenly_weighted, shape_for_anyone
+from fisherleak.protection.own_shape import linear_part, public_curvature
 from fisherleak.tables import Design, Feature
 
-__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty", "public_shape"]
+__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty", "public_shape", "shape_of_card"]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
@@ -73,7 +74,8 @@ def public_shape(
     if trained.kind.several or loss.traits is None:
         return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
     longest, widest = _reach(trained, bounds)
-    return PublicShape(size, rows, own, longest, widest, trained.l2 / public_curvature(loss))
+    penalty = trained.l2 / public_curvature(loss)
+    return PublicShape(size, rows, own, longest, widest, penalty, squared=loss.unit_curvature)
 
 
 def _reach(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
@@ -100,7 +102,7 @@ def admitted_noise(
     """The least noise on a public grid with which nobody who could be in the table has an eta above a limit.
 
     The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit. ``shape`` is
-    a public matrix, or "hessian" for the rows' own, which is counted.
+    a public matrix, or "hessian" or "least-loss" for the rows' own, which is counted.
     """
     try:
         found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
@@ -177,6 +179,15 @@ def least_admitted(
         if r is not None and r.eta is not None and r.confidential is not None
     ]
     return max(needed, default=math.nan) * trained.unit
+
+
+def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:
+    """The covariance of noise of least loss for anyone at scale 1, for the bounds that a card tells, computed again."""
+    leak = _with_levels(trained)
+    jacobian = leak._information.jacobians[0]
+    declared = _in_standard_units(trained.design, declared_on(card))
+    N = evenly_weighted(jacobian, admissible_rows(jacobian, leak._table, declared))
+    return np.asarray(shape_for_anyone(linear_part(jacobian), N).shape)
 
 
 def declared_on(card: Json) -> dict[str, tuple[float, float]]:

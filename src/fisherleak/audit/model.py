@@ -136,7 +136,7 @@ class Trained:
     @cached_property
     def shape(self) -> ShapeTerm | None:
         """What such a shape tells by itself; None for other noise."""
-        return None if self.shaped_at is None else shape_term(self.leak._information.jacobians[0])
+        return None if self.shaped_at is None else shape_term(self.leak._information.jacobians[0], self.leak.noise)
 
     @property
     def folding(self) -> Folding | None:

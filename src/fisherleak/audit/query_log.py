@@ -175,7 +175,7 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
     how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
-    shape = shape_term(trained.leak._information.jacobians[0]) if knows_shape(noise) else None
+    shape = shape_term(trained.leak._information.jacobians[0], noise) if knows_shape(noise) else None
     return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)
 
 

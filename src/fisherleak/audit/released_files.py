@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.admitted import shape_of_card
 from fisherleak.audit.asked_noise import AskedNoise, limited_columns
 from fisherleak.audit.balancing import balanced, balanced_again, check_balance, reweighted
 from fisherleak.audit.cards import card_of, trusted_types, two_digits
@@ -29,10 +30,7 @@ from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.noises import by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
-from fisherleak.audit.shaping import (
-    OWN,
-    noise_of_card,
-)
+from fisherleak.audit.shaping import OWN, own_rows_shape
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.spending import spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
@@ -40,6 +38,7 @@ from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.several import all_parameters
+from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 from fisherleak.tables import RawTable, Room
 
 __all__ = [
@@ -70,10 +69,13 @@ class SavedModel:
 
     def noise_on(self, trained: Trained) -> Noise:
         """The same, with a shape that the card only names computed again from the rows."""
-        claims = self.card.get("eta")
-        return noise_of_card(
-            self.card["noise"], trained, claims.get("limit_columns") if isinstance(claims, dict) else None
-        )
+        claims, named = self.card.get("eta"), self.card["noise"].get("shape")
+        if not isinstance(named, str):
+            return from_card(self.card["noise"])
+        if named == FOR_ANYONE:
+            return from_card(self.card["noise"], shape_of_card(self.card, trained))
+        columns = claims.get("limit_columns") if isinstance(claims, dict) else None
+        return from_card(self.card["noise"], own_rows_shape(trained, named, columns))
 
     @property
     def scale(self) -> float:
@@ -140,9 +142,9 @@ def save_model(
         Reweight with IRFIL before. The weights follow from the data, and a limit counts that: with ``over="max"`` only, for one
         output, and without a ledger.
     shape : {"isotropic", "hessian", "least-loss"}, optional
-        Of the noise, in the frame where it acts. From the table's own rows "hessian" is counted with ``over="admissible"``, and
-        is the default there where public numbers say so (``unasked_shape.PublicShape``) and without ``ledger``; "isotropic" is
-        elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes "hessian" and "least-loss" too, uncounted.
+        Of the noise, in the frame where it acts. From the table's own rows "hessian" and "least-loss" are counted with
+        ``over="admissible"``; the former is the default there where public numbers say so (``unasked_shape.PublicShape``) and
+        without ``ledger``; "isotropic" is elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes both, uncounted.
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     choose_l2 : bool
@@ -275,7 +277,7 @@ def _checked_card(path: Path) -> Json:
         )
     try:
         named = isinstance(card["noise"].get("shape"), str)
-        if named and card["noise"]["shape"] not in OWN:
+        if named and card["noise"]["shape"] not in (*OWN, FOR_ANYONE):
             raise InvalidInputError("shape is not known.")
         from_card(card["noise"], np.eye(1) if named else None)
         settings = Settings(**{str(key): value for key, value in card["settings"].items()})

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json
 from fisherleak.audit.model import Settings, Trained, train, trained_on
-from fisherleak.audit.noises import from_card
-from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.noise import Gaussian
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.own_shape import HESSIAN, own_shape
@@ -30,9 +28,9 @@ from fisherleak.tables.gaps import NO_GAPS
 
 __all__ = [
     "ISOTROPIC",
+    "LEAST_LOSS",
     "OWN",
     "check_shape",
-    "noise_of_card",
     "own_rows_shape",
     "public_rows_shape",
     "shape_words",
@@ -80,12 +78,6 @@ def public_rows_shape(
     return np.asarray(S * (len(S) / np.trace(S)))
 
 
-def noise_of_card(record: Json, trained: Trained, columns: Sequence[str] | None = None) -> Noise:
-    """The noise that a card tells of, with a shape that it only names computed again from the rows."""
-    named = record.get("shape")
-    return from_card(record, own_rows_shape(trained, named, columns) if isinstance(named, str) else None)
-
-
 def shape_words(shape: str, source: str | None, counted: bool) -> str:
     """What a card says of the shape."""
     words = {HESSIAN: "the inverse Hessian", LEAST_LOSS: "least loss"}
@@ -94,8 +86,13 @@ def shape_words(shape: str, source: str | None, counted: bool) -> str:
     if source is not None:
         return f"The noise has the shape of {words[shape]} for the rows of {source}, which are taken as public."
     if counted:
+        whom = (
+            " by the table's own rows, for whoever could be there"
+            if shape == LEAST_LOSS
+            else " for the table's own rows"
+        )
         return (
-            f"The noise has the shape of {words[shape]} for the table's own rows, which is not told. What the shape tells by "
+            f"The noise has the shape of {words[shape]}{whom}, which is not told. What the shape tells by "
             "itself is counted: the limit is on both together."
         )
     return (

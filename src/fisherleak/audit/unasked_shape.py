@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fisherleak._support.numbers import number
-from fisherleak.audit.shaping import ISOTROPIC
+from fisherleak.audit.shaping import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.own_shape import HESSIAN
 
 __all__ = ["NO_SHAPE", "PublicShape"]
@@ -17,11 +17,13 @@ ROWS_PER_PARAMETER = 50
 """From here on the table's own shape may be taken."""
 LEAST_SPREAD = 0.1
 """Part of a standardised column's variance that the others are taken not to explain: near what tables had."""
+TIMES = 4.0
+"""What the shape of least loss tells, at most, in units of what the inverse Hessian does: once to thrice in tables."""
 
 
 @dataclass(frozen=True)
 class PublicShape:
-    r"""The inverse Hessian of the rows or the same noise on all, decided by no value of a row.
+    r"""A shape of the rows' own or the same noise on all, decided by no value of a row.
 
     The inverse Hessian costs less where parameters are known with different precision, but one row moves it, which is counted
     whatever the noise's scale. With R the longest admissible row and s the widest column, in standard units, and l the penalty
@@ -31,6 +33,8 @@ class PublicShape:
 
     as an eta: a row moves the scale of a column by its distance, and the Hessian by its length, in a direction in which rows
     spread little. Where this is above the limit, or there are fewer than 50 rows for each parameter, noise is the same on all.
+    Where four times this is within the limit and the loss is squared, the shape of least loss for anyone
+    (``least_loss_for_anyone``) is taken in place of the inverse Hessian: it costs about half as much, and tells more.
     """
 
     parameters: int
@@ -43,6 +47,8 @@ class PublicShape:
     penalty: float
     possible: bool = True
     """Whether the kind of model has a shape that is counted."""
+    squared: bool = False
+    """Whether its loss is."""
 
     @property
     def tells(self) -> float:
@@ -52,7 +58,9 @@ class PublicShape:
     @property
     def name(self) -> str:
         enough = self.rows >= ROWS_PER_PARAMETER * self.parameters
-        return HESSIAN if self.possible and enough and self.tells <= self.limit else ISOTROPIC
+        if not (self.possible and enough and self.tells <= self.limit):
+            return ISOTROPIC
+        return LEAST_LOSS if self.squared and TIMES * self.tells <= self.limit else HESSIAN
 
     def words(self) -> str:
         """What a card says of it."""
@@ -69,6 +77,11 @@ class PublicShape:
             f"s = {number(self.widest)} the widest column within the bounds, in standard units, and l = {number(self.penalty)} "
             "the penalty over the curvature at no coefficients"
         )
+        if self.name == LEAST_LOSS:
+            return (
+                "The noise has that of least loss by the rows, for whoever could be there, since the rows' own inverse Hessian "
+                f"would tell an eta {about}, less than a quarter of it."
+            )
         if self.name == HESSIAN:
             return f"The noise has that of the rows' own inverse Hessian, since it tells an eta {about}."
         return f"The noise is the same on all, since the rows' own shape would tell an eta {about}."

@@ -58,8 +58,8 @@ def release(
             "--shape",
             metavar="SHAPE",
             autocompletion=shapes,
-            help="Of the noise: isotropic (the same on all), hessian (costs less; the default where there are enough rows for "
-            "the limit), or least-loss (from public rows, or with --over max).",
+            help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, tells more by "
+            "itself). Without it the limit, the bounds and the number of rows decide.",
         ),
     ] = None,
     shape_from: Annotated[

@@ -39,6 +39,7 @@ __all__ = [
     "NoUsefulBoundError",
     "WorstAdmissible",
     "admissible_scale",
+    "bounded_release",
     "certified",
     "check_useful",
     "rounding",
@@ -110,7 +111,7 @@ def certified(
     ``by_rows`` takes more products and gives a lower bound where few rows lie far out; how far a replaced row moves that one
     is not known.
     """
-    jacobian = _one_release(leakage)
+    jacobian = bounded_release(leakage)
     chosen, counted = leakage._chosen(attributes, label)
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
@@ -155,7 +156,7 @@ def worst_admissible(
         check_useful(above.upper, math.inf)  # no search where nothing holds
     chosen, counted = leakage._chosen(attributes, label)
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
-    best = ascend(_one_release(leakage), chosen, counted, above.admissible, above.points, above.found)
+    best = ascend(bounded_release(leakage), chosen, counted, above.admissible, above.points, above.found)
     lower = max(best.eta, largest)
     if closer and not above.upper <= LOOSEST * lower:
         above = certified(leakage, bounds, attributes, label, by_rows=True)
@@ -214,7 +215,7 @@ def _of_classes(leakage: Leakage) -> OutputsJacobian:
     return jacobian
 
 
-def _one_release(leakage: Leakage) -> Jacobian | OutputsJacobian:
+def bounded_release(leakage: Leakage) -> Jacobian | OutputsJacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
     if isinstance(leakage._information, SeveralOutputs):
         return _of_classes(leakage)

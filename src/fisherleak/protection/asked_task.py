@@ -26,8 +26,8 @@ from fisherleak.protection.shapes import SHAPES
 __all__ = ["asked_task", "split_of"]
 
 Rows = NDArray[np.int64]
-SHAPES_OVER = {ADMISSIBLE: ("isotropic", "hessian"), "max": ("isotropic", "hessian", "least-loss")}
-"""Shapes that are tried: the counted ones, or all."""
+SHAPES_OVER = dict.fromkeys((ADMISSIBLE, "max"), ("isotropic", "hessian", "least-loss"))
+"""Shapes that are tried, by whom a limit is on."""
 FEWEST_ROWS = 20
 """Below this none are held out."""
 

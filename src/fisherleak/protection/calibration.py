@@ -25,7 +25,7 @@ from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.admissible import admissible_scale
-from fisherleak.protection.own_shape import HESSIAN, admissible_own_shape
+from fisherleak.protection.own_shape import admissible_own_shape
 from fisherleak.protection.searched import searched
 from fisherleak.protection.shapes import OWN, noise_shaped
 from fisherleak.rows.summary import digest
@@ -158,11 +158,10 @@ def calibrate(
             )
         found = searched(leakage, target, lambda leak: _safe(leak, over, attributes, label, groups))
         return remembering(found, Calibration(over, target))
-    if over == ADMISSIBLE and isinstance(shape, str) and shape == HESSIAN:
-        own, counted = admissible_own_shape(leakage, target, bounds, attributes, label, random_state)
+    if over == ADMISSIBLE and isinstance(shape, str) and shape in OWN:
+        own, counted = admissible_own_shape(leakage, shape, target, bounds, attributes, label, random_state)
         return remembering(own, dataclasses.replace(counted, folded=leakage._information.folded))
     if shape is not None:
-        _check_shape_of_all(shape, over)
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
         leakage = leakage.with_noise(unit)
     if over == ADMISSIBLE:
@@ -171,15 +170,6 @@ def calibrate(
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
         told = Calibration(over, target, shape=shape if isinstance(shape, str) and shape in OWN else None)
     return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
-
-
-def _check_shape_of_all(shape: Any, over: str) -> None:
-    """A shape that the rows decide, and that is not counted, does not go with a scale that they must not decide."""
-    if over == ADMISSIBLE and isinstance(shape, str) and shape == "least-loss":
-        raise InvalidInputError(
-            f"`shape={shape!r}` is computed from the rows present, and `over='admissible'` promises that none of them decides: "
-            "use 'hessian' or 'isotropic', a shape from public rows, or `over='max'`."
-        )
 
 
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:

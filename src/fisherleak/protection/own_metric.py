@@ -34,7 +34,7 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.protection.certificate import two_ranks
 from fisherleak.protection.quantities import Points, Quantities, feature_map
 
-__all__ = ["bound_in_own_metric"]
+__all__ = ["bound_in_own_metric", "folded_part", "largest_direct", "left_over"]
 
 Vector = NDArray[np.float64]
 MOST_EXACT, BLOCK = 1024, 64
@@ -65,47 +65,64 @@ def bound_in_own_metric(
     label : bool
         Whether the label counts.
     """
-    left = 1.0 - q.leverage - q.loosened
-    if not left > 0:
+    grown = left_over(q)
+    if not math.isfinite(grown):
         return math.inf
-    grown = 1.0 / left
     leaving = grown * (q.push + q.pull)
     farthest = float(q.root.max())
-    direct = _largest_direct(jacobian, q, points, attributes, labels, label, 2.0 * leaving * q.whole_e)
+    direct = largest_direct(jacobian, q, points, attributes, labels, label, 2.0 * leaving * q.whole_e * q.root)
     damped = omega * math.sqrt(grown) * direct
     t = omega * grown * farthest**2
     v = t / (1.0 + t)
     beside = 2.0 * v**1.5 * math.sqrt(omega) * math.hypot(q.u + leaving * q.whole_e, float(label))
     largest = max(damped, max(1.0 - v, LEAST_DAMPED) * damped + beside)
-    E = feature_map(jacobian, attributes, len(jacobian.fit.theta))
+    folded, _ = folded_part(jacobian, q, attributes, labels, omega)
+    return float(largest + math.sqrt(grown) * folded * q.columns_root)
+
+
+def left_over(q: Quantities) -> float:
+    """How much larger B can be without the row that leaves and with the scales that it moves, or infinite."""
+    left = 1.0 - q.leverage - q.loosened
+    return 1.0 / left if left > 0 else math.inf
+
+
+def folded_part(
+    jacobian: Jacobian, q: Quantities, attributes: Sequence[Attribute], labels: Vector, omega: float
+) -> tuple[float, float]:
+    """||diag(m) E|| at most, and how far the parameters move, in the metric of B, when a row takes another's place."""
+    grown, farthest = left_over(q), float(q.root.max())
+    leaving = grown * (q.push + q.pull)
     size = max(float(np.max(np.abs(ends - y))) for ends in (q.z_low, q.z_high) for y in labels) + leaving * farthest
     moved = leaving + grown * omega * size * farthest
-    folded: float = (float(np.max(q.m)) + q.m_by_move * moved) * q.columns_root
-    return float(largest + math.sqrt(grown) * folded * (np.linalg.norm(E, 2) if E.size else 0.0))
+    E = feature_map(jacobian, attributes, len(jacobian.fit.theta))
+    return (float(np.max(q.m)) + q.m_by_move * moved) * (float(np.linalg.norm(E, 2)) if E.size else 0.0), moved
 
 
-def _largest_direct(
+def largest_direct(
     jacobian: Jacobian,
     q: Quantities,
     points: Points,
     attributes: Sequence[Attribute],
     labels: Vector,
     label: bool,
-    by_root: float,
+    beside: Vector,
 ) -> float:
-    """The largest ||B^1/2 [x u^T + r E, x]|| + by_root |B^1/2 x|: closed forms first, then norms where these are largest."""
-    # noise of the own shape sees parameters in the metric of the Hessian: L B is a root of B
+    """The largest ||L B [x u^T + r E, x]|| plus what is given beside it of every point, (V,).
+
+    Closed forms first, then norms where these are largest. For noise of the shape G^-1, L B is a root of B.
+    """
     root, theta = np.asarray(host(jacobian.B)), np.asarray(host(jacobian.fit.centred_theta))
     E = feature_map(jacobian, attributes, len(theta))
     free = root @ E
     along, beta = free @ (E.T @ theta), float(q.u**2 + float(label))
-    slack = points.reach(root) * math.sqrt(beta) + points.reach(theta[None, :]) * q.whole_e
+    slack = points.reach(root) * math.sqrt(beta) + points.reach(theta[None, :]) * q.direct
     r_high, r_low = (np.concatenate([ends - y for y in labels]) for ends in (q.z_high, q.z_low))
-    every = [np.tile(x, len(labels)) for x in (q.root, q.up, q.down)]
+    every = [np.tile(x, len(labels)) for x in (q.p, q.up, q.down)]
     across = np.maximum(np.abs(r_high), np.abs(r_low))
     aligned = np.maximum(np.maximum(r_high, 0.0) * every[1], np.maximum(-r_low, 0.0) * every[2])
-    above = np.sqrt((across * q.whole_e) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
-    above, extra = above + by_root * every[0], by_root * every[0] + slack
+    above = np.sqrt((across * q.direct) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
+    extra = np.tile(beside, len(labels))
+    above, extra = above + extra, extra + slack
     order, best = np.argsort(-above, kind="stable"), 0.0
     for start in range(0, min(len(order), MOST_EXACT), BLOCK):
         some = order[start : start + BLOCK]

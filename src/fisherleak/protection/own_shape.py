@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,23 @@ from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.admissible import check_useful, rounding, worst_admissible
-from fisherleak.protection.declared import Admissible
+from fisherleak.protection.admissible import (
+    WorstAdmissible,
+    bounded_release,
+    check_useful,
+    rounding,
+    worst_admissible,
+)
+from fisherleak.protection.declared import Admissible, admissible_rows
 from fisherleak.protection.grid import STEP, on_public_grid
-from fisherleak.protection.limited import raw_map
+from fisherleak.protection.least_loss_for_anyone import (
+    FOR_ANYONE,
+    between,
+    evenly_weighted,
+    first_of_squared,
+    shape_for_anyone,
+)
+from fisherleak.protection.limited import Matrix, raw_map
 from fisherleak.protection.own_metric import bound_in_own_metric
 from fisherleak.protection.quantities import Quantities, feature_map, quantities_of
 
@@ -88,48 +102,80 @@ def linear_part(jacobian: Jacobian) -> Jacobian:
 
 def admissible_own_shape(
     leakage: Leakage,
+    shape: str,
     eta: float,
     bounds: Mapping[str, Any] | None = None,
     attributes: Any = None,
     label: bool | None = None,
     random_state: Seed = None,
 ) -> tuple[Gaussian, Calibration]:
-    """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit."""
+    """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit.
+
+    ``shape`` is "hessian", or "least-loss" for that of ``least_loss_for_anyone``.
+    """
     fit = leakage.fits[0]
     if isinstance(fit, OutputsFit) or fit.loss.traits is None:
         raise InvalidInputError(
-            f"shape='hessian' with over='admissible' is counted for the package's own losses of one output, and the loss is "
+            f"shape={shape!r} with over='admissible' is counted for the package's own losses of one output, and the loss is "
             f"{fit.loss.name}: take the shape from public rows, or 'isotropic'."
         )
-    unit = own_shape(leakage._information.jacobians[0])
+    jacobian = bounded_release(leakage)
+    assert isinstance(jacobian, Jacobian)
+    N = None
+    if shape != HESSIAN:
+        N = evenly_weighted(jacobian, admissible_rows(jacobian, leakage._table, bounds))
+    unit = own_shape(jacobian) if N is None else shape_for_anyone(linear_part(jacobian), N)
     shaped = leakage.with_noise(unit)
     # a replaced row changes the shape anyway, so that no probability is told that the scale stays
     worst = worst_admissible(shaped, bounds, attributes, label, by_rows=True)
+    first, second = (_terms if N is None else partial(_terms_for_anyone, N))(shaped, worst, attributes, label)
+    check_useful(first, max(worst.lower, worst.present))
+    if not second < eta:
+        raise InvalidInputError(
+            f"eta of {eta:g} cannot be kept with `shape={shape!r}`: what the shape itself tells of an admissible row is "
+            f"bounded by {number(second, 2)} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
+        )
+    grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
+    least = _least(fit, worst.admissible)
+    told = Calibration(
+        *(ADMISSIBLE, eta, worst.admissible.bounds, STEP, grid.offset, 1.0),
+        Confidential(worst.present, first, worst.present, math.inf, second),
+        shape=HESSIAN if N is None else FOR_ANYONE,
+        # S^-1 <= G^1/2 (G^1/2 N^-1 G^1/2)^1/2 G^1/2
+        least=least if N is None else least**1.5 * float(np.linalg.eigvalsh(N)[0]) ** 0.25,
+    )
+    noise = replace(unit.rescaled(grid.scale), calibrated=told)
+    _check_grid(noise, shape)
+    return noise, told
+
+
+def _terms(shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None) -> tuple[float, float]:
+    """Bounds on both terms at scale 1 for noise of the shape G^-1, as etas."""
     chosen, counted = shaped._chosen(attributes, label)
     linear = linear_part(shaped._information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
+    fit = shaped.fits[0]
     if fit.loss.unit_curvature:
         ends = worst.admissible.labels
         directly = bound_in_own_metric(linear, q, worst.certified.points, chosen, ends, omega, counted)
         first = min(first, directly * (1.0 + rounding(fit)))
-    second = _second(q, omega, linear, chosen)
-    check_useful(first, max(worst.lower, worst.present))
-    if not second < eta:
-        raise InvalidInputError(
-            f"eta of {eta:g} cannot be kept with `shape='hessian'`: what the shape itself tells of an admissible row is "
-            f"bounded by {number(second, 2)} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
-        )
-    grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
-    told = Calibration(
-        *(ADMISSIBLE, eta, worst.admissible.bounds, STEP, grid.offset, 1.0),
-        Confidential(worst.present, first, worst.present, math.inf, second),
-        shape=HESSIAN,
-        least=_least(fit, worst.admissible),
-    )
-    noise = replace(unit.rescaled(grid.scale), calibrated=told)
-    _check_grid(noise)
-    return noise, told
+    return first, _second(q, omega, linear, chosen)
+
+
+def _terms_for_anyone(
+    N: Matrix, shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None
+) -> tuple[float, float]:
+    """The same for noise of the shape G^-1 (G # N) G^-1."""
+    chosen, counted = shaped._chosen(attributes, label)
+    linear, points = linear_part(shaped._information.jacobians[0]), worst.certified.points
+    q, _, omega = quantities_of(linear, points, chosen)
+    metrics, fit = between(linear, N), shaped.fits[0]
+    first = worst.upper * metrics.shrinking(q, points, linear)
+    if fit.loss.unit_curvature:
+        directly = first_of_squared(linear, q, points, chosen, worst.admissible.labels, omega, counted)
+        first = min(first, directly * (1.0 + rounding(fit)))
+    return first, metrics.second(q, points, linear, chosen)
 
 
 def _second(q: Quantities, omega: float, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
@@ -155,11 +201,11 @@ def _least(fit: Fit, admissible: Admissible) -> float:
     return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
 
 
-def _check_grid(noise: Gaussian) -> None:
+def _check_grid(noise: Gaussian, shape: str) -> None:
     assert noise.shape is not None
     coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
     if grid_of(noise, len(noise.shape)).min() < FINEST * coordinate:
         raise InvalidInputError(
-            "`shape='hessian'` leaves some parameters so much more noise than others that rounding to a public grid would show "
-            "their last bits: bring the columns to similar units, or use `shape='isotropic'`."
+            f"`shape={shape!r}` leaves some parameters so much more noise than others that rounding to a public grid would "
+            "show their last bits: bring the columns to similar units, or use `shape='isotropic'`."
         )
