@@ -23,11 +23,12 @@ from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
-from fisherleak.audit.shaping import ISOTROPIC
+from fisherleak.audit.shaping import ISOTROPIC, LEAST_LOSS
 from fisherleak.audit.signatures import digest_of
 from fisherleak.audit.unasked_shape import NO_SHAPE
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
+from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["UNCONFIRMED", "Confirmation", "confirm"]
 
@@ -208,9 +209,11 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
 
 
 def _shape(saved: SavedModel) -> Any:
-    """What the card says of the noise's shape: a matrix, a name, or nothing."""
+    """What the card says of the noise's shape: a matrix, the name that asks for it, or nothing."""
     shape = saved.card["noise"].get("shape")
-    return shape if shape is None or isinstance(shape, str) else np.asarray(shape)
+    if isinstance(shape, str):
+        return LEAST_LOSS if shape == FOR_ANYONE else shape
+    return shape if shape is None else np.asarray(shape)
 
 
 def _largest(audit: Audit, columns: list[str] | None) -> float:
