@@ -160,8 +160,10 @@ def test_folded_preprocessing_is_refused() -> None:
         fl.counted(wrong, 1.0)
 
 
-def test_noise_for_safety_alone_is_refused() -> None:
-    X, y = np.array([[1.0, 2.0]]), np.array([3.0])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_noise_for_safety_alone_is_refused(copies: int) -> None:
+    """However little of it there is beside the rest."""
+    X, y = np.array([[1.0, 2.0]] * copies), np.array([3.0] * copies)
     leak = fl.measure(fl.minimise(X, y, l2=0.1), X, y)
     with pytest.raises(fl.InvalidInputError, match="rows that decide about every parameter"):
         fl.counted(leak, 1.0, "least-loss", attributes=["x0"])

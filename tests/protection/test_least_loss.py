@@ -154,7 +154,25 @@ def test_the_data_set_has_a_closed_form() -> None:
     leak = case.leak()
     J = dense_jacobian(case, leak.fits[0])
     noise: Any = fl.calibrate(leak, 1.0, over="dataset", shape="least-loss", gap=1e-6)
-    np.testing.assert_allclose(covariance(noise, 3), np.einsum("ipm,iqm->pq", J, J), rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(covariance(noise, 3), np.einsum("ipm,iqm->pq", J, J), rtol=1e-9)
+
+
+def test_one_unit_is_not_searched_for() -> None:
+    """Data sets whose directions differ by orders: the gap that is asked for is reached, and the certificate is its own."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    leak = fl.measure(fl.minimise(X, y, "logistic", 1e-2), X, y)
+    units = units_of(leak, "dataset", None, None, None)
+    for gap in (0.01, 1e-6):
+        found = least_loss(units, gap)
+        assert found.gap <= gap
+        assert np.trace(found.covariance) == pytest.approx(np.trace(units.total()), rel=gap)
+        M = found.weights.matrix()
+        value, weight = np.sqrt(np.clip(np.linalg.eigvalsh(M), 0, None)).sum() ** 2, np.sum(found.weights.f**2)
+        assert weight == pytest.approx(1.0)
+        assert value == pytest.approx(np.trace(units.total()), rel=1e-6)
+        noise: Any = fl.calibrate(leak, 1.0, over="dataset", shape="least-loss", gap=gap)
+        assert 1 - 1e-6 <= leak.with_noise(noise).dataset() <= 1.0
 
 
 def test_other_units_of_the_features_turn_the_covariance_with_them() -> None:

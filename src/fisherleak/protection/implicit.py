@@ -39,6 +39,8 @@ RANK = 1e-7
 """Part of the largest multiplier below which a direction of a row does not decide."""
 UNBALANCED = 1e-2
 """Part of the Hessian that the rows that decide may leave unexplained."""
+UNEXPLAINED = 0.5
+"""Part of it in any one direction: one that no row decides about, however little noise it has, is unexplained as a whole."""
 MOST_UNKNOWNS = 6000
 
 
@@ -134,7 +136,7 @@ def least_loss_shape(rows: Sequence[int], K: Matrix, P: Matrix, H: Matrix) -> Le
         )
     explained = sum((row.k @ row.Pi @ row.k.T for row in at_limit), start=np.zeros_like(H))
     residual = float(np.linalg.norm(H - explained) / np.linalg.norm(H))
-    if residual > UNBALANCED:
+    if residual > UNBALANCED or float(scipy.linalg.eigvalsh(H - explained, H)[-1]) > UNEXPLAINED:
         raise InvalidInputError(
             "The second term of least-loss noise needs rows that decide about every parameter, and here some parameters have "
             "noise for safety alone. Limit more attributes, or use shape='hessian'."

@@ -11,6 +11,8 @@ is certain, whatever found M. M is found in two loops. The outer one asks for th
 rows) and lets them in. The inner one writes :math:`P = \sum f f^T` over these few, one vector f each (more, where a unit comes
 in again), and climbs :math:`\log g - \frac12 \log \sum |f|^2`, the logarithm of a nuclear norm over a Frobenius norm, by
 L-BFGS: its gradient, :math:`K^T \Sigma^{-1} K f / g - f / \sum |f|^2`, is what a power iteration on every unit follows.
+
+Of one unit nothing is searched: :math:`K^T \Sigma^{-1} K \le I` where :math:`\Sigma \ge K K^T`, and equality costs the least.
 """
 
 from __future__ import annotations
@@ -109,6 +111,8 @@ def least_loss(units: Units, gap: float, steps: int = MOST_STEPS) -> LeastLoss:
         Where the gap is not reached in ``steps`` passes; the message says what was.
     """
     weights = _start(units)
+    if units.shape[0] == 1:
+        return _of_one(units, gap, weights)
     least = np.inf
     for step in range(1, steps + 1):
         size = units.shape[1]
@@ -123,10 +127,32 @@ def least_loss(units: Units, gap: float, steps: int = MOST_STEPS) -> LeastLoss:
             return LeastLoss(top[0][1] * (V * noise) @ V.T, reached, step, weights)
         least = min(least, reached)
         weights = _climbed(_with(weights, units, W, [unit for unit, square in top if square > g], reached), reached)
-    raise NotConvergedError(
-        f"Least-loss noise was found to within a gap of {number(least, 2)} in {steps} passes over the rows, and the gap asked "
+    raise _unreached(least, gap, steps)
+
+
+def _unreached(least: float, gap: float, steps: int) -> NotConvergedError:
+    passes = f"{steps} passes" if steps > 1 else "one pass"
+    return NotConvergedError(
+        f"Least-loss noise was found to within a gap of {number(least, 2)} in {passes} over the rows, and the gap asked "
         f"for is {number(gap, 2)}: ask for a larger one."
     )
+
+
+def _of_one(units: Units, gap: float, weights: Weights) -> LeastLoss:
+    r"""The noise for a single unit: :math:`K K^T`, and a part of the gap where that leaves a direction with less.
+
+    Its :math:`M = K P K^T` has :math:`P = K^T K` over the trace, one vector :math:`K^T v` for each eigenvector v.
+    """
+    s, V = np.linalg.eigh(weights.everyone * units.shape[2])
+    least = float(np.clip(s, 0.0, None).sum())
+    noise = np.maximum(s, FLOOR * min(gap, 1.0) * least / len(s))
+    ((_, top),) = units.worst((V / np.sqrt(noise)).T, 1)
+    reached = max(top * float(noise.sum()) / least - 1.0, 0.0)
+    if reached > gap:
+        raise _unreached(reached, gap, 1)
+    K = units.written_out([0])[0]
+    alone = Weights((0,) * len(s), np.broadcast_to(K, (len(s), *K.shape)), V.T @ K, weights.everyone, 0.0)
+    return LeastLoss(top * (V * noise) @ V.T, reached, 1, alone.normalised())
 
 
 def _start(units: Units) -> Weights:
