@@ -224,3 +224,23 @@ def test_ordinary_models_of_two_classes_of_doses_are_measured(data_folder: Path)
         wrong[:10] = 1 - wrong[:10]
         with pytest.raises(fl.NotAtMinimumError):
             fl.measure(model, frame, wrong)
+
+
+@pytest.mark.parametrize("kind", ["minimised", "ridge", "several numbers", "behind a scaler", "poisson"])
+@pytest.mark.parametrize("level", [1.7, 1e9 / 3])
+def test_labels_that_are_all_the_same_are_fitted_to_rounding(kind: str, level: float) -> None:
+    """The rounding of one common level is no distance from the minimum, and one label that differs is."""
+    X = 4.0 + np.random.default_rng(0).normal(size=(500, 2))
+    y: Any = np.full(500, level)
+    if kind == "several numbers":
+        y = np.column_stack([y, y + 1.3])
+    makers: dict[str, Any] = {
+        "minimised": lambda: fl.minimise(X, y, "squared", 1.0, intercept=True),
+        "poisson": lambda: fl.minimise(X, y, "poisson", 1.0, intercept=True),
+        "behind a scaler": lambda: make_pipeline(StandardScaler(), lm.Ridge(1.0)).fit(X, y),
+    }
+    model = makers.get(kind, lambda: lm.Ridge(1.0).fit(X, y))()
+    assert fl.measure(model, X, y).fits[0].distance <= 1e-6
+    y[7] *= 1.001
+    with pytest.raises(fl.InvalidInputError, match="not at a|not at the minimum"):
+        fl.measure(model, X, y)

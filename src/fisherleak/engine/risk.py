@@ -25,6 +25,8 @@ __all__ = ["Point", "Risk", "largest_of", "with_constant", "within_reach"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
+EVEN = 1e-8
+"""Part of a common level to which predictions are not told apart: the rounding of one that is the same for all is no distance."""
 WIDE, MANY_COLUMNS = 4, 200
 """Columns are far more than rows if they are so many times as many, and no fewer than that."""
 FAR = 1e60
@@ -245,7 +247,7 @@ class Risk:
         """theta^T H theta + sum omega r^2; with a free intercept, less what a constant explains."""
         residual, square, linear, curvature, _ = sums
         if self.centre is not None and curvature > 0:
-            square = max(square - linear * (linear / curvature), 0.0)
+            square = max(square - linear * (linear / curvature), EVEN**2 * square)
         return residual + square + 2.0 * penalty
 
     def _penalty_value(self, theta: Array) -> Array:

@@ -21,7 +21,7 @@ from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import gram
 from fisherleak.engine.outputs.vector_losses import VectorLoss, own_class
-from fisherleak.engine.risk import ROUNDING, Point, Risk, largest_of, with_constant, within_reach
+from fisherleak.engine.risk import EVEN, ROUNDING, Point, Risk, largest_of, with_constant, within_reach
 from fisherleak.rows import block_elements, sum_rows
 
 __all__ = ["OutputsRisk", "Scores", "score_maker"]
@@ -208,7 +208,7 @@ class OutputsRisk(Risk):
         known = xp.concat([xp.stack([relative, self._penalty_value(theta)]), sums])
         relative, penalty, value, misclassified, residual, square, rounding = (float(x) for x in host(known))
         if self.centre is not None:
-            square = max(square - _explained(host(bends), L), 0.0)
+            square = max(square - _explained(host(bends), L), EVEN**2 * square)
         H = None
         if hessian:
             H = _of_pairs(hessian, L, p, self.loss.quadratic, xp)
