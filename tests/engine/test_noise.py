@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -302,7 +303,8 @@ def test_what_is_released_lies_on_a_grid(noise: Any, factor: float) -> None:
 
 def test_the_grid_hides_last_bits_in_whatever_shape() -> None:
     """A direction with next to no noise would ask for a grid as fine as floats are."""
-    thin = fl.Gaussian(1.0, np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]]))
+    root = np.linalg.inv(np.linalg.cholesky(np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]])))
+    thin: Any = SimpleNamespace(scale=1.0, unit_information_root=lambda size: root)
     assert np.all((grid_of(thin, 2) >= 2.0**-31) & (grid_of(thin, 2) <= 2.0**-29))
     np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0, np.diag([4.0, 1.0])), 2), [2.0**-9, 2.0**-10])
     np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0), 2), 2.0**-10)

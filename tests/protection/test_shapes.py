@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fisherleak as fl
-from cases import make
+from cases import dense_jacobian, make
 
 
 def test_the_shape_of_the_hessian_is_its_inverse() -> None:
@@ -58,6 +59,26 @@ def test_a_matrix_that_is_not_symmetric_is_refused(off: float) -> None:
         fl.Gaussian(1.0, np.array([[1.0, 0.0], [off, 1.0]]))
     with pytest.raises(fl.InvalidInputError, match="shape must be symmetric"):
         fl.Gaussian(1.0, np.array([[1e8, 0.0], [off, 1e-8]]))
+
+
+@pytest.mark.parametrize("thin", [1e-17, 1e-16, 1e-14, 1e-11, 1e-6])
+@pytest.mark.parametrize("units", [1.0, 1e-9])
+def test_a_shape_is_refused_or_its_inverse_is_right(thin: float, units: float) -> None:
+    """Against exact fractions: a shape that is singular but for rounding left etas of twice the limit."""
+    case = make("squared", 1, d=2)
+    turned = np.array([[0.8, 0.6], [-0.6, 0.8]]) @ np.diag([1.0, np.sqrt(thin)])
+    shape = np.diag([1.0, units]) @ turned @ turned.T @ np.diag([1.0, units])
+    if thin < 1e-12:
+        with pytest.raises(fl.InvalidInputError, match="shape (is nearly singular|must be positive definite)"):
+            fl.calibrate(case.leak(), 1.0, shape=shape)
+        return
+    noise: Any = fl.calibrate(case.leak(), 1.0, shape=shape)
+    (a, b), (_, c) = [[Fraction(value) for value in row] for row in noise.shape.tolist()]
+    inverse = np.array([[float(c / (a * c - b * b)), float(-b / (a * c - b * b))], [0.0, float(a / (a * c - b * b))]])
+    inverse[1, 0] = inverse[0, 1]
+    J = dense_jacobian(case, case.fit())
+    squares = [np.linalg.eigvalsh(K.T @ inverse @ K)[-1] for K in J]
+    assert np.sqrt(max(squares)) / noise.scale == pytest.approx(1.0, rel=1e-3)
 
 
 def test_the_gap_goes_with_the_noise_and_is_no_part_of_it() -> None:

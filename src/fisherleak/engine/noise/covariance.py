@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import as_array, host
@@ -12,6 +13,8 @@ __all__ = ["EqualByShape", "checked_shape"]
 
 UNSYMMETRIC = 1e-8
 """Difference of two entries of a shape, in standard deviations, that rounding may leave and that is evened out."""
+NEARLY_SINGULAR = 1e12
+"""Condition of a shape, its variances one, past which its inverse, and so every eta, would be off by more than 1e-3."""
 
 
 class EqualByShape:
@@ -40,11 +43,28 @@ def checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
     if np.any(np.abs(matrix - matrix.T) > UNSYMMETRIC * np.outer(spread, spread)):
         raise InvalidInputError("shape must be symmetric: it is the covariance of the noise at scale 1.")
     matrix = 0.5 * (matrix + matrix.T)
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
+    condition = _condition(matrix)
+    if condition is None:
+        raise InvalidInputError("shape must be positive definite: a direction without noise would be released exactly.")
+    if not condition <= NEARLY_SINGULAR:
         raise InvalidInputError(
-            "shape must be positive definite: a direction without noise would be released exactly."
-        ) from None
+            f"shape is nearly singular: with variances of one its condition is {condition:.0e}, and {NEARLY_SINGULAR:.0e} is the "
+            "most that rounding leaves an inverse to. Give every direction more noise, or leave out columns that nearly repeat "
+            "others."
+        )
     matrix.flags.writeable = False
     return matrix
+
+
+def _condition(matrix: NDArray[np.float64]) -> float | None:
+    """Of a covariance whose variances are made one, in the 1-norm, as LAPACK estimates it; None where it is none."""
+    variances = np.diag(matrix)
+    if not np.all(variances > 0):
+        return None
+    spread = np.sqrt(variances)
+    correlation = matrix / spread[:, None] / spread[None, :]
+    factor, failed = scipy.linalg.lapack.dpotrf(correlation.T, clean=0) if len(matrix) else (matrix, 0)
+    if failed or not len(matrix):
+        return None if failed else 1.0
+    reciprocal, _ = scipy.linalg.lapack.dpocon(factor, float(np.linalg.norm(correlation, 1)))
+    return 1.0 / max(float(reciprocal), 1e-300)
