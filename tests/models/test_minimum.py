@@ -242,5 +242,5 @@ def test_labels_that_are_all_the_same_are_fitted_to_rounding(kind: str, level: f
     model = makers.get(kind, lambda: lm.Ridge(1.0).fit(X, y))()
     assert fl.measure(model, X, y).fits[0].distance <= 1e-6
     y[7] *= 1.001
-    with pytest.raises(fl.InvalidInputError, match="not at a|not at the minimum"):
+    with pytest.raises(fl.InvalidInputError, match=r"not at a|not at the minimum"):
         fl.measure(model, X, y)

@@ -69,7 +69,7 @@ def test_a_shape_is_refused_or_its_inverse_is_right(thin: float, units: float) -
     turned = np.array([[0.8, 0.6], [-0.6, 0.8]]) @ np.diag([1.0, np.sqrt(thin)])
     shape = np.diag([1.0, units]) @ turned @ turned.T @ np.diag([1.0, units])
     if thin < 1e-12:
-        with pytest.raises(fl.InvalidInputError, match="shape (is nearly singular|must be positive definite)"):
+        with pytest.raises(fl.InvalidInputError, match=r"shape (is nearly singular|must be positive definite)"):
             fl.calibrate(case.leak(), 1.0, shape=shape)
         return
     noise: Any = fl.calibrate(case.leak(), 1.0, shape=shape)

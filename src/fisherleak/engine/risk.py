@@ -26,7 +26,7 @@ __all__ = ["Point", "Risk", "largest_of", "with_constant", "within_reach"]
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
 EVEN = 1e-8
-"""Part of a common level to which predictions are not told apart: the rounding of one that is the same for all is no distance."""
+"""Part of a common level below which predictions do not differ: the rounding of one level for all is no distance."""
 WIDE, MANY_COLUMNS = 4, 200
 """Columns are far more than rows if they are so many times as many, and no fewer than that."""
 FAR = 1e60

@@ -48,9 +48,9 @@ def checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
         raise InvalidInputError("shape must be positive definite: a direction without noise would be released exactly.")
     if not condition <= NEARLY_SINGULAR:
         raise InvalidInputError(
-            f"shape is nearly singular: with variances of one its condition is {condition:.0e}, and {NEARLY_SINGULAR:.0e} is the "
-            "most that rounding leaves an inverse to. Give every direction more noise, or leave out columns that nearly repeat "
-            "others."
+            f"shape is nearly singular: with variances of one its condition is {condition:.0e}, and {NEARLY_SINGULAR:.0e} is "
+            "the most whose inverse is not lost in rounding. Give every direction more noise, or leave out columns that nearly "
+            "repeat others."
         )
     matrix.flags.writeable = False
     return matrix
