@@ -140,7 +140,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "protection/asked_task.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/contenders.py": ("protection/test_frontier.py", "protection/test_protected.py"),
     "protection/entries.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
-    "protection/evened.py": ("protection/test_whole_procedure.py",),
+    "protection/evened.py": ("protection/test_even_weights.py",),
     "protection/implicit.py": ("protection/test_counted.py",),
     "protection/known_rows.py": ("protection/test_ledger.py", "cli/test_ledger.py"),
     "protection/limited.py": (

@@ -25,8 +25,6 @@ __all__ = ["ROUNDS", "Weighting"]
 
 ROUNDS = 15
 """Reweightings of a balanced model."""
-PAPERS = {"chosen": 1.0}
-"""Weights are divided by etas themselves."""
 SAME = 1e-6
 """Relative difference up to which weights found twice are the same."""
 ERROR = 1e-5
@@ -44,13 +42,13 @@ class Weighting:
 
     @cached_property
     def _derivative(self) -> Vector:
-        rounds = self.procedure.run(PAPERS)
+        rounds = self.procedure.run()
         if not np.allclose(rounds[-1].weights, self.weights, rtol=SAME, atol=0.0):
             raise NotConvergedError(
                 "The weights of IRFIL differ from one computation to the next, and no eta that counts them is certain: use a "
                 "larger `l2`, or leave `balance` out."
             )
-        return self.procedure.derivative(rounds, PAPERS)
+        return self.procedure.derivative(rounds)
 
     def check(self) -> None:
         """Refuse weights that cannot be counted."""

@@ -1,29 +1,20 @@
-r"""The weights with which IRFIL's whole procedure reveals about as much of everyone.
-
-**Equal etas of the whole procedure.** Weights that followed each row's own end-to-end eta would add their own derivative, and
-make matters worse. Here the exponents are public numbers, multiples of 1/8: what is chosen from the data is which of them, by
-all rows together, and a small change of one row leaves it. So the derivative is that of the procedure as it runs, and the
-exponents are those with which its etas spread least.
-"""
+"""What IRFIL's whole procedure reveals with the weights that make that even, beside what it does with the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.progress import track
-from fisherleak.errors import NotConvergedError, SingularHessianError
+from fisherleak.errors import InvalidInputError, NotConvergedError, SingularHessianError
+from fisherleak.protection.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.whole_procedure import Procedure, Round
 
-__all__ = ["EndToEndEtas", "evenest"]
+__all__ = ["EndToEndEtas", "evened"]
 
 Vector = NDArray[np.float64]
-STEPS = (0.5, 0.25, 0.125)
-"""Of the search for exponents."""
 
 
 @dataclass(frozen=True)
@@ -38,63 +29,44 @@ class EndToEndEtas:
         Eta with the weights held fixed.
     eta : array of shape (n,)
         Eta of the whole procedure.
-    exponents : dict
-        What the weights were made with: minus the powers of the norms of ``chosen`` (the attributes asked for, everything with
-        the label by default), ``features`` and ``label``.
+    form : {"even", "paper"}
+        Of the weights: that of ``protection.even_weights``, or the paper's where these end with the smaller spread.
     spread, before : float
-        Standard deviation of ``eta`` relative to its mean, and that of the paper's weights (1 for ``chosen``).
+        Standard deviation of ``eta`` relative to its mean, and that of the paper's weights (infinite where these have no fit).
     """
 
     rows: NDArray[np.int64] = field(repr=False)
     fixed: Vector = field(repr=False)
     eta: Vector = field(repr=False)
-    exponents: dict[str, float]
+    form: str
     spread: float
     before: float
 
 
-def evenest(procedure: Procedure) -> tuple[EndToEndEtas, list[Round]]:
-    """The exponents, multiples of 1/8, at which the procedure's own etas spread least, found step by step from the paper's."""
-    names = tuple(procedure.directions)
-    best = tuple(1.0 if name == "chosen" else 0.0 for name in names)
-    seen: dict[tuple[float, ...], float] = {}
-
-    def spread(powers: tuple[float, ...]) -> float:
-        if powers not in seen:
-            seen[powers] = _spread_or_far(procedure, dict(zip(names, powers, strict=True)))
-        return seen[powers]
-
-    before = spread(best)
-    for step in STEPS if procedure.count else ():
-        while True:
-            around = list(_neighbours(best, step))
-            for powers in track(around, len(around), "Equalising"):
-                spread(powers)
-            near = min(around, key=spread)
-            if not spread(near) < spread(best):
-                break
-            best = near
-    exponents = dict(zip(names, best, strict=True))
-    rounds = procedure.run(exponents)
+def evened(procedure: Procedure) -> tuple[EndToEndEtas, Sequence[Round | EvenRound]]:
+    """The rounds with even weights, and their etas; those with the paper's where these spread less."""
+    papers = _papers(procedure)
+    before = np.inf if papers is None else _spread(papers[0])
+    even = EvenWeights(procedure)
+    rounds: Sequence[Round | EvenRound] = (found := even.run())
     rows = np.flatnonzero(procedure.counted)
-    eta, fixed = procedure.etas(rounds, exponents)[rows], rounds[-1].eta[rows]
-    order = np.argsort(-eta, kind="stable")
-    return EndToEndEtas(rows[order], fixed[order], eta[order], exponents, spread(best), before), rounds
+    eta = even.etas(found)[rows]
+    if papers is not None and before < _spread(eta):
+        eta, rounds = papers
+    fixed, order = rounds[-1].eta[rows], np.argsort(-eta, kind="stable")
+    form = "even" if rounds is found else "paper"
+    return EndToEndEtas(rows[order], fixed[order], eta[order], form, _spread(eta), float(before)), rounds
 
 
-def _neighbours(powers: tuple[float, ...], step: float) -> Iterator[tuple[float, ...]]:
-    """One exponent moved, or two of them against each other."""
-    units = np.eye(len(powers)) * step
-    for unit in units:
-        yield from (tuple((np.array(powers) + side * unit).tolist()) for side in (1.0, -1.0))
-    for one, other in permutations(units, 2):
-        yield tuple((np.array(powers) + one - other).tolist())
-
-
-def _spread_or_far(procedure: Procedure, exponents: Mapping[str, float]) -> float:
-    """Of the end-to-end etas, relative to their mean; infinite where such weights have no fit."""
+def _papers(procedure: Procedure) -> tuple[Vector, list[Round]] | None:
+    """Etas of the rows that count with the paper's weights, and the rounds."""
     try:
-        eta = procedure.etas(procedure.run(exponents), exponents)[procedure.counted]
-    except (NotConvergedError, SingularHessianError):
-        return float("inf")
-    return float(np.std(eta) / np.mean(eta)) if np.all(np.isfinite(eta)) else float("inf")
+        rounds = procedure.run()
+        return procedure.etas(rounds)[procedure.counted], rounds
+    except (InvalidInputError, NotConvergedError, SingularHessianError):
+        return None
+
+
+def _spread(eta: Vector) -> float:
+    mean = float(np.mean(eta))
+    return float(np.std(eta)) / mean if mean > 0 else 0.0

@@ -4,9 +4,8 @@ A fit leans on row i by :math:`\eta_i = \omega_i f_i`, where f depends on the ro
 
 .. math:: f_i = \| W B N_i V \|, \qquad N_i = [a\, x w^T + r I,\; c\, x], \qquad B = H^{-1} ,
 
-with W the root of the noise's information and V the directions of the values looked at. A reweighting sets the logarithms of
-weights to :math:`u_i = -\sum_s k_s \log f_{s,i}`, normalised, over a few parts s: what is to be equal, all features, the label.
-The exponents (1, 0, 0) are those of the paper's algorithm, which makes etas equal *with the weights held fixed*.
+with W the root of the noise's information and V the directions of the values looked at. A reweighting
+divides by f and normalises: the paper's algorithm, which makes etas equal *with the weights held fixed*.
 
 **The derivative.** A value of row i moves the state of every fit on the way, by the implicit function theorem, and through it
 and through its own f the next weights. It is carried backwards from the last parameters, as their derivative by the state of
@@ -24,7 +23,7 @@ then :math:`\omega_i f_i` with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,7 +41,7 @@ from fisherleak.protection.counted import value_moves
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.reweight import SMALLEST_PART
 
-__all__ = ["Procedure", "Round"]
+__all__ = ["Curve", "Procedure", "Round", "Split", "moves", "split", "top"]
 
 Vector = NDArray[np.float64]
 STEP = 1e-5
@@ -84,7 +83,7 @@ class Round:
     """The derivative of a by the predictor."""
     N: Vector
     """(n, p, m)."""
-    parts: dict[str, _RowNorms]
+    row_norms: _RowNorms
 
     @property
     def theta(self) -> Vector:
@@ -125,7 +124,7 @@ class Procedure:
     owners: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        numbers = self.rows.size * self.directions["chosen"].shape[1]
+        numbers = self.rows.size * self.directions.shape[1]
         if numbers > MOST_NUMBERS:
             raise InvalidInputError(
                 f"End-to-end etas of IRFIL take rows x parameters x values at once, {numbers:,} numbers here and at most "
@@ -163,19 +162,12 @@ class Procedure:
         return found
 
     @cached_property
-    def directions(self) -> dict[str, Vector]:
-        """Moves of (features, label) by unit moves of values, (d + 1, m), for each part; a part that is another is left out."""
+    def directions(self) -> Vector:
+        """Moves of (features, label) by unit moves of the values looked at, (d + 1, m)."""
         fit = fit_at(self.risk, self.theta, False)
         every, attributes = (tuple(replace(a, gaps=False) for a in some) for some in (self.every, self.attributes))
         jacobian = jacobian_of(fit, self.risk.X, self.risk.y, self.noise, every)
-        features = tuple(attribute for attribute in every if not attribute.local)
-        wanted = {"chosen": (attributes, self.label), "features": (features, False), "label": ((), True)}
-        found: dict[str, Vector] = {}
-        for name, (attributes, label) in wanted.items():
-            V = value_moves(jacobian, attributes, label)[1].T
-            if V.shape[1] and not any(V.shape == other.shape and np.array_equal(V, other) for other in found.values()):
-                found[name] = V
-        return found
+        return np.asarray(value_moves(jacobian, attributes, self.label)[1].T)
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
@@ -190,7 +182,7 @@ class Procedure:
         np.add.at(found, self.owner, values)
         return found
 
-    def run(self, exponents: Mapping[str, float]) -> list[Round]:
+    def run(self) -> list[Round]:
         """All fits: the plain one and as many as there are reweightings."""
         risk, theta, found = self.risk, self.theta, []
         given = self.counted if risk.weights is None else risk.weights
@@ -201,17 +193,15 @@ class Procedure:
         for _ in range(self.count + 1):
             fit = fit_at(replace(risk, weights=weights), theta, True)
             theta = np.asarray(fit.theta)
-            found.append(self._round(fit, weights, exponents))
-            u = np.zeros(len(weights))
-            for name, power in exponents.items():
-                u -= power * found[-1].parts[name].log_norm
+            found.append(self._round(fit, weights))
+            u = -found[-1].row_norms.log_norm
             raised = np.where(self.counted, np.exp(u - np.max(u[self.counted])), 0.0)
             weights = np.asarray(raised * (total / np.sum(raised / rows)))
         return found
 
-    def etas(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
+    def etas(self, rounds: Sequence[Round]) -> Vector:
         """Of the whole procedure, (n,); of its owner for each row, where rows belong to people."""
-        return self.norms(self.derivative(rounds, exponents), self.noise)[0]
+        return self.norms(self.derivative(rounds), self.noise)[0]
 
     def norms(self, J: Vector, noise: Noise) -> tuple[Vector, Vector, Vector]:
         """Etas of Jacobians (n, p, m) with a noise, of each row's owner, and singular vectors: left (n, p), right (n, m)."""
@@ -221,48 +211,41 @@ class Procedure:
 
     def _top(self, M: Vector) -> tuple[Vector, Vector, Vector]:
         if self.owners is None:
-            return _top(M)
+            return top(M)
         squares = self.summed(M @ M.transpose(0, 2, 1))
         left = np.linalg.eigh(squares)[1][:, :, -1]
         norms = np.sqrt(np.clip(np.einsum("qa,qab,qb->q", left, squares, left), 0.0, None))
         norms, left = norms[self.owner], left[self.owner]
         return norms, left, np.einsum("npm,np->nm", M, left) / np.where(norms > 0, norms, 1.0)[:, None]
 
-    def _round(self, fit: Fit, weights: Vector, exponents: Mapping[str, float]) -> Round:
+    def _round(self, fit: Fit, weights: Vector) -> Round:
         X, y, theta = self.rows, np.asarray(self.risk.y, dtype=np.float64), np.asarray(fit.theta)
         z, U = X @ theta, raw_map(fit)
-        curve, p = _Curve.of(fit.loss, z, y), X.shape[1]
-        V = _split(self.directions["chosen"], p)
-        parts = {
-            name: self._part(_split(self.directions[name], p), V, curve, (theta, weights, U @ U.T), name == "chosen")
-            for name in exponents
-        }
-        eta = weights * np.exp(parts["chosen"].log_norm) / float(self.noise.scale)
+        curve, p = Curve.of(fit.loss, z, y), X.shape[1]
+        V = split(self.directions, p)
+        row_norms = self._row_norms(V, curve, (theta, weights, U @ U.T))
+        eta = weights * np.exp(row_norms.log_norm) / float(self.noise.scale)
         a_move = np.outer(curve.a_z, theta @ V[0]) + np.outer(curve.a_y, V[1])
-        N = _moves(X, V, curve, theta)
-        return Round(fit, weights, eta, U @ U.T, curve.r, curve.a, a_move, curve.a_z, N, parts)
+        N = moves(X, V, curve, theta)
+        return Round(fit, weights, eta, U @ U.T, curve.r, curve.a, a_move, curve.a_z, N, row_norms)
 
-    def _part(
-        self, E: _Split, V: _Split, at: _Curve, state: tuple[Vector, Vector, Vector], with_gaps: bool
-    ) -> _RowNorms:
+    def _row_norms(self, V: Split, at: Curve, state: tuple[Vector, Vector, Vector]) -> _RowNorms:
         X, (theta, weights, B) = self.rows, state
         root = self.noise.unit_information_root(B.shape[0])
         WB = B if root is None else root @ B
         # what scales in the penalty add to each row's own share, over its weight
         slopes = self.slopes / np.where(weights > 0, weights, 1.0)[:, None]
-        N = _moves(X, E, at, theta) + (slopes * theta)[:, :, None] * E[0]
-        N = N * self.there[:, None, :] if with_gaps else N
+        N = (moves(X, V, at, theta) + (slopes * theta)[:, :, None] * V[0]) * self.there[:, None, :]
         norms, left, v = self._top(WB @ N)
         counted = norms[self.counted]
         if not np.all(counted > SMALLEST_PART * counted.mean()):
             raise InvalidInputError(
-                "End-to-end etas of IRFIL need an eta above zero for every row, of its features and of its label, and some row "
-                "has none: leave such rows out."
+                "End-to-end etas of IRFIL need an eta above zero for every row, and some row has none: leave such rows out."
             )
         norms = np.where(self.counted, norms, 1.0)
         g = left @ WB / norms[:, None]
         h = np.einsum("npm,nm->np", N, v, optimize=True) @ B
-        e, e_y = v @ E[0].T, v @ E[1]
+        e, e_y = v @ V[0].T, v @ V[1]
         along, gx, ge = e @ theta, np.sum(g * X, axis=1), np.sum(g * e, axis=1)
         bend = gx * (at.a_z * along + at.a_y * e_y) + at.a * ge
         by_mean = -self._by_value(weights) * theta * g * e
@@ -285,10 +268,10 @@ class Procedure:
             found[:, : self.moved.size] = 2.0 * self.risk.l2 * each
         return found
 
-    def derivative(self, rounds: Sequence[Round], exponents: Mapping[str, float]) -> Vector:
+    def derivative(self, rounds: Sequence[Round]) -> Vector:
         """Of the last parameters by each row's values, (n, p, m): backwards through all fits."""
         X, (n, p) = self.rows, self.rows.shape
-        Vx = _split(self.directions["chosen"], p)[0]
+        Vx = split(self.directions, p)[0]
         by_theta, by_H = np.eye(p), np.zeros((p, p, p))
         by_squares, by_means = np.zeros((p, p)), np.zeros((p, p))
         by_log: Vector = np.zeros((1, p))
@@ -305,15 +288,13 @@ class Procedure:
                 break
             M = self.summed(w[:, None] * (at.r[:, None] * (X @ A.T) + at.a[:, None] * bent)) + by_log
             M -= np.outer(self._shares(w), M.sum(axis=0))
-            by_theta, by_H, by_log = np.zeros((p, p)), np.zeros((p, p, p)), np.zeros(M.shape)
-            for name, power in exponents.items():
-                part, each = rounds[k - 1].parts[name], power * M[self.owner]
-                J -= each[:, :, None] * part.by_values[:, None, :]
-                by_theta -= each.T @ part.by_theta
-                by_means -= each.T @ part.by_mean
-                by_log -= power * M * self.summed(part.by_weight)[:, None]
-                one = np.einsum("nj,na,nb->jab", each, part.g, part.h, optimize=True)
-                by_H += 0.5 * (one + one.transpose(0, 2, 1))
+            part, each = rounds[k - 1].row_norms, M[self.owner]
+            J -= each[:, :, None] * part.by_values[:, None, :]
+            by_theta = -each.T @ part.by_theta
+            by_means -= each.T @ part.by_mean
+            by_log = -M * self.summed(part.by_weight)[:, None]
+            one = np.einsum("nj,na,nb->jab", each, part.g, part.h, optimize=True)
+            by_H = 0.5 * (one + one.transpose(0, 2, 1))
         if self.moved is not None:
             # a value moves n l2 times its column's variance by its slope, and the mean by 1 / n
             J += np.einsum("jk,nk,km->njm", by_squares, self.slopes, Vx, optimize=True) + by_means @ Vx / n
@@ -326,7 +307,7 @@ class Procedure:
 
 
 @dataclass(frozen=True)
-class _Curve:
+class Curve:
     """Derivatives of the loss at each row: r, a, c, and of a and c by the predictor and the label (c_z is a_y)."""
 
     r: Vector
@@ -337,7 +318,7 @@ class _Curve:
     c_y: Vector
 
     @classmethod
-    def of(cls, loss: Loss, z: Vector, y: Vector) -> _Curve:
+    def of(cls, loss: Loss, z: Vector, y: Vector) -> Curve:
         r, a, c = (np.asarray(function(z, y)) for function in (loss.r, loss.a, loss.c))
         if loss.quadratic:
             return cls(r, a, c, np.zeros_like(z), np.zeros_like(z), np.zeros_like(z))
@@ -346,24 +327,28 @@ class _Curve:
         c_y = (np.asarray(loss.c(z, y + t)) - np.asarray(loss.c(z, y - t))) / (2.0 * t)
         return cls(r, a, c, a_z, a_y, c_y)
 
+    def moved(self, dz: Vector, dy: Vector) -> Vector:
+        """The derivative of r by values that move the predictor by dz and the label by dy, (n, m) from (m,)."""
+        return np.outer(self.a, dz) + np.outer(self.c, dy)
 
-_Split = tuple[Vector, Vector]
+
+Split = tuple[Vector, Vector]
 
 
-def _split(V: Vector, p: int) -> _Split:
+def split(V: Vector, p: int) -> Split:
     """Directions of features, (p, m) with nothing for the constant, and of the label, (m,)."""
     features = np.zeros((p, V.shape[1]))
     features[: len(V) - 1] = V[:-1]
     return features, V[-1]
 
 
-def _moves(X: Vector, V: _Split, at: _Curve, theta: Vector) -> Vector:
+def moves(X: Vector, V: Split, at: Curve, theta: Vector) -> Vector:
     """N V of each row, (n, p, m)."""
     scale = np.outer(at.a, theta @ V[0]) + np.outer(at.c, V[1])
     return X[:, :, None] * scale[:, None, :] + at.r[:, None, None] * V[0]
 
 
-def _top(M: Vector) -> tuple[Vector, Vector, Vector]:
+def top(M: Vector) -> tuple[Vector, Vector, Vector]:
     """Largest singular values of (n, p, m) with their left, (n, p), and right vectors, (n, m)."""
     tall = M.shape[2] <= M.shape[1]
     flat = M.transpose(0, 2, 1)
