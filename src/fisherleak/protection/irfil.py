@@ -99,7 +99,7 @@ class IRFIL(Wrapper):
 
     where features move the predictor little, and bends towards the limit like a sine where they do: badly fitted rows pull no
     harder than it. The form is public, with the kink rounded, and every round takes parameters and M from the one before. The
-    derivative is that of what is run, with how the weights of all rows, their sum and M move. The rounding, and that a row moves
+    derivative is that of what is run, with how the weights of all rows, their sum and M move. The rounding, and that rows move
     M, keep etas from being quite equal, and are in these etas. The spread was 0.71 for the plain fit, 0.28 with the paper's
     weights and 0.027 with these on 1,000 patients of a medical table (ridge); 0.65, 0.22 and 0.022 on diabetes (ridge); 0.59,
     0.035 and 0.019 on breast cancer (logistic); 0.03 to 0.08 on other tables of 60 to 570 rows. For one to three features
