@@ -17,14 +17,15 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.counted_choice import Ballot
+from fisherleak.protection.counted_choice import Ballot, _admitted
+from fisherleak.protection.grid import STEP, up_to_grid
 
 CASE = make("squared", 1, n=120, d=2, intercept=True)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
 BOUNDS: Any = {"x0": (-3.0, 3.0), "x1": (-3.0, 3.0)}
 WITH_LABEL: Any = BOUNDS | {"label": (-4.0, 4.0)}
 OPTIONS: Any = {"penalties": [1.0, 30.0], "weightings": ["none"], "shapes": ["isotropic"]}
-STEP = 1e-4
+SMALL = 1e-4
 WHOLE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "squared": (Ridge(20.0), Y, {"over": "max"}),
     "squared, admissible": (Ridge(20.0), Y, {"bounds": WITH_LABEL}),
@@ -54,7 +55,7 @@ def test_the_information_of_the_choice_is_that_of_refits_of_the_whole_procedure(
         scores = []
         for column in range(2 if "logistic" in name else 3):
             found = []
-            for side in (-STEP, STEP):
+            for side in (-SMALL, SMALL):
                 moved, label = X.copy(), np.array(y)
                 if column < 2:
                     moved[row, column] += side
@@ -63,7 +64,7 @@ def test_the_information_of_the_choice_is_that_of_refits_of_the_whole_procedure(
                 then = ballot_of(model, moved, label, options)
                 assert then.smoothing == here.smoothing
                 found.append(np.log(then.probabilities))
-            scores.append((found[1] - found[0]) / (2 * STEP))
+            scores.append((found[1] - found[0]) / (2 * SMALL))
         by_refits = np.array(scores).T  # (K, values)
         p = here.probabilities
         assert np.abs(p @ by_refits).max() < 1e-6
@@ -167,15 +168,72 @@ def test_protected_tells_what_it_promises_and_no_number_of_the_data() -> None:
     assert loose.promise_ is None
 
 
-def test_nothing_of_a_choice_is_random_but_the_draw() -> None:
+SHAPES: Any = {"penalties": [1.0], "weightings": ["none"], "shapes": ["isotropic", "hessian"], "bounds": WITH_LABEL}
+
+
+def test_nothing_of_a_choice_is_random_but_the_draw_and_an_offset_that_is_told() -> None:
     """Offsets that were drawn and not told made its law move with exact prices: up to 5.8 times what was promised."""
-    options: Any = {
-        "penalties": [1.0],
-        "weightings": ["none"],
-        "shapes": ["isotropic", "hessian"],
-        "bounds": WITH_LABEL,
-    }
-    found = fl.protect(Ridge(20.0, fit_intercept=False), X, Y, 1.0, **options)
-    laws: list[Any] = [found.choose(random_state=seed).ballot for seed in range(4)]
-    assert all(np.array_equal(law.probabilities, laws[0].probabilities) for law in laws)
-    assert all(law.smoothing == laws[0].smoothing for law in laws)
+    found = fl.protect(Ridge(20.0, fit_intercept=False), X, Y, 1.0, **SHAPES)
+    choices = [found.choose(random_state=seed) for seed in range(6)]
+    assert len({choice.offset for choice in choices}) == 6
+    assert found.choose().offset != found.choose().offset  # of the operating system
+    for choice in choices:
+        told, law = json.loads(json.dumps(choice.record())), choice.ballot
+        assert law is not None
+        assert choice.offset is not None
+        # whoever is told the offset and holds the table knows the law
+        assert (told["offset"], told["step"], told["probability"]) == (choice.offset, STEP, 1.0)
+        losses = law.scores - np.array([up_to_grid(price, choice.offset) for price in prices(found, law)])
+        np.testing.assert_allclose(losses, losses[0], rtol=1e-9)  # one penalty: one held-out loss
+        assert law.smoothing == up_to_grid(law.reach / choice.eta_choice, choice.offset)
+        above = law.scores - law.scores.min()
+        np.testing.assert_allclose(
+            law.probabilities, np.exp(-above / law.smoothing) / np.exp(-above / law.smoothing).sum()
+        )
+
+
+def law_of(found: fl.Frontier, seed: int) -> Ballot:
+    ballot = found.choose(random_state=seed).ballot
+    assert ballot is not None
+    return ballot
+
+
+def prices(found: fl.Frontier, law: Ballot) -> list[float]:
+    """Losses of noisy copies above that without noise; of one penalty."""
+    return [max(point.loss - found.loss, 2.0**-20) for point in law.points]
+
+
+def test_given_the_offset_the_law_of_a_choice_moves_with_no_price() -> None:
+    """By refits of everything: rows trained on and held out, for many offsets."""
+    model, step = Ridge(20.0, fit_intercept=False), 0.02
+    here = fl.protect(model, X, Y, 1.0, **SHAPES)
+    seeds = range(24)
+    promised = here.choose().eta_choice
+    for row in (int(here.compared.rows[0][3]), int(here.compared.rows[1][3])):
+        moved = X.copy()
+        moved[row, 0] += step
+        there = fl.protect(model, moved, Y, 1.0, **SHAPES)
+        changed = 0
+        for seed in seeds:
+            one, other = law_of(here, seed), law_of(there, seed)
+            same = one.smoothing == other.smoothing and np.allclose(
+                np.diff(one.scores), np.diff(other.scores), rtol=1e-9
+            )
+            changed += not same
+            if same:
+                p, q = one.probabilities, other.probabilities
+                assert 2.0 * np.arccos(min(float(np.sqrt(p * q).sum()), 1.0)) <= promised * step * (1 + 1e-3)
+        # prices on a grid change as rarely as their exact values move beside a step
+        known = [np.array([*prices(each, law), law.reach]) for each, law in ((here, one), (there, other))]
+        expected = len(seeds) * float(np.abs(np.log(known[1] / known[0])).sum()) / math.log(STEP)
+        assert changed <= expected + 3.0 * math.sqrt(expected) + 1.0
+        assert expected < 0.2 * len(seeds)
+
+
+def test_a_candidate_near_a_bound_that_is_refused_is_left_out_by_the_offset() -> None:
+    points = fl.protect(Ridge(20.0), X, Y, 4.0, bounds=WITH_LABEL, **OPTIONS).points[:2]
+    step = math.log(STEP)
+    assert _admitted(points, [math.inf, 0.5 * step], 0.4) == list(points)
+    assert _admitted(points, [math.inf, 0.5 * step], 0.6) == [points[0]]
+    with pytest.raises(fl.InvalidInputError, match="a finite loss and a useful bound"):
+        _admitted(points, [0.0, 0.0], 0.1)

@@ -6,6 +6,7 @@ calibrated, and a release can say so by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -33,6 +34,8 @@ class Confidential:
         How far the logarithm of ``upper`` moves, at most, if one row is replaced by an admissible one.
     second : float
         What the noise's own shape tells of an admissible row, as an eta that no scale reduces; zero for a shape that is public.
+    margin : float
+        How far, as a logarithm, the bound is from where it would be refused as too loose, or another one would take its place.
     """
 
     lower: float
@@ -40,6 +43,7 @@ class Confidential:
     present: float
     spread: float
     second: float = 0.0
+    margin: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class WorstAdmissible:
         The row that the search ended with, in place of which one; its eta is ``lower``, unless a present one is larger.
     certified : Certified
         The bound, and what it is made of.
+    margin : float
+        How far, as a logarithm, the bound is from where it would be refused, or where another one takes its place.
     """
 
     upper: float
@@ -83,6 +85,7 @@ class WorstAdmissible:
     admissible: Admissible
     reached: Found
     certified: Certified = field(repr=False)
+    margin: float
 
 
 @dataclass(frozen=True)
@@ -157,20 +160,22 @@ def worst_admissible(
     chosen, counted = leakage._chosen(attributes, label)
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(bounded_release(leakage), chosen, counted, above.admissible, above.points, above.found)
-    lower = max(best.eta, largest)
+    lower, margin = max(best.eta, largest), math.inf
     if closer and not above.upper <= LOOSEST * lower:
+        margin = math.log(above.upper / (LOOSEST * lower)) if lower > 0 else 0.0
         above = certified(leakage, bounds, attributes, label, by_rows=True)
-    check_useful(above.upper, lower)
-    return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above)
+    margin = min(margin, check_useful(above.upper, lower))
+    return WorstAdmissible(above.upper, lower, largest, above.spread, above.admissible, best, above, margin)
 
 
-def check_useful(upper: float, lower: float) -> None:
-    """Refuse a bound that is far above what was found, or infinite."""
+def check_useful(upper: float, lower: float) -> float:
+    """Refuse a bound that is far above what was found, or infinite; else how far it is from that, as a logarithm."""
     if not math.isfinite(upper) or not upper <= LOOSEST * lower:
         raise NoUsefulBoundError(
             "No useful bound holds for the worst admissible row: one such row would move the model too far (few rows, little "
             "l2, or wide bounds). Declare narrower bounds, use a larger l2 or more rows, or `over='max'`."
         )
+    return math.log(LOOSEST * lower / upper) if upper > 0 else math.inf
 
 
 def admissible_scale(
@@ -193,7 +198,7 @@ def admissible_scale(
         STEP,
         grid.offset,
         pivot_probability(worst.spread),
-        Confidential(worst.lower, worst.upper, worst.present, worst.spread),
+        Confidential(*(worst.lower, worst.upper, worst.present, worst.spread), margin=worst.margin),
     )
     return leakage.noise.rescaled(grid.scale), told
 

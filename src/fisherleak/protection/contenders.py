@@ -27,6 +27,7 @@ from fisherleak.models.rebuilt import FEW
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibration import calibrate
 from fisherleak.protection.declared import LABEL, admissible_rows
+from fisherleak.protection.grid import STEP
 from fisherleak.protection.irfil import IRFIL
 from fisherleak.protection.private import move
 from fisherleak.protection.release import built, check_releasable
@@ -53,6 +54,8 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Etas that are looked at, in units of the limit."""
 REWEIGHTINGS, DRAWS = 15, 16
 """Of IRFIL; noisy copies of each candidate."""
+MIDDLE = math.sqrt(STEP)
+"""What a release rounds an admissible scale up by, in the middle: candidates are looked at with no grid of their own."""
 LOOKED_AT_GAP, RELEASED_GAP = 0.05, 0.01
 """Of least-loss noise, while candidates are looked at and in the end."""
 
@@ -224,8 +227,10 @@ def _calibrated(
     return calibrate(leak, eta, shape=shape, gap=gap)
 
 
-def looked_at(candidate: Candidate, shape: str, scorer: Scorer, refused: list[str]) -> list[FrontierPoint]:
-    """A candidate with one shape, at every eta at which it keeps the limit."""
+def looked_at(
+    candidate: Candidate, shape: str, scorer: Scorer, refused: list[str]
+) -> tuple[list[FrontierPoint], float]:
+    """A candidate with one shape, at every eta at which it keeps the limit; and the margin of the bound behind its noise."""
     task = candidate.task
     name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
     try:
@@ -233,7 +238,7 @@ def looked_at(candidate: Candidate, shape: str, scorer: Scorer, refused: list[st
         plain, moved = scorer.noisy(candidate.model, noise)
     except FisherleakError as error:
         refused.append(f"{name}: {error}")
-        return []
+        return [], 0.0
     secret = getattr(getattr(noise, "calibrated", None), "confidential", None)
     second = 0.0 if secret is None else secret.second
     points = []
@@ -242,10 +247,11 @@ def looked_at(candidate: Candidate, shape: str, scorer: Scorer, refused: list[st
         if eta <= second:
             refused.append(f"{name}: the shape alone tells more than an eta of {eta:g}.")
             continue
-        scale = noise.scale * math.sqrt(((max(FACTORS) * task.eta) ** 2 - second**2) / (eta**2 - second**2))
+        most = noise.scale * max(FACTORS) * task.eta if secret is None else MIDDLE * secret.upper
+        scale = most / math.sqrt(eta**2 - second**2)
         loss, score = scorer.of(plain[:, None] + scale * moved)
         points.append(FrontierPoint(candidate.penalty, candidate.weighting, shape, eta, scale, loss, score))
-    return points
+    return points, math.inf if secret is None else secret.margin
 
 
 @dataclass(frozen=True)

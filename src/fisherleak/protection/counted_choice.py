@@ -1,7 +1,7 @@
 r"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
 
 Candidate k of a public grid has the score :math:`U_k + c_k`: its held-out loss without noise (``bounded_score``), and the price
-of its noise, what the loss of noisy copies is above that, on a fixed public grid (``grid``). It is drawn with
+of its noise, what the loss of noisy copies is above that, on a public grid (``grid``). It is drawn with
 
 .. math:: p_k \propto \exp(-(U_k + c_k) / b) .
 
@@ -10,11 +10,14 @@ The Fisher information of this draw about the values of a row is exactly
 .. math:: F = \frac{1}{b^2} \operatorname{Cov}_{k \sim p}(\nabla U_k) \preceq \frac{D^2}{b^2} I, \qquad
           D = \tfrac12 \max_{k, j} |\nabla U_k - \nabla U_j| ,
 
-since prices on a grid that is the same for all tables do not move with small changes (drawn offsets that nobody is told would
-average over its edges, and the law of the draw would move with exact prices), and by the chain rule a release of the choice
-and of a model that follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
+since prices on a grid do not move with small changes, given the grid's offset: it is drawn for every choice, independent of the
+data, and told. No table is at an edge of the grid but with probability zero. (Offsets that nobody is told would average over
+the edges, and the law of the draw would move with exact prices.) By the chain rule a release of the choice and of a model that
+follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
 :math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_reach``'s: for the rows present,
-or for any admissible row in place of any; b is rounded up on a grid of its own.
+or for any admissible row in place of any; b is rounded up on the same grid. A candidate whose noise rests on a bound
+near one that is refused, as too loose, is left out too, and the offset decides how near. How often an exchanged row changes any
+of these is not bounded.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from fisherleak.protection.choice_reach import (
 )
 from fisherleak.protection.contenders import Candidate, FrontierPoint, Scorer, Task, rows_of
 from fisherleak.protection.declared import Admissible, admissible_rows
-from fisherleak.protection.grid import on_fixed_grid
+from fisherleak.protection.grid import STEP, drawn_offset, up_to_grid
 
 __all__ = ["SHARE", "Ballot", "CountedChoice", "drawn_choice"]
 
@@ -112,6 +115,12 @@ class CountedChoice:
         Whose etas are limited.
     among : int
         Candidates of the public grid.
+    offset : float or None
+        Of the grid that prices and smoothing are on, as a part of a step: drawn for this choice, and public. None where there
+        was one candidate only.
+    probability : float
+        That exchanging one row for another admissible one changes prices, smoothing or which candidates keep the limit, at
+        most: 0 where nothing was chosen, else 1, as no bound is known.
     ballot : Ballot or None
         What it was drawn from; confidential, None where there was one candidate only.
     """
@@ -122,18 +131,23 @@ class CountedChoice:
     eta_noise: float
     over: str
     among: int
+    offset: float | None = None
+    probability: float = 0.0
     ballot: Ballot | None = field(default=None, repr=False, compare=False)
 
     def record(self) -> Json:
         """What may be passed on with the model, in JSON types."""
         told = {name: getattr(self.point, name) for name in ("penalty", "weighting", "shape")}
-        etas = {name: getattr(self, name) for name in ("eta", "eta_choice", "eta_noise", "over", "among")}
-        return told | etas
+        etas = {
+            name: getattr(self, name) for name in ("eta", "eta_choice", "eta_noise", "over", "among", "probability")
+        }
+        return told | etas | ({} if self.offset is None else {"step": STEP, "offset": self.offset})
 
 
 def drawn_choice(
     candidates: Sequence[Candidate],
     points: Sequence[FrontierPoint],
+    margins: Sequence[float],
     scorer: Scorer,
     rows: tuple[Rows, Rows],
     eta: float,
@@ -146,6 +160,8 @@ def drawn_choice(
     ----------
     candidates : sequence of Candidate
         The models of the points, one for each penalty, fitted on the first of ``rows``.
+    margins : sequence of float
+        How far, as a logarithm, the bound behind each point's noise is from one that would be refused.
     scorer : Scorer
         Of the second of ``rows``, the held-out ones, and of the whole task.
     rng : Generator, optional
@@ -155,30 +171,40 @@ def drawn_choice(
     among = len(task.penalties) * len(task.shapes)
     if among == 1:
         return CountedChoice(points[0], eta, 0.0, eta, task.over, 1)
-    told = share * eta
-    points = [point for point in points if math.isfinite(point.loss)]
+    told, offset = share * eta, drawn_offset(rng)
+    points = _admitted(points, margins, offset)
     candidates = [each for each in candidates if any(point.penalty == each.penalty for point in points)]
-    if not points:
-        raise InvalidInputError("No candidate without weights has a finite loss: use a larger eta or larger penalties.")
     by_penalty = {each.penalty: k for k, each in enumerate(candidates)}
     admissible, views = _public_rows(task, candidates, scorer)
     loss = scorer.loss
     score = score_for(task.over, loss, None if admissible is None else admissible.labels)
     gradients = [gradients_of(view, score) for view in views]
     reach = _reach(task, views, gradients, score, admissible, rows)
-    smoothing = on_fixed_grid(reach / told) if reach > 0 else 0.0
+    smoothing = up_to_grid(reach / told, offset) if reach > 0 else 0.0
     plain = [float(np.mean(score.value(view.z, view.y))) for view in views]
     bare = [scorer.of(view.z[:, None])[0] for view in views]
     scores = np.array(
         [
-            plain[k] + on_fixed_grid(max(point.loss - bare[k], CHEAPEST))
+            plain[k] + up_to_grid(max(point.loss - bare[k], CHEAPEST), offset)
             for point, k in ((point, by_penalty[point.penalty]) for point in points)
         ]
     )
     own = tuple(_in_order(gradients[by_penalty[point.penalty]], rows) for point in points)
     ballot = Ballot(tuple(points), scores, smoothing, reach, _probabilities(scores, smoothing), own)
     chosen = points[ballot.draw(generator(rng))]
-    return CountedChoice(chosen, eta, told, math.sqrt(eta**2 - told**2), task.over, among, ballot)
+    left = math.sqrt(eta**2 - told**2)
+    return CountedChoice(chosen, eta, told, left, task.over, among, offset, 1.0, ballot)
+
+
+def _admitted(points: Sequence[FrontierPoint], margins: Sequence[float], offset: float) -> list[FrontierPoint]:
+    """Those of a finite loss whose bound is not near one that is refused: the offset says how near, less than a step."""
+    both = zip(points, margins, strict=True)
+    found = [each for each, margin in both if math.isfinite(each.loss) and margin >= offset * math.log(STEP)]
+    if not found:
+        raise InvalidInputError(
+            "No candidate without weights has a finite loss and a useful bound: use a larger eta or larger penalties."
+        )
+    return found
 
 
 def _probabilities(scores: Vector, smoothing: float) -> Vector:

@@ -59,6 +59,8 @@ class Compared:
     candidates: tuple[Candidate, ...]
     scorer: Scorer
     rows: tuple[Rows, Rows]
+    margins: Mapping[tuple[float, str], float]
+    """Of the bounds behind their noise, by penalty and shape: how far each is from one that would be refused."""
 
 
 @dataclass(frozen=True)
@@ -147,16 +149,18 @@ class Frontier:
         Notes
         -----
         With :math:`U_k` the held-out loss of candidate k without noise, its slope cut where one row would decide, and
-        the price of its noise on a fixed public grid, :math:`c_k`, candidate k is drawn with a probability in proportion to
+        the price of its noise on a public grid, :math:`c_k`, candidate k is drawn with a probability in proportion to
         :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
         its own loss where it is held out and through the fits where it is not, and b is such that nobody's eta of it is above
         :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any admissible row in place of any
         other with "admissible". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
 
-        **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b, the prices and which
-        candidates keep the limit at all are constant under small changes of a row, but for tables at an edge of their grids;
-        how often an exchanged row changes them is not bounded. With "max" the scales and shapes of the noise are taken as
-        given, as a release of it warns.
+        **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b and the prices are
+        on a grid with a random public offset, which every choice draws anew and ``record()`` tells: given the offset they are
+        constant under small changes of a row, whatever the table, where bounds are declared. So is which candidates keep the
+        limit: one whose bound is near one that is refused is left out, how near by the same offset, and one whose limit comes
+        near what its shape tells fades out by its price. How often exchanging a whole row changes any of these has no bound,
+        and ``probability`` says 1. With "max" the scales and shapes of the noise are taken as given, as a release of it warns.
 
         Examples
         --------
@@ -175,7 +179,8 @@ class Frontier:
             )
         rng = None if random_state is None else generator(random_state)
         compared = self.compared
-        return drawn_choice(compared.candidates, points, compared.scorer, compared.rows, limit, share, rng)
+        margins = [compared.margins[point.penalty, point.shape] for point in points]
+        return drawn_choice(compared.candidates, points, margins, compared.scorer, compared.rows, limit, share, rng)
 
     def frame(self) -> pandas.DataFrame:
         """One row for each candidate and eta.
@@ -350,8 +355,9 @@ def protect(
     points: list[FrontierPoint] = []
     refused: list[str] = []
     plainly: list[Candidate] = []
+    margins: dict[tuple[float, str], float] = {}
     count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
-    for found in track(_looked_at(inner, scorer, refused, plainly), count, "Protecting"):
+    for found in track(_looked_at(inner, scorer, refused, plainly, margins), count, "Protecting"):
         points += found
     if not points:
         largest = max(task.penalties)
@@ -360,17 +366,21 @@ def protect(
             f"larger eta. The first: {refused[0]}"
         )
     loss, score = scorer.of(scorer.predictor(plain)[:, None])
-    compared = Compared(tuple(plainly), scorer, (train, test))
+    compared = Compared(tuple(plainly), scorer, (train, test), margins)
     count = 0 if len(test) == len(task.y) else len(test)
     return Frontier(tuple(points), loss, score, count, tuple(refused), task, compared)
 
 
 def _looked_at(
-    task: Task, scorer: Scorer, refused: list[str], plainly: list[Candidate]
+    task: Task,
+    scorer: Scorer,
+    refused: list[str],
+    plainly: list[Candidate],
+    margins: dict[tuple[float, str], float],
 ) -> Iterator[list[FrontierPoint]]:
     """Points step by step: nothing yet where candidates of a penalty were fitted, then those of each shape of each.
 
-    Candidates without weights are kept in ``plainly``.
+    Candidates without weights are kept in ``plainly``, and the margins of their bounds in ``margins``.
     """
     for penalty in task.penalties:
         candidates = fitted_all(task, penalty, refused)
@@ -378,7 +388,10 @@ def _looked_at(
         yield []
         for candidate in candidates:
             for shape in task.shapes:
-                yield looked_at(candidate, shape, scorer, refused)
+                found, margin = looked_at(candidate, shape, scorer, refused)
+                if WEIGHTINGS[candidate.weighting] == 0:
+                    margins[candidate.penalty, shape] = margin
+                yield found
 
 
 def _warn_of_choice(chosen: FrontierPoint, among_several: bool) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from fisherleak._support.namespaces import Seed
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["STEP", "OnGrid", "on_fixed_grid", "on_public_grid", "pivot_probability"]
+__all__ = ["STEP", "OnGrid", "drawn_offset", "on_public_grid", "pivot_probability", "up_to_grid"]
 
 STEPS = 4
 STEP = 2.0 ** (1.0 / STEPS)
@@ -35,28 +35,27 @@ class OnGrid:
 
 def on_public_grid(scale: float, random_state: Seed = None) -> OnGrid:
     """The least scale of a grid with a new offset that is not below the one given."""
+    offset = drawn_offset(random_state)
+    return OnGrid(up_to_grid(scale, offset), offset)
+
+
+def drawn_offset(random_state: Seed = None) -> float:
+    """Uniform between 0 and 1, by the operating system's randomness; to be told with whatever follows from it.
+
+    An offset that is drawn and not told would spread the grid's edges, and what follows would move smoothly with the numbers.
+    """
     try:
-        offset = (
-            secrets.randbits(BITS) / 2.0**BITS
-            if random_state is None
-            else float(np.random.default_rng(random_state).random())
-        )
+        if random_state is None:
+            return secrets.randbits(BITS) / 2.0**BITS
+        return float(np.random.default_rng(random_state).random())
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
         ) from None
-    return OnGrid(_rounded_up(scale, offset), offset)
 
 
-def on_fixed_grid(value: float) -> float:
-    """The least power of 2^(1/4) that is not below a number: for what is passed on by its consequences only.
-
-    An offset that is drawn and not told would spread the grid's edges, and what follows would move smoothly with the number.
-    """
-    return _rounded_up(value, 0.0)
-
-
-def _rounded_up(scale: float, offset: float) -> float:
+def up_to_grid(scale: float, offset: float) -> float:
+    """The least number of the grid with an offset that is not below one."""
     place = math.ceil(STEPS * math.log2(scale) - offset)
     while _at(place, offset) < scale:
         place += 1

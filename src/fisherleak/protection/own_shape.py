@@ -129,7 +129,7 @@ def admissible_own_shape(
     # a replaced row changes the shape anyway, so that no probability is told that the scale stays
     worst = worst_admissible(shaped, bounds, attributes, label, by_rows=True)
     first, second = (_terms if N is None else partial(_terms_for_anyone, N))(shaped, worst, attributes, label)
-    check_useful(first, max(worst.lower, worst.present))
+    margin = min(worst.margin, check_useful(first, worst.lower))
     if not second < eta:
         raise InvalidInputError(
             f"eta of {eta:g} cannot be kept with `shape={shape!r}`: what the shape itself tells of an admissible row is "
@@ -139,7 +139,7 @@ def admissible_own_shape(
     least = _least(fit, worst.admissible)
     told = Calibration(
         *(ADMISSIBLE, eta, worst.admissible.bounds, STEP, grid.offset, 1.0),
-        Confidential(worst.present, first, worst.present, math.inf, second),
+        Confidential(worst.present, first, worst.present, math.inf, second, margin),
         shape=HESSIAN if N is None else FOR_ANYONE,
         # S^-1 <= G^1/2 (G^1/2 N^-1 G^1/2)^1/2 G^1/2
         least=least if N is None else least**1.5 * float(np.linalg.eigvalsh(N)[0]) ** 0.25,
