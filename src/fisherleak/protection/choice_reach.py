@@ -8,9 +8,10 @@ With :math:`U_k = \frac1m \sum_v \psi(w_k \cdot x_v, y_v)` over m held-out rows,
 *Any held-out row*: the slopes of :math:`\psi` are bounded, and those of two models at one row differ by at most its curvature
 times their difference there. *Any training row*, in the model refitted with it: ``certificate`` bounds :math:`|g_k^T J|` as the
 eta of a release that sees the parameters along :math:`g_k` only. The exchange moves the parameters by at most d in the metric
-of the Hessian, and :math:`g_k` with them, by at most :math:`\|B^{1/2} A B^{1/2}\|\, d` with A the largest curvature of the
-held-out score, and by the whole slope of rows that cross the end where the linear predictor is cut; times the certified
-:math:`\|H^{1/2} J\|`. Half the largest difference between two candidates bounds the standard deviation over any law on them.
+of the Hessian, and :math:`g_k` with them, by :math:`A' \delta` with :math:`0 \preceq A' \preceq A`, A the largest curvature
+of the held-out score along the way: that adds at most :math:`|A^{1/2} \delta|\, \|A^{1/2} J\|`, both certified. Rows that cross
+the end where the linear predictor is cut add their whole slope times the certified :math:`\|H^{1/2} J\|`. Half the largest
+difference between two candidates bounds the standard deviation over any law on them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.perturbation import Attribute, local_directions
 from fisherleak.protection.bounded_score import BoundedScore
-from fisherleak.protection.certificate import bound
+from fisherleak.protection.certificate import Bound, bound
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.drift import drift_of
 from fisherleak.protection.known_losses import known_traits
@@ -159,26 +160,70 @@ def _any_training_row(view: View, score: BoundedScore, points: Points, labels: V
     along = view.seen_along(view.direction(score)[None, :])
     q, _, omega = quantities_of(along, points, view.attributes)
     drift = None if fit.loss.quadratic else drift_of(along, q)
+
+    def most(seen: Jacobian) -> Bound:
+        return bound(quantities_of(seen, points, view.attributes)[0], fit.loss, labels, omega, view.label, drift)
+
     first = bound(q, fit.loss, labels, omega, view.label, drift)
-    whole = replace(view.jacobian, B=root)  # H^1/2 theta
-    all_ways = bound(quantities_of(whole, points, view.attributes)[0], fit.loss, labels, omega, view.label, drift)
     move = first.extent.move
-    if not (math.isfinite(first.value) and math.isfinite(all_ways.value) and math.isfinite(move)):
+    if not (math.isfinite(first.value) and math.isfinite(move)):
         return math.inf
-    turned = _turned(view, score, view.x @ root.T, move)
-    return first.value + turned * all_ways.value
+    bent, crossed = _turned(view, score, view.x @ root.T, move)
+    turned = _farthest(view, bent, root, points, labels, move) * most(view.seen_along(bent)).value
+    found = first.value + turned
+    if crossed > 0:
+        found += crossed * most(replace(view.jacobian, B=root)).value  # H^1/2 theta
+    return found if math.isfinite(found) else math.inf
 
 
-def _turned(view: View, score: BoundedScore, x: Vector, move: float) -> float:
-    """How far g moves in the metric of B when the parameters move so far in that of H; x (m, p) are rows in that metric."""
-    m, curvature = len(view.y), known_traits(score.loss).largest
+def _farthest(view: View, L: Vector, root: Vector, points: Points, labels: Vector, move: float) -> float:
+    r"""|L (w' - w)| at most, for moves of at most ``move`` in the metric of H.
+
+    For the squared loss without folded scales the move is exactly that by the row that leaves, B x_i r_i / (1 - h_i), and that
+    by the new one, of at most |L B- x| |r-| with B- and r- those without the row that left.
+    """
+    whole = float(np.linalg.norm(L @ root.T, 2)) * move
+    q, present, omega = quantities_of(view.seen_along(L), points, view.attributes)
+    if not view.jacobian.fit.loss.quadratic or q.stretch > 0 or not q.leverage < 1:
+        return whole
+    left = 1.0 - present.omega * present.a * present.h
+    push = present.omega * present.r / left
+    leaving, far = float(np.max(push * present.lb)), float(np.max(push * np.sqrt(present.h)))
+    size = np.max([np.abs(ends - y) for ends in (q.z_low, q.z_high) for y in labels], axis=0) + q.root * far
+    long = q.p + q.c1 * q.root
+    # a product of two lengths is at most half the sum of their squares, t and 1/t of each, which is convex in the row
+    if not (float(long.max()) > 0 and float(size.max()) > 0):
+        return min(whole, leaving)
+    t = float(size.max()) / float(long.max())
+    return min(whole, leaving + 0.5 * omega * float(np.max(t * long**2 + size**2 / t)))
+
+
+def _turned(view: View, score: BoundedScore, x: Vector, move: float) -> tuple[Vector, float]:
+    r"""How g moves when the parameters move so far in the metric of H: by A (w' - w), and by rows that cross a cut.
+
+    Returns a root of the largest A, (p, p), and how far the latter take g in the metric of B; x (m, p) are rows there.
+    Each row brings its largest curvature along the way, none where it stays beyond the cut.
+    """
+    m = len(view.y)
     lengths = np.linalg.norm(x, axis=1)
-    turned = curvature * move * float(np.linalg.norm(x, 2)) ** 2 / m
-    if score.loss.quadratic:
-        return turned
     shift = lengths * move
+    if score.loss.quadratic:
+        away, crossed = np.abs(view.z - view.y) - shift, 0.0
+        curvature = np.where(away >= score.steepest, 0.0, 1.0)
+    else:
+        away, peak = np.abs(view.z) - shift, known_traits(score.loss).peak
+        steepest = np.asarray(score.loss.a(np.clip(peak, view.z - shift, view.z + shift), view.y))
+        curvature = np.where(away >= score.farthest, 0.0, steepest)
+        crossed = _crossing(view, score, lengths, shift)
+    values, vectors = np.linalg.eigh((view.x * curvature[:, None]).T @ view.x / m)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, crossed
+
+
+def _crossing(view: View, score: BoundedScore, lengths: Vector, shift: Vector) -> float:
+    """The whole slopes of rows that may cross the end where the linear predictor is cut, by their lengths."""
+    m, curvature = len(view.y), known_traits(score.loss).largest
     crossing = np.abs(np.abs(view.z) - score.farthest) <= shift
     ends = [np.abs(np.asarray(score.loss.r(np.full(m, side * score.farthest), view.y))) for side in (-1.0, 1.0)]
     near = np.where(view.z < 0, *ends) + curvature * shift
     slope = np.minimum(near, np.maximum(*ends)) if float(shift.max()) < score.farthest else np.maximum(*ends)
-    return turned + float(np.sum((slope * lengths)[crossing])) / m
+    return float(np.sum((slope * lengths)[crossing])) / m
