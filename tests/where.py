@@ -149,6 +149,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/test_counted.py",
     ),
     "protection/pivot.py": ("attacks_on_us/test_pivot.py",),
+    "protection/recorded_choices.py": ("protection/test_ledger.py",),
     "protection/quantities.py": ("protection/test_admissible.py", "protection/test_drift.py"),
     "protection/reweight.py": ("protection/test_irfil.py", "_support/test_arrays.py"),
     "protection/searched.py": ("engine/norms/test_data_shaped.py", "engine/norms/test_averaged.py"),

@@ -14,7 +14,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 
@@ -505,3 +505,62 @@ def test_what_the_rows_decided_of_a_noise_is_no_exact_sum(tmp_path: Path) -> Non
             fl.Ledger(tmp_path / "l.json").add(case.leak(own))
     with pytest.warns(fl.UncountedScaleWarning, match="tells about the row that decides it"):
         fl.Ledger(tmp_path / "l.json").add(case.leak(fl.calibrate(case.leak(), 0.5)))
+
+
+BOUNDED: Any = {"x0": (-3.0, 3.0), "x1": (-3.0, 3.0), "label": (-4.0, 4.0)}
+
+
+def chosen_release() -> tuple[Any, Any, fl.Leakage, Any]:
+    """A candidate that was drawn, with the leakage of its release."""
+    case = make("squared", 1, n=120, d=2, intercept=True)
+    X, y = np.clip(case.X, -3, 3), np.clip(case.y, -4, 4)
+    options: Any = {"penalties": [1.0, 30.0], "weightings": ["none"], "shapes": ["isotropic"], "bounds": BOUNDED}
+    choice = fl.protect(Ridge(20.0), X, y, 2.0, **options).choose(random_state=0)
+    model = Ridge(20.0 * choice.point.penalty).fit(X, y)
+    leak = fl.measure(model, X, y, public="nothing")
+    noise = fl.calibrate(leak, choice.eta_noise, "admissible", shape=choice.point.shape, bounds=BOUNDED)
+    return X, y, leak.with_noise(noise), choice
+
+
+def test_a_choice_is_added_to_what_its_release_tells(ledger: fl.Ledger) -> None:
+    X, y, leak, choice = chosen_release()
+    own = np.asarray(leak.per_example())
+    assert own.max() < choice.eta_noise
+    ledger.add(leak)
+    ledger.add(leak, choice=choice)
+    np.testing.assert_allclose(ledger.etas(X, y), np.sqrt(2 * own**2 + choice.eta_choice**2), rtol=1e-6)
+    assert ledger.recorded(3) == pytest.approx([own[3], np.hypot(own[3], choice.eta_choice)], rel=1e-5)
+    left = np.sqrt(25.0 - 2 * own.max() ** 2 - choice.eta_choice**2)
+    assert ledger.remaining(5.0, X, y) == pytest.approx(left, rel=1e-6)
+    assert ledger.remaining(5.0) == pytest.approx(left, rel=1e-5)
+    # rows that came later were in neither
+    more, labels = np.vstack([X, [[0.5, 0.5]]]), np.append(y, 0.0)
+    assert ledger.etas(more, labels)[-1] == 0
+    with pytest.raises(fl.InvalidInputError, match="Release 2 of the ledger was chosen among candidates"):
+        ledger.leakage(X, y)
+
+
+def test_a_limit_counts_choices(ledger: fl.Ledger) -> None:
+    *_, leak, choice = chosen_release()
+    own = float(np.asarray(leak.per_example()).max())
+    both = float(np.hypot(own, choice.eta_choice))
+    with pytest.raises(fl.InvalidInputError, match="past the limit"):
+        ledger.add(leak, limit=0.999 * both, choice=choice)
+    assert ledger.add(leak, limit=0.999 * both) == 1
+    assert ledger.add(leak, limit=1.001 * np.hypot(own, both), choice=choice) == 2
+    with pytest.raises(fl.InvalidInputError, match="past the limit"):
+        ledger.add(leak, limit=float(np.sqrt(3) * own) * 1.001)  # the choice of the second stays told
+
+
+def test_choices_are_in_the_units_of_the_ledger_or_refused(ledger: fl.Ledger) -> None:
+    """Classes of -1 and 1 are two units apart, and a ledger tells etas from one class to the other."""
+    X, y, leak, choice = chosen_release()
+    with pytest.raises(fl.InvalidInputError, match=r"choice must be a counted one, .* got FrontierPoint"):
+        ledger.add(leak, choice=choice.point)
+    classes = np.where(y > 0, 1, 0)
+    two = fl.measure(RidgeClassifier(20.0).fit(X, classes), X, classes, noise=NOISE)
+    ledger.add(two, choice=choice)
+    own = fl.Ledger(ledger.path.with_name("other.json"))
+    own.add(two)
+    expected = np.sqrt(np.asarray(own.etas(X, classes)) ** 2 + (2.0 * choice.eta_choice) ** 2)
+    np.testing.assert_allclose(ledger.etas(X, classes), expected, rtol=1e-9)

@@ -9,7 +9,7 @@ Of a release whose noise the data shape, the mechanism and H^-1 are kept in plac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,22 +32,24 @@ from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.coordinates import in_label_unit
+from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table
 from fisherleak.protection.known_rows import Rows, found_in, recorded_labels, row_digests
 
-__all__ = ["attribute_of", "entry_of", "recordable", "release_from"]
+__all__ = ["aligned_attributes", "entry_of", "label_slope", "recordable", "release_from"]
 
 Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
+STILL = np.zeros((1, 1))
 
 
-def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None) -> Json:
+def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None, choice: float = 0.0) -> Json:
     """The entry of one release; refuses what cannot be kept exactly, by name.
 
-    ``label`` is the (centre, unit) of labels that the release was measured with, where these are not the table's own.
+    ``label`` is the (centre, unit) of labels that the release was measured with, where these are not the table's own;
+    ``choice`` the eta of the choice that it was released by, which that of every row counts.
     """
     jacobian, mechanism = recordable(leakage), _mechanism_of(leakage)
     fit, columns = jacobian.fit, _columns(leakage, jacobian)
@@ -71,8 +73,9 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
     }
     entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
-    entry["eta"] = [float(f"{eta:.6e}") for eta in host(leakage.per_example())]
-    return entry
+    etas = np.hypot(np.asarray(host(leakage.per_example())), choice)
+    entry["eta"] = [float(f"{eta:.6e}") for eta in etas]
+    return entry | ({"choice": choice} if choice > 0 else {})
 
 
 def _listed(x: Any) -> Any:
@@ -231,6 +234,38 @@ def _folding_record(folding: Folding | None) -> Json | None:
     return {"slopes": _listed(folding.slopes), "means": _listed(folding.means), "weighted": folding.weighted}
 
 
+def aligned_attributes(entries: Sequence[Json]) -> tuple[list[tuple[Attribute, ...]], tuple[str, ...]]:
+    """The attributes of all releases by common coordinates, in one order; refuses what has none."""
+    sources: dict[str, list[str]] = {}
+    for entry in entries:
+        for column in entry["columns"]:
+            _check_sources(column, sources)
+            sources[column["name"]] = column["sources"]
+    own = [{column["name"]: _attribute_of(column) for column in entry["columns"]} for entry in entries]
+    together: list[list[Attribute]] = []
+    notes = []
+    for name in sources:
+        records = [attributes.get(name, Attribute(name, [0], STILL)) for attributes in own]
+        sizes = {record.size for record in records if record.directions is None or np.any(record.directions)}
+        if len(sizes) > 1 and not any(record.encoding is not None for record in records):
+            raise InvalidInputError(f"Attribute '{name}' has other dimensions in one release than in another.")
+        found, other_unit = encoded_together(records, [True] * len(records))
+        together.append(found)
+        notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently"] * other_unit
+    return [tuple(attributes) for attributes in zip(*together, strict=True)], tuple(notes)
+
+
+def _check_sources(column: Json, known: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an attribute that is made of other columns in another release: their etas would not add up."""
+    name, own = column["name"], set(column["sources"])
+    for other, theirs in known.items():
+        if set(theirs) != own if other == name else set(theirs) & own:
+            raise InvalidInputError(
+                f"Attribute '{name}' is made of columns that another release has as '{other}': measure both with the same "
+                "attributes."
+            )
+
+
 # From an entry and a table to the release's Jacobian
 
 
@@ -259,13 +294,13 @@ def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int
     y = np.where(fit.loss.labels.accepts(zero), zero, 1.0)
     y[own] = recorded_labels(entry, rows)[own]
     B, theta = np.asarray(entry["B"]), np.asarray(entry["theta"])
-    attributes = tuple(attribute_of(column) for column in entry["columns"])
+    attributes = tuple(_attribute_of(column) for column in entry["columns"])
     noise = Disclosed(entry["what"], np.full(B.shape, np.nan))
     jacobian = Jacobian(fit, X, y, B, theta, attributes, noise, folding)
-    return in_label_unit(jacobian, _label_slope(entry))
+    return in_label_unit(jacobian, label_slope(entry))
 
 
-def attribute_of(column: Json) -> Attribute:
+def _attribute_of(column: Json) -> Attribute:
     """The attribute that an entry tells of."""
     encoding = None
     if column["kind"] == "levels":
@@ -273,7 +308,7 @@ def attribute_of(column: Json) -> Attribute:
     return Attribute(column["name"], column["features"], column["directions"], encoding)
 
 
-def _label_slope(entry: Mapping[str, Any]) -> float:
+def label_slope(entry: Mapping[str, Any]) -> float:
     """By how much the release's label moves where the table's moves by one, or from one class to the other."""
     record = entry["labels"]
     return float(1.0 / record["unit"] if record["classes"] is None else record["classes"][1] - record["classes"][0])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
@@ -30,12 +31,14 @@ from fisherleak.engine.norms.shaped_releases import ShapedReleases
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.leakage.compose import information_together
-from fisherleak.leakage.coordinates import encoded_together, in_label_unit
+from fisherleak.leakage.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
 from fisherleak.protection.calibration import publishable
-from fisherleak.protection.entries import attribute_of, entry_of, recordable, release_from
+from fisherleak.protection.counted_choice import CountedChoice
+from fisherleak.protection.entries import aligned_attributes, entry_of, recordable, release_from
 from fisherleak.protection.known_rows import Rows, found_in, id_digests, id_text, numbers_of, used_by
+from fisherleak.protection.recorded_choices import check_no_choices, eta_of_choice, told_by_choices
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -45,7 +48,6 @@ CONFIDENTIAL = (
     "one else."
 )
 MOST_NAMED = 5
-STILL = np.zeros((1, 1))
 
 
 class OverspentError(InvalidInputError):
@@ -93,7 +95,9 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, confidential)"
 
-    def add(self, leakage: Leakage, ids: VectorLike = None, limit: float | None = None) -> int:
+    def add(
+        self, leakage: Leakage, ids: VectorLike = None, limit: float | None = None, choice: CountedChoice | None = None
+    ) -> int:
         """Record a release, or answers that were given; give back its number.
 
         Parameters
@@ -105,6 +109,9 @@ class Ledger:
         limit : float, optional
             Refuse the release (:class:`InvalidInputError` names the rows) if it would take any row's eta past this, all earlier
             releases counted.
+        choice : CountedChoice, optional
+            From :meth:`fisherleak.Frontier.choose`, where the release is of the candidate that it drew: what the choice tells
+            is recorded too.
 
         Examples
         --------
@@ -118,7 +125,7 @@ class Ledger:
         """
         noise: Any = getattr(leakage, "_noise", None)
         publishable(noise)
-        return self._record(leakage, ids, None, limit, None)
+        return self._record(leakage, ids, None, limit, None, choice=eta_of_choice(choice))
 
     def leakage(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> Leakage:
         """What all recorded releases together reveal about the rows of a table.
@@ -143,8 +150,24 @@ class Ledger:
         0.072
         """
         content = self._content()
+        check_no_choices(content["entries"])
         rows = self._rows(X, y, ids, content)
         return self._composed(content["entries"], rows, bytes.fromhex(content["key"]))
+
+    def etas(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> NDArray[np.float64]:
+        """(n,) what all recorded releases together reveal about each row, with the choices that they were released by.
+
+        As ``leakage(X, y, ids).per_example()`` where there are no choices, and at most what it says where there are: the root
+        of its square and of the squares of the choices' etas.
+
+        Examples
+        --------
+        >>> ledger.etas(X, y).round(3)
+        array([0.046, 0.072, 0.046])
+        """
+        content = self._content()
+        rows, key = self._rows(X, y, ids, content), bytes.fromhex(content["key"])
+        return _with_choices(self._composed(content["entries"], rows, key), content["entries"], rows, key, {})
 
     def remaining(self, eta: float, X: TableLike = None, y: VectorLike = None, ids: VectorLike = None) -> float:
         """An eta that one more release may have for every row without taking anyone past a limit; zero where none is left.
@@ -160,7 +183,7 @@ class Ledger:
         """
         limit = check_positive(eta, "eta")
         if X is not None:
-            spent = float(np.max(host(self.leakage(X, y, ids).per_example()), initial=0.0))
+            spent = float(np.max(self.etas(X, y, ids), initial=0.0))
         else:
             spent = math.sqrt(max(self._squares().values(), default=0.0))
         return math.sqrt(max(limit**2 - spent**2, 0.0))
@@ -203,6 +226,7 @@ class Ledger:
         limit: float | None,
         units: Mapping[str, float] | None,
         about: Json | None = None,
+        choice: float = 0.0,
     ) -> int:
         """Record a release in one go with the check of a limit, in given units."""
         limit = None if limit is None else check_positive(limit, "limit")
@@ -212,15 +236,16 @@ class Ledger:
             key = bytes.fromhex(content["key"])
             rows = _rows_of(leakage, ids, label, key)
             self._check_same_table(content["entries"], rows.ids)
-            entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label)}
+            entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label, choice)}
             every = [*content["entries"], entry]
-            _aligned(every)
+            aligned_attributes(every)
             _check_readable(content["entries"], rows, key, whole=about is not None or limit is not None)
             if limit is not None or any(each.get("mechanism") for each in every):
                 # noise that the data shape is not composed with everything: refused before it is recorded
                 total = self._composed(every, rows, key)
             if limit is not None:
-                _check_limit(in_units(total, units or {}), limit, _ids(leakage._table, ids))
+                etas = _with_choices(total, every, rows, key, units or {}) * (1.0 + total._information.error)
+                _check_limit(etas, limit, _ids(leakage._table, ids))
             content["entries"].append(entry)
             replace_whole(self.path, _sealed(content))
         return len(content["entries"])
@@ -249,7 +274,7 @@ class Ledger:
     def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
         if not entries:
             raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
-        attributes, notes = _aligned(entries)
+        attributes, notes = aligned_attributes(entries)
         numbered = enumerate(zip(entries, attributes, strict=True), start=1)
         releases = [release_from(entry, rows, key, number, own) for number, (entry, own) in numbered]
         return Leakage(information_together(releases), None, rows.table, notes)
@@ -344,40 +369,15 @@ def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key:
     return Rows(leakage._table, centre + unit * y, id_digests(key, _ids(leakage._table, ids)))
 
 
-def _aligned(entries: Sequence[Json]) -> tuple[list[tuple[Attribute, ...]], tuple[str, ...]]:
-    """The attributes of all releases by common coordinates, in one order; refuses what has none."""
-    sources: dict[str, list[str]] = {}
-    for entry in entries:
-        for column in entry["columns"]:
-            _check_sources(column, sources)
-            sources[column["name"]] = column["sources"]
-    own = [{column["name"]: attribute_of(column) for column in entry["columns"]} for entry in entries]
-    together: list[list[Attribute]] = []
-    notes = []
-    for name in sources:
-        records = [attributes.get(name, Attribute(name, [0], STILL)) for attributes in own]
-        sizes = {record.size for record in records if record.directions is None or np.any(record.directions)}
-        if len(sizes) > 1 and not any(record.encoding is not None for record in records):
-            raise InvalidInputError(f"Attribute '{name}' has other dimensions in one release than in another.")
-        found, other_unit = encoded_together(records, [True] * len(records))
-        together.append(found)
-        notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently"] * other_unit
-    return [tuple(attributes) for attributes in zip(*together, strict=True)], tuple(notes)
+def _with_choices(
+    total: Leakage, entries: Sequence[Json], rows: Rows, key: bytes, units: Mapping[str, float]
+) -> NDArray[np.float64]:
+    """The etas of a composition of all entries, in given units, with what recorded choices told."""
+    told = told_by_choices(entries, rows, key, total._notes, units)
+    return np.sqrt(np.asarray(host(in_units(total, units).per_example())) ** 2 + told)
 
 
-def _check_sources(column: Json, known: Mapping[str, Sequence[str]]) -> None:
-    """Refuse an attribute that is made of other columns in another release: their etas would not add up."""
-    name, own = column["name"], set(column["sources"])
-    for other, theirs in known.items():
-        if set(theirs) != own if other == name else set(theirs) & own:
-            raise InvalidInputError(
-                f"Attribute '{name}' is made of columns that another release has as '{other}': measure both with the same "
-                "attributes."
-            )
-
-
-def _check_limit(total: Leakage, limit: float, ids: Sequence[Any]) -> None:
-    etas = np.asarray(host(total.per_example())) * (1.0 + total._information.error)
+def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:
     above = np.flatnonzero(etas > limit)
     if not above.size:
         return
