@@ -136,6 +136,11 @@ def test_a_shape_from_rows_in_other_units_is_that_of_raw_parameters() -> None:
         ({"shape": "least-loss", "eta": 1e-3}, "cannot be kept with `shape='least-loss'`"),
         ({"shape_from": TABLE.drop(columns="age")}, "has no column 'age'"),
         (
+            {"shape_from": TABLE},
+            "`shape_from` must come from public rows, and most of these are rows of the table itself",
+        ),
+        ({"shape_from": TABLE.sample(800, random_state=0)}, "most of these are rows of the table itself"),
+        (
             {"shape_from": TABLE.replace({"city": {"Porto": "Trier"}})},
             "has the level 'Trier' in column 'city', which the table lacks",
         ),
@@ -150,14 +155,17 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], says: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-RICH = TABLE.assign(rich=np.where(TABLE.income > 40, "yes", "no")).drop(columns="income")
+RICH, OTHERS = (
+    table.assign(rich=np.where(table.income > 40, "yes", "no")).drop(columns="income")
+    for table in (TABLE, people(700, 1))
+)
 CLASSES = Settings("rich", l2=0.1, held_out=0.0, rare=5)
 
 
 @pytest.mark.parametrize("public", [True, False])
 def test_classifiers_take_their_shape_from_public_rows_or_their_own(public: bool, tmp_path: Path) -> None:
     options: Any = {"eta": 0.5, "bounds": {name: BOUNDS[name] for name in ("age", "height")}, "random_state": 0}
-    given = {"shape_from": from_frame(RICH.sample(700, random_state=1))} if public else {"shape": "hessian"}
+    given = {"shape_from": from_frame(OTHERS)} if public else {"shape": "hessian"}
     card, _ = save_model(from_frame(RICH), CLASSES, tmp_path / "m.skops", **options, **given)
     assert card["shape"]["name"] == "hessian"
     assert isinstance(card["noise"]["shape"], list if public else str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -119,3 +120,18 @@ def test_nothing_to_hide_needs_no_noise() -> None:
     leak = fl.measure(fl.minimise(X, np.zeros(2)), X, np.zeros(2))
     with pytest.raises(fl.InvalidInputError, match="does not depend on these values"):
         fl.calibrate(leak, 0.1, attributes=["x0"], shape="least-loss")
+
+
+def test_the_rows_themselves_are_not_public() -> None:
+    """Their shape would be on a record, digit by digit."""
+    case = make("squared", 1, n=40)
+    leak, most = case.leak(), replace(case, X=case.X[:30], y=case.y[:30]).leak()
+    for own in (leak, most, replace(case, X=case.X.copy()).leak()):
+        with pytest.raises(
+            fl.InvalidInputError, match="`shape` must come from public rows, and most of these are rows of"
+        ):
+            fl.calibrate(leak, 1.0, shape=own)
+    rng = np.random.default_rng(0)
+    few = [rng.integers(0, 2, (40, 3)).astype(float) for _ in range(2)]  # rows that many have in common
+    here, there = (replace(case, X=X).leak() for X in few)
+    assert fl.calibrate(here, 1.0, shape=there).scale > 0

@@ -22,7 +22,7 @@ from fisherleak.engine.noise import Gaussian
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.own_shape import HESSIAN, own_shape
-from fisherleak.protection.shapes import OWN, SHAPES, noise_shaped
+from fisherleak.protection.shapes import OWN, SHAPES, check_other_rows, noise_shaped
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.gaps import NO_GAPS
 
@@ -74,6 +74,7 @@ def public_rows_shape(
     there = train(public, _as_there(trained.design, settings, public)).design
     own = (trained.l2, None, trained.public, trained.fit.intercept_l2)
     found = trained_on(trained.kind, _in_frame_of(trained.design, there), *own)
+    check_other_rows(trained.leak, found.leak, "shape_from")
     S = own_rows_shape(found, shape, columns)
     return np.asarray(S * (len(S) / np.trace(S)))
 
