@@ -77,10 +77,10 @@ def calibrate(
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
         on every parameter; "hessian" is S in proportion to the inverse Hessian, as in posterior sampling; with
-        ``over="admissible"`` that of the rows at no parameters (the Gram matrix and the penalty), and what it tells is
-        counted. Or a matrix
-        of shape (p, p), or a :class:`Leakage` of public rows, whose least-loss shape is used here. A shape is over the
-        released parameters: coefficients, then the intercept; where preprocessing is folded in, those in raw units.
+        ``over="admissible"`` both are of the rows at no parameters (the Gram matrix and the penalty), "least-loss" for all rows
+        that could be there, evenly, and what they tell is counted. Or a matrix of shape (p, p), or a :class:`Leakage` of public
+        rows, whose least-loss shape is used here. A shape is over the released parameters: coefficients, then the intercept;
+        where preprocessing is folded in, those in raw units.
     gap : float
         For least-loss noise: its cost is certified to be at most 1 + gap times the least. What was reached is ``.gap``
         of the noise; where 200 passes over the rows do not reach it, ``NotConvergedError`` says so.
@@ -116,7 +116,10 @@ def calibrate(
 
     With ``shape="hessian"`` the covariance is :math:`s^2 H^{-1}`, H the Hessian of these rows where all parameters are zero
     (that of the squared loss is the same everywhere), so that no label or parameter shapes it, and the limit is on both terms
-    of what the release reveals, the mean's and the covariance's (``confidential.second`` is the bound on the latter). The
+    of what the release reveals, the mean's and the covariance's (``confidential.second`` is the bound on the latter). With
+    ``shape="least-loss"`` it is :math:`s^2 H^{-1} (H \# N) H^{-1}`, # the geometric mean of two matrices and N the second
+    moment of what rows within the bounds, evenly, pull at a model: it costs less and tells more by itself. No row that is
+    there decides which rows weigh, so that no ``gap`` is certified, and the least there is may be about half. The
     noise then holds H: it stays in the house, its record says the shape by name, and a release is rounded to a grid that
     follows from the bounds alone. A matrix, or a leakage of public rows, must not depend on the rows: it is taken as public.
 
