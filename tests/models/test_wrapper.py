@@ -58,6 +58,7 @@ WEIGHTS_ARE_NOT_COPIES = dict.fromkeys(WEIGHTED, "a row of weight two is one row
 @pytest.mark.filterwarnings("ignore::fisherleak.NearSingularWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.UncountedChoiceWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.UncountedScaleWarning")
+@pytest.mark.filterwarnings("ignore:None of .* rows are held out:UserWarning")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -66,7 +67,7 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
 def test_text_is_no_target_of_a_regressor(dtype: Any) -> None:
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.resize(["no", "yes"], 30).astype(dtype)
     for made in (fl.IRFIL(lm.Ridge()), fl.PrivateRelease(lm.Ridge(), eta=1.0), fl.Protected(lm.Ridge(), eta=1.0)):
-        with pytest.raises(fl.InvalidInputError, match=r"y holds text \('no', say\), and Ridge predicts numbers"):
+        with pytest.raises(fl.InvalidInputError, match="y holds text, and Ridge predicts numbers"):
             made.fit(X, y)
     with pytest.raises(fl.InvalidInputError, match="Ridge predicts numbers"):
         fl.protect(lm.Ridge(), X, y, eta=1.0)

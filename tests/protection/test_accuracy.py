@@ -75,11 +75,19 @@ def test_rows_that_the_model_does_not_see_do_not_count() -> None:
         ({"accuracy": 0.5}, "accuracy must be more than 0.5, which the attacker reaches whatever the noise; got 0.5"),
         ({"accuracy": 1.0}, "accuracy must be below 1"),
         ({"accuracy": 0.0}, "accuracy must be a finite number, greater than zero"),
-        ({"accuracy": 0.6, "eta": 1.0}, "eta, attributes, label and groups are for a leakage"),
+        (
+            {"accuracy": 0.6, "eta": 1.0},
+            "eta, attributes, label, groups, bounds, gap and random_state are for a leakage",
+        ),
         ({"accuracy": 0.6, "over": "dataset"}, "over must be 'max', 'mean' or a number of rows from 0 to 59"),
         ({"accuracy": 0.6, "over": 60}, "over must be 'max', 'mean' or a number of rows from 0 to 59"),
         ({"accuracy": 0.6, "shape": "least-loss"}, "shape must be a matrix or 'isotropic' for an attack"),
-        ({"eta": 0.6}, "calibrate takes a leakage"),
+        ({"accuracy": 0.6, "gap": 0.1}, "bounds, gap and random_state are for a leakage"),
+        (
+            {"eta": 0.6},
+            r"accuracy must be given for an attack.*; got WhiteBox without it. Write calibrate\(attack, acc",
+        ),
+        ({}, r"accuracy must be given for an attack.*; got WhiteBox without it. Write calibrate\(attack, acc"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

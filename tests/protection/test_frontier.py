@@ -70,7 +70,7 @@ def test_the_scale_of_a_point_is_what_calibration_asks_for(weighting: str, shape
     weights /= weights.mean()
     model = Ridge(2.0).fit(X, Y, weights)
     leak = fl.measure(model, X, Y, sample_weight=weights, polish=True)
-    noise = fl.calibrate(leak, 1.0, shape=shape, gap=0.05)
+    noise = fl.calibrate(leak, 1.0, shape=shape, gap=0.05 if shape == "least-loss" else None)
     assert found.best().scale == pytest.approx(noise.scale, rel=1e-3)
 
 
@@ -173,11 +173,27 @@ def test_what_no_model_can_be_fitted_on_is_said() -> None:
         ({"over": "mean"}, "over must be one of admissible, max; got 'mean'"),
         ({"groups": Y}, "groups go with over='max'"),
         ({"over": "max", "bounds": BOUNDS}, "bounds are for over='admissible' only"),
-        ({"shapes": ["round"]}, "shapes must be some of least-loss, isotropic, hessian; got 'round'"),
-        ({"weightings": []}, "weightings must be some of none, half, full; got 'none'"),
+        ({"eta": 1e-320}, r"eta must be from 1e-100 to 1e\+100.*got 9.99"),
+        ({"shapes": ["round"]}, "shapes must be a list of some of least-loss, isotropic, hessian; got 'round' in it"),
+        ({"shapes": [np.eye(3)]}, "shapes must be a list of some of .*; got ndarray in it"),
+        ({"shapes": "hessian"}, r"shapes must be a list of .*; got 'hessian'. Write shapes=\['hessian'\]"),
+        ({"weightings": []}, "weightings must be a list of some of none, half, full; got an empty one"),
+        ({"weightings": None}, "weightings must be a list of some of none, half, full; got None"),
         ({"penalties": [0.0]}, "penalties must be"),
-        ({"penalties": []}, "penalties must be factors"),
+        ({"penalties": []}, "penalties must be a list of factors .*; got an empty one"),
+        ({"penalties": None}, "penalties must be a list of factors .*; got None"),
+        ({"penalties": 5}, "penalties must be a list of factors .*; got 5"),
         ({"held_out": 1.0}, "held_out must be between 0 and 0.9"),
+        ({"held_out": "x"}, "held_out must be between 0 and 0.9; got 'x'"),
+        ({"held_out": None}, "held_out must be between 0 and 0.9; got None"),
+        ({"held_out": 1e-9}, "held_out must be 0, or at least 0.0025 so that one of 400 rows is held out; got 1e-09"),
+        ({"random_state": "x"}, "random_state must be None, a whole number"),
+        ({"random_state": -1}, "random_state must be None, a whole number"),
+        ({"bounds": "x"}, "bounds must be a mapping .*; got str"),
+        ({"bounds": [1]}, "bounds must be a mapping .*; got list"),
+        ({"estimator": None}, "estimator must be a scikit-learn model.*; got None"),
+        ({"estimator": "ridge"}, "estimator must be a scikit-learn model.*; got 'ridge'"),
+        ({"estimator": Ridge}, "estimator must be a scikit-learn model.*; got the class Ridge"),
         ({"estimator": LinearRegression()}, "LinearRegression has neither: use penalties="),
         (
             {"estimator": Ridge(1e-9), "shapes": ["least-loss"], "eta": 1e-3, **ONE},
@@ -189,6 +205,43 @@ def test_refusals(options: dict[str, Any], says: str) -> None:
     given = {"estimator": Ridge(1.0), "eta": 1.0} | options
     with pytest.raises(fl.InvalidInputError, match=says):
         fl.protect(given.pop("estimator"), X, Y, given.pop("eta"), **given)
+
+
+@pytest.mark.parametrize("estimator", [Ridge(1.0), make_pipeline(StandardScaler(), Ridge(1.0))])
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_rows_that_cannot_be_fitted_are_refused_and_no_cell_is_told(estimator: Any, as_frame: bool) -> None:
+    text: Any = np.char.add(X.astype("U6"), "secret")
+    if as_frame:
+        text = pytest.importorskip("pandas").DataFrame(text, columns=list("abc"))
+    with pytest.raises(fl.InvalidInputError, match="cannot be read as numbers") as refused:
+        fl.protect(estimator, text, Y, **ONE)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+    with pytest.raises(fl.InvalidInputError, match=r"one label for each row of X; .* 400 rows and 5 labels"):
+        fl.protect(estimator, X, Y[:5], **ONE)
+    with pytest.raises(fl.InvalidInputError, match="X has no rows"):
+        fl.protect(estimator, X[:0], Y[:0], **ONE)
+
+
+def test_few_rows_hold_out_none_which_is_said() -> None:
+    asked: Any = {"over": "max", "shapes": ["isotropic"], **ONE}
+    with pytest.warns(UserWarning, match="None of 19 rows are held out, for 20 are the fewest"):
+        found = fl.protect(Ridge(1.0), X[:19], Y[:19], **asked)
+    assert found.held_out == 0
+    assert fl.protect(Ridge(1.0), X[:19], Y[:19], held_out=0, **asked).points == found.points
+    assert fl.protect(Ridge(1.0), X[:20], Y[:20], **asked).held_out == 5
+
+
+@pytest.mark.parametrize("choice", ["x", 0])
+def test_what_is_released_is_a_choice(frontier: fl.Frontier, choice: Any) -> None:
+    with pytest.raises(
+        fl.InvalidInputError, match=r"choice must be from choose\(\), or one of the frontier's points; got"
+    ):
+        frontier.release(choice=choice)
+    with pytest.raises(fl.InvalidInputError, match="counted must be True or False; got 'no'"):
+        frontier.release(counted="no")  # type: ignore[arg-type]
+    with pytest.raises(fl.InvalidInputError, match="share must be between 0 and 1, a part of the limit; got 'x'"):
+        frontier.choose(share="x")  # type: ignore[arg-type]
 
 
 def test_the_frontier_is_that_of_the_release_where_the_rows_give_the_bounds() -> None:

@@ -45,3 +45,22 @@ def test_nothing_of_the_model_without_noise_is_kept() -> None:
     held = pickle.dumps(model)
     for value in [*plain.coef_, *X[:5].ravel(), *Y[:5], model.choice_.loss]:
         assert np.float64(value).tobytes() not in held
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"counted": "x"}, "counted must be True or False; got 'x'"),
+        ({"counted": None}, "counted must be True or False; got None"),
+        ({"share": "x"}, "share must be between 0 and 1, a part of the limit; got 'x'"),
+        ({"share": 1}, "share must be between 0 and 1, a part of the limit and not all of it; got 1"),
+        ({"weightings": "none"}, r"weightings must be a list .* Write weightings=\['none'\]"),
+        ({"estimator": None}, "estimator must be a scikit-learn model.*; got None"),
+        ({"bounds": "x"}, "bounds must be a mapping .*; got str"),
+    ],
+)
+def test_arguments_are_refused_in_words_of_its_own(options: dict[str, Any], says: str) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    asked: Any = {"estimator": Ridge(30.0), "eta": 5.0, "penalties": [1.0], "shapes": ["isotropic"]} | options
+    with pytest.raises(fl.InvalidInputError, match=says):
+        fl.Protected(**asked).fit(X, X[:, 0])

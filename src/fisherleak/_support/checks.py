@@ -12,7 +12,10 @@ import numpy as np
 from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["check_positive", "column_names", "default_names", "nearest"]
+__all__ = ["check_flag", "check_limit", "check_part", "check_positive", "column_names", "default_names", "nearest"]
+
+SMALLEST_LIMIT, LARGEST_LIMIT = 1e-100, 1e100
+"""Limits on eta whose squares neither vanish nor overflow, beside etas of any usual size."""
 
 
 def column_names(X: TableLike) -> list[str] | None:
@@ -33,6 +36,31 @@ def check_positive(value: Any, name: str, *, zero: bool = False) -> float:
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         raise InvalidInputError(f"{name} must be a finite number, {rule}; got {value}.")
     return float(value)
+
+
+def check_limit(eta: Any) -> float:
+    """A limit on eta, as a float: one whose square, and whose noise, floats can hold."""
+    limit = check_positive(eta, "eta")
+    if not SMALLEST_LIMIT <= limit <= LARGEST_LIMIT:
+        raise InvalidInputError(
+            f"eta must be from {SMALLEST_LIMIT:g} to {LARGEST_LIMIT:g}, so that noise of a finite scale keeps it; got "
+            f"{limit:g}. Bring labels and columns to units of about one."
+        )
+    return limit
+
+
+def check_part(value: Any, name: str, least: float, most: float, what: str = "") -> float:
+    """A number from one to another, as a float."""
+    if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.number)) or not least <= value <= most:
+        raise InvalidInputError(f"{name} must be between {least:g} and {most:g}{what}; got {value!r}.")
+    return float(value)
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """True or false itself, and nothing that would pass for it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fisherleak._support.checks import nearest
+from fisherleak._support.checks import check_flag, nearest
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 
@@ -17,8 +17,9 @@ def chosen_attributes(
     everything: tuple[Attribute, ...], attributes: Sequence[str | int] | str | int | None, label: bool | None
 ) -> tuple[tuple[Attribute, ...], bool]:
     """The attributes asked for, in that order, and whether the label counts: by default only where none is named."""
+    label = None if label is None else check_flag(label, "label")
     if attributes is None:
-        return everything, True if label is None else bool(label)
+        return everything, True if label is None else label
     items = list(attributes) if isinstance(attributes, (list, tuple, set, np.ndarray)) else [attributes]
     names = [attribute.name for attribute in everything]
     positions = []

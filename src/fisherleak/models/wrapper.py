@@ -63,8 +63,7 @@ def one_target(estimator: Estimator, y: VectorLike, several: bool = False) -> An
     y = column_or_1d(y, warn=True)
     if y.dtype.kind in "USO" and len(y) and isinstance(y[0], str) and is_regressor(estimator):
         raise InvalidInputError(
-            f"y holds text ({str(y[0])[:40]!r}, say), and {type(estimator).__name__} predicts numbers: encode it as numbers, "
-            "or use a classifier."
+            f"y holds text, and {type(estimator).__name__} predicts numbers: encode it as numbers, or use a classifier."
         )
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return y  # the estimator says it best

@@ -51,10 +51,9 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
         The row that is guessed best, the mean, or the best but for a number of rows.
     shape : matrix, "isotropic" or None
     """
-    if not isinstance(attack, Attack):
-        raise InvalidInputError(
-            f"accuracy is for attacks such as fisherleak.attacks.WhiteBox; got {type(attack).__name__}."
-        )
+    if isinstance(attack, type) or not isinstance(attack, Attack):
+        name = f"the class {attack.__name__}" if isinstance(attack, type) else type(attack).__name__
+        raise InvalidInputError(f"accuracy is for attacks such as fisherleak.attacks.WhiteBox(…); got {name}.")
     target = check_positive(accuracy, "accuracy")
     if not target < 1:
         raise InvalidInputError(f"accuracy must be below 1, which any noise keeps; got {accuracy}.")

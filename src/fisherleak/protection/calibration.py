@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fisherleak._support.checks import check_positive
+from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
@@ -32,6 +32,8 @@ from fisherleak.rows.summary import digest
 
 __all__ = ["calibrate", "enough", "publishable", "remembering"]
 
+GAP = 0.01
+"""Of least-loss noise, where none is asked for."""
 OVER = ("max", "mean", "group", "dataset", ADMISSIBLE)
 
 
@@ -45,7 +47,7 @@ def calibrate(
     groups: VectorLike = None,
     bounds: Mapping[str, Any] | None = None,
     shape: Any = None,
-    gap: float = 0.01,
+    gap: float | None = None,
     accuracy: float | None = None,
     random_state: Seed = None,
 ) -> Noise:
@@ -82,8 +84,8 @@ def calibrate(
         rows, whose least-loss shape is used here. A shape is over the released parameters: coefficients, then the intercept;
         where preprocessing is folded in, those in raw units.
     gap : float
-        For least-loss noise: its cost is certified to be at most 1 + gap times the least. What was reached is ``.gap``
-        of the noise; where 200 passes over the rows do not reach it, ``NotConvergedError`` says so.
+        For least-loss noise, 0.01 if not given: its cost is certified to be at most 1 + gap times the least. What was reached
+        is ``.gap`` of the noise; where 200 passes over the rows do not reach it, ``NotConvergedError`` says so.
     accuracy : float
         For attacks, how often the attacker may be right, below 1: in closed form, for normal noise and, of
         attributes, two or three candidates. ``shape`` may be a matrix or "isotropic". An attacker with a prior is taken as
@@ -134,14 +136,13 @@ def calibrate(
     True
     """
     if accuracy is not None:
-        if any(given is not None for given in (eta, attributes, label, groups)):
+        if any(given is not None for given in (eta, attributes, label, groups, bounds, gap, random_state)):
             raise InvalidInputError(
-                "eta, attributes, label and groups are for a leakage: leave them out with accuracy."
+                "eta, attributes, label, groups, bounds, gap and random_state are for a leakage: leave them out with accuracy."
             )
         return least_noise_against(leakage, accuracy, over, shape)
-    if not isinstance(leakage, Leakage):
-        raise InvalidInputError(f"calibrate takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
-    target = check_positive(eta, "eta")
+    leakage, gap = _of_a_leakage(leakage), _asked_gap(gap, shape, over)
+    target = check_limit(eta)
     if not isinstance(over, str) or over not in OVER:
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
     if (groups is not None) != (over == "group"):
@@ -165,7 +166,7 @@ def calibrate(
         own, counted = admissible_own_shape(leakage, shape, target, bounds, attributes, label, random_state)
         return remembering(own, dataclasses.replace(counted, folded=leakage._information.folded))
     if shape is not None:
-        unit = noise_shaped(leakage, shape, over, attributes, label, groups, check_positive(gap, "gap"))
+        unit = noise_shaped(leakage, shape, over, attributes, label, groups, gap)
         leakage = leakage.with_noise(unit)
     if over == ADMISSIBLE:
         noise, told = admissible_scale(leakage, target, bounds, attributes, label, random_state)
@@ -173,6 +174,34 @@ def calibrate(
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
         told = Calibration(over, target, shape=shape if isinstance(shape, str) and shape in OWN else None)
     return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
+
+
+def _of_a_leakage(given: Any) -> Leakage:
+    """What eta is limited of; an attack is told what it takes."""
+    if isinstance(given, Leakage):
+        return given
+    name = given.__name__ if isinstance(given, type) else type(given).__name__
+    if isinstance(given, Attack):
+        raise InvalidInputError(
+            f"accuracy must be given for an attack, how often it may be right, in place of eta; got {name} without it. Write "
+            "calibrate(attack, accuracy=0.9), say, or pass a leakage from fisherleak.measure."
+        )
+    raise InvalidInputError(
+        f"calibrate takes a leakage from fisherleak.measure, or an attack such as fisherleak.attacks.WhiteBox with "
+        f"accuracy=; got {name}."
+    )
+
+
+def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
+    if gap is None:
+        return GAP
+    searched_for = isinstance(shape, str) and shape == "least-loss" and over != ADMISSIBLE
+    if not (isinstance(shape, Leakage) or searched_for):
+        raise InvalidInputError(
+            "gap is for noise of least loss for the rows present, shape='least-loss' without over='admissible', or for public "
+            f"rows; got gap={gap!r} without it. Leave it out."
+        )
+    return check_positive(gap, "gap")
 
 
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:

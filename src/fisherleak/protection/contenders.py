@@ -18,6 +18,7 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.releasing import generator
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
@@ -120,7 +121,7 @@ class Task:
         return "levels" if self.public == "nothing" else self.public
 
     def rng(self) -> np.random.Generator:
-        return np.random.default_rng(0 if self.random_state is None else self.random_state)
+        return generator(0 if self.random_state is None else self.random_state)
 
     def part(self, rows: Rows) -> Task:
         """The same with some of the rows."""
@@ -167,7 +168,16 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, L
     X, y = task.X, task.y
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a solver that stops early: the minimum is found from there
-        model = fit_weighted(_with_penalty(task.estimator, penalty), X, y, weights)
+        try:
+            model = fit_weighted(_with_penalty(task.estimator, penalty), X, y, weights)
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            # scikit-learn's own words hold a cell
+            raise InvalidInputError(
+                f"A column of X cannot be read as numbers, and a step of {type(task.estimator).__name__} takes numbers only: "
+                "encode it with a OneHotEncoder before, or leave it out."
+            ) from None
     check_releasable(model)
     if task.public == "nothing":
         check_common_levels(model, as_table(X), FEW)
@@ -222,9 +232,10 @@ def _calibrated(
 ) -> Noise:
     if task.over == ADMISSIBLE:
         return calibrate(leak, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
+    asked = gap if shape == "least-loss" else None
     if task.groups is not None:
-        return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=gap)
-    return calibrate(leak, eta, shape=shape, gap=gap)
+        return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=asked)
+    return calibrate(leak, eta, shape=shape, gap=asked)
 
 
 def looked_at(

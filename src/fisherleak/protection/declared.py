@@ -36,6 +36,7 @@ FEWEST_IN_ALL = 30
 """Rows that must be there before bounds or levels are taken from them."""
 GRIDS = ((0, 0), (1, 0), *((2**k, shift) for k in range(1, 9) for shift in (0, 2 ** (k - 1))))
 """Grids that are tried, from fine to coarse: three binary digits, then powers of two by width and shift of their exponents."""
+MAPPING = "bounds must be a mapping from names of columns to (low, high) or levels"
 AFFINE = 1e-7
 """Difference of a feature from what an affine map of the raw columns gives, relative to its size, that is rounding."""
 
@@ -68,11 +69,19 @@ class Admissible:
     settled: bool
 
 
-def admissible_rows(jacobian: Jacobian | OutputsJacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
-    """What users may pass as ``bounds=``, held against the rows that are present."""
+def checked_bounds(bounds: Any) -> dict[str, Any]:
+    """What users may pass as ``bounds=``, by name: a mapping, or nothing."""
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise InvalidInputError(f"{MAPPING}; got {type(bounds).__name__}. Write bounds={{'age': (0, 120)}}, say.")
     given = dict(bounds or {})
     if not all(isinstance(name, str) for name in given):
-        raise InvalidInputError("bounds must be a mapping from names of columns to (low, high) or levels.")
+        raise InvalidInputError(f"{MAPPING}; got a name that is no text. Arrays have the names x0, x1, …")
+    return given
+
+
+def admissible_rows(jacobian: Jacobian | OutputsJacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
+    """What users may pass as ``bounds=``, held against the rows that are present."""
+    given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
     unknown = [name for name in given if name not in {LABEL, NORM, *names}]
     if unknown:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.checks import check_positive
+from fisherleak._support.checks import check_flag, check_part, check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.progress import track
@@ -169,8 +169,10 @@ class Frontier:
         (0.3, 0.954)
         """
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
-        if not 0 < share < 1:
-            raise InvalidInputError(f"share must be between 0 and 1, a part of the limit; got {share!r}.")
+        if check_part(share, "share", 0, 1, ", a part of the limit") in (0, 1):
+            raise InvalidInputError(
+                f"share must be between 0 and 1, a part of the limit and not all of it; got {share!r}."
+            )
         points = [point for point in self._at(limit) if WEIGHTINGS[point.weighting] == 0]
         if not points:
             raise InvalidInputError(
@@ -268,7 +270,9 @@ class Frontier:
         >>> frontier.release(choice=frontier.choose(eta=1.0))  # doctest: +SKIP
         """
         rng = None if random_state is None else generator(random_state)
-        if choice is None and counted:
+        if not isinstance(choice, FrontierPoint | CountedChoice | None):
+            raise InvalidInputError(f"choice must be from choose(), or one of the frontier's points; got {choice!r}.")
+        if check_flag(counted, "counted") and choice is None:
             choice = self.choose(eta, random_state=rng)
         if isinstance(choice, CountedChoice):
             if eta is not None and eta != choice.eta:
@@ -322,7 +326,8 @@ def protect(
     public : {"nothing", "levels", "preprocessing"}
         As in :func:`fisherleak.release`.
     held_out : float
-        Part of the rows on which losses are measured, between 0 and 0.9; they are trained on in ``release``.
+        Part of the rows on which losses are measured, between 0 and 0.9; they are trained on in ``release``. With 0, and with a
+        warning of fewer than 20 rows, losses are those of the rows that models are fitted on.
     random_state : int or Generator, optional
         Of the split and of noisy copies; 0 if not given, so that the frontier is repeatable. ``release`` draws anew.
 

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 from sklearn.base import clone
 
+from fisherleak._support.checks import check_flag
 from fisherleak._support.namespaces import Estimator, Json, Seed, TableLike, VectorLike
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.releasing import generator
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.wrapper import Wrapper
+from fisherleak.protection.asked_task import listed_weightings
 from fisherleak.protection.counted_choice import SHARE
 from fisherleak.protection.frontier import protect
 
@@ -92,10 +94,11 @@ class Protected(Wrapper):
 
     def fit(self, X: TableLike, y: VectorLike) -> Self:
         """Look at all candidates, and release one, fitted on all rows."""
-        if self.counted and set(self.weightings) - {"none"}:
+        weightings = listed_weightings(self.weightings)
+        if check_flag(self.counted, "counted") and set(weightings) != {"none"}:
             raise InvalidInputError(
                 f"weightings must be ['none'] where the choice is counted, since what IRFIL's weights tell is not; got "
-                f"{list(self.weightings)!r}. Leave them out, or use counted=False, which warns."
+                f"{list(weightings)!r}. Leave them out, or use counted=False, which warns."
             )
         frontier = protect(
             self.estimator,
