@@ -22,8 +22,8 @@ Vector = NDArray[np.float64]
 
 
 def covariance(case: Case, eta: float, options: dict[str, Any]) -> Vector:
-    asked = {"gap": 1e-8} if options.get("shape") == "least-loss" else {}
-    noise: Any = fl.calibrate(case.leak(), eta, **asked, **options)
+    searched = isinstance(options.get("shape"), str) and options["shape"] == "least-loss"
+    noise: Any = fl.calibrate(case.leak(), eta, gap=1e-8 if searched else None, **options)
     size = case.X.shape[1] + int(case.intercept)
     return np.asarray(noise.scale**2 * (np.eye(size) if noise.shape is None else noise.shape))
 

@@ -321,8 +321,8 @@ def test_least_loss_of_several_classes_keeps_the_limit_and_costs_less(three_clas
     H -= len(X) * fit.l2 * alike
     costs = []
     for shape in ("isotropic", "hessian", "least-loss"):
-        asked = {"gap": 1e-3} if shape == "least-loss" else {}
-        noise: Any = fl.calibrate(leak, 0.5, over, shape=shape, **asked, **how)
+        gap = 1e-3 if shape == "least-loss" else None
+        noise: Any = fl.calibrate(leak, 0.5, over, shape=shape, gap=gap, **how)
         after = leak.with_noise(noise)
         if over == "group":
             reached = max(after.by_group(how["groups"]).values())
