@@ -53,7 +53,7 @@ def test_nothing_of_the_model_without_noise_is_kept() -> None:
         ({"counted": "x"}, "counted must be True or False; got 'x'"),
         ({"counted": None}, "counted must be True or False; got None"),
         ({"share": "x"}, "share must be between 0 and 1, a part of the limit; got 'x'"),
-        ({"share": 1}, "share must be between 0 and 1, a part of the limit and not all of it; got 1"),
+        ({"share": 1}, "share must be between 0 and 1, a part of the limit; got 1"),
         ({"weightings": "none"}, r"weightings must be a list .* Write weightings=\['none'\]"),
         ({"estimator": None}, "estimator must be a scikit-learn model.*; got None"),
         ({"bounds": "x"}, "bounds must be a mapping .*; got str"),

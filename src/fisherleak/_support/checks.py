@@ -49,10 +49,11 @@ def check_limit(eta: Any) -> float:
     return limit
 
 
-def check_part(value: Any, name: str, least: float, most: float, what: str = "") -> float:
-    """A number from one to another, as a float."""
-    if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.number)) or not least <= value <= most:
-        raise InvalidInputError(f"{name} must be between {least:g} and {most:g}{what}; got {value!r}.")
+def check_part(value: Any, name: str, most: float, what: str = "", *, ends: bool = True) -> float:
+    """A number from zero to another, with these two or without, as a float."""
+    known = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (known and (0 <= value <= most if ends else 0 < value < most)):
+        raise InvalidInputError(f"{name} must be between 0 and {most:g}{what}; got {value!r}.")
     return float(value)
 
 

@@ -168,7 +168,7 @@ def _rows_with_gaps(X: Any) -> int:
 
 def split_of(task: Task, held_out: float) -> tuple[Rows, Rows]:
     """Rows to train on and to look at; the same where there are too few. No value of a row decides where it goes."""
-    share = check_part(held_out, "held_out", 0, 0.9)
+    share = check_part(held_out, "held_out", 0.9)
     n = len(task.y)
     if share == 0:
         return np.arange(n), np.arange(n)

@@ -169,10 +169,7 @@ class Frontier:
         (0.3, 0.954)
         """
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
-        if check_part(share, "share", 0, 1, ", a part of the limit") in (0, 1):
-            raise InvalidInputError(
-                f"share must be between 0 and 1, a part of the limit and not all of it; got {share!r}."
-            )
+        share = check_part(share, "share", 1, ", a part of the limit", ends=False)
         points = [point for point in self._at(limit) if WEIGHTINGS[point.weighting] == 0]
         if not points:
             raise InvalidInputError(
