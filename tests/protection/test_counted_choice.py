@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from cases import make
+from copies import copies
 from fisherleak.protection.counted_choice import Ballot, _admitted
 from fisherleak.protection.grid import STEP, up_to_grid
 
@@ -132,6 +133,17 @@ def test_a_release_counts_its_choice_without_a_warning() -> None:
     np.testing.assert_array_equal(model.coef_, again.coef_)
     with pytest.raises(fl.InvalidInputError, match="eta must be that of the choice, 4, or left out; got 1"):
         found.release(1.0, choice)
+    for copied in copies(choice):  # as it may be passed on: without what is confidential, and good for a release still
+        assert copied.ballot is None
+        assert copied.record() == choice.record()
+        assert (np.isnan(copied.point.loss), copied.point.score) == (True, None)
+        np.testing.assert_array_equal(found.release(choice=copied, random_state=1).coef_, model.coef_)
+    assert repr(choice.point.loss) not in repr(choice)
+    other = fl.protect(Ridge(20.0), X, Y, 4.0, bounds=WITH_LABEL, penalties=[1.0])
+    with pytest.raises(
+        fl.InvalidInputError, match="choice is one of 6 candidates with over='admissible', and this frontier has 3"
+    ):
+        other.release(choice=choice)
     # the noise keeps what the choice leaves
     from fisherleak.protection.contenders import calibrated_model
 

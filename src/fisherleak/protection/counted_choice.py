@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.releasing import generator
 from fisherleak.engine.risk import with_constant
@@ -99,7 +99,7 @@ class Ballot:
         return np.asarray(np.sqrt(np.maximum(largest, 0.0)) / self.smoothing)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CountedChoice:
     """A candidate that was drawn, and what a release of it promises.
 
@@ -123,6 +123,8 @@ class CountedChoice:
         most: 0 where nothing was chosen, else 1, as no bound is known.
     ballot : Ballot or None
         What it was drawn from; confidential, None where there was one candidate only.
+
+    No copy, pickle or ``repr`` of it holds what is confidential: the ballot, and the candidate's loss and score.
     """
 
     point: FrontierPoint
@@ -135,6 +137,24 @@ class CountedChoice:
     probability: float = 0.0
     ballot: Ballot | None = field(default=None, repr=False, compare=False)
 
+    def __reduce__(self) -> Sums:
+        point = replace(self.point, loss=math.nan, score=None)
+        known = (self.eta, self.eta_choice, self.eta_noise, self.over, self.among, self.offset, self.probability)
+        return type(self), (point, *known)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in self.record().items())
+        return f"{type(self).__name__}({told})"
+
+    def check_among(self, task: Task, points: Sequence[FrontierPoint]) -> None:
+        """Refuse a choice for a frontier with other candidates, or with a limit on others."""
+        among, own = len(task.penalties) * len(task.shapes), _name(self.point)
+        if (self.over, self.among) != (task.over, among) or own not in map(_name, points):
+            raise InvalidInputError(
+                f"choice is one of {self.among} candidates with over={self.over!r}, and this frontier has {among} with "
+                f"over={task.over!r}: release it from the frontier that it was drawn from."
+            )
+
     def record(self) -> Json:
         """What may be passed on with the model, in JSON types."""
         told = {name: getattr(self.point, name) for name in ("penalty", "weighting", "shape")}
@@ -142,6 +162,10 @@ class CountedChoice:
             name: getattr(self, name) for name in ("eta", "eta_choice", "eta_noise", "over", "among", "probability")
         }
         return told | etas | ({} if self.offset is None else {"step": STEP, "offset": self.offset})
+
+
+def _name(point: FrontierPoint) -> tuple[float, str, str]:
+    return point.penalty, point.weighting, point.shape
 
 
 def drawn_choice(

@@ -274,6 +274,7 @@ class Frontier:
         if isinstance(choice, CountedChoice):
             if eta is not None and eta != choice.eta:
                 raise InvalidInputError(f"eta must be that of the choice, {choice.eta:g}, or left out; got {eta!r}.")
+            choice.check_among(self.task, self.points)
             chosen, limit = choice.point, choice.eta_noise
         else:
             limit = self.task.eta if eta is None else check_positive(eta, "eta")
