@@ -226,6 +226,12 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "output in /proc": (good(), ["audit", "t.csv", "--target", "y", "--out", "/proc/out"], "nothing was written"),
     "release: no limit": (good(), ["release", "t.csv", "--target", "y", "--out", "m.skops"], "--eta"),
     "release: no file": (good(), ["release", "t.csv", "--target", "y", "--eta", "1"], "--out"),
+    "release: a folder": (good(), ["release", "t.csv", "--target", "y", "--eta", "1", "--out", "."], "name a file"),
+    "release: limit too large": (
+        good(),
+        ["release", "t.csv", "--target", "y", "--eta", "1e300", "--out", "m.skops"],
+        "eta must be",
+    ),
     "release: limit zero": (
         good(),
         ["release", "t.csv", "--target", "y", "--eta", "0", "--out", "m.skops"],

@@ -42,6 +42,8 @@ class Verification:
 
 def card_path(path: Path) -> Path:
     """MODEL.json beside MODEL."""
+    if not path.name:
+        raise InvalidInputError(f"'{path}' is a folder: name a file.")
     return path.with_name(path.name + ".json")
 
 
