@@ -370,3 +370,25 @@ def test_an_attacker_who_is_given_everything_does_not_beat_the_limit(name: str, 
     error = float(np.sqrt(np.mean(fine[possible][np.argmin(far, axis=1)] ** 2)))
     print(f"{name}: error {error * limit:.2f} / eta, {possible.mean():.0%} of the candidates have the same scale")
     assert error >= 0.97 / limit
+
+
+def test_weights_that_follow_from_labels_are_refused() -> None:
+    """One row that leaves a rare class would double the weights of the others: the bound holds them as they are."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), np.array([1] * 20 + [0] * 40)
+    bounds: Any = {"x0": (-1.0, 1.0), "x1": (-1.0, 1.0)}
+
+    def measured(weighting: Any) -> fl.Leakage:
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=1e-2, tol=1e-10, class_weight=weighting)).fit(X, y)
+        return fl.measure(model, X, y)
+
+    for shape in ("isotropic", "hessian", "least-loss", None):
+        with pytest.raises(fl.InvalidInputError, match="class_weight='balanced' computes them from the labels"):
+            fl.calibrate(measured("balanced"), 1.0, "admissible", shape=shape, bounds=bounds)
+    assert fl.calibrate(measured({0: 0.75, 1: 1.5}), 1.0, "admissible", bounds=bounds).scale > 0
+    assert fl.calibrate(measured("balanced"), 1.0).scale > 0
+    for spread in (1.0, rng.uniform(1, 2, 60)):  # a row of weight 1 that joins class 1 has a weight of 20
+        weights = np.where(y == 1, 0.01, 1.0) * spread
+        both = LogisticRegression(C=1e-2, tol=1e-10, class_weight={0: 1.0, 1: 20.0}).fit(X, y, weights)
+        with pytest.raises(fl.InvalidInputError, match="with class_weight and sample_weight a row's weight changes"):
+            fl.calibrate(fl.measure(both, X, y, sample_weight=weights), 1.0, "admissible", bounds=bounds)

@@ -25,6 +25,7 @@ from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import final_estimator
 from fisherleak.protection.ascent import Found, ascend
 from fisherleak.protection.certificate import Bound, bound, bound_by_penalty
 from fisherleak.protection.declared import Admissible, admissible_rows
@@ -203,6 +204,27 @@ def admissible_scale(
     return leakage.noise.rescaled(grid.scale), told
 
 
+def _check_weights(leakage: Leakage) -> None:
+    """Refuse weights that one row's label moves past what rows that are there have."""
+    model = None if leakage._queried is None else leakage._queried.model
+    weighting = None if model is None else getattr(final_estimator(model), "class_weight", None)
+    if isinstance(weighting, str):
+        raise InvalidInputError(
+            f"over='admissible' takes weights as public, and class_weight={weighting!r} computes them from the labels of all "
+            "rows: give class_weight as a dict of numbers, or use `over='max'`."
+        )
+    fit, jacobian = leakage.fits[0], one_release(leakage._information)
+    if weighting is None or fit.sample_weight is None or is_lazy(jacobian.X):
+        return
+    of_class = np.array([float(weighting.get(each, 1.0)) for each in final_estimator(model).classes_.tolist()])
+    classes = np.unique(np.asarray(host(jacobian.y)), return_inverse=True)[1]
+    if classes.max() >= len(of_class) or not np.allclose(of_class[classes], np.asarray(host(fit.sample_weight))):
+        raise InvalidInputError(
+            "over='admissible' takes weights as public, and with class_weight and sample_weight a row's weight changes with "
+            "its label: give all of it as sample_weight, or use `over='max'`."
+        )
+
+
 def _of_classes(leakage: Leakage) -> OutputsJacobian:
     """The same for a model of several classes."""
     jacobian = one_release(leakage._information)
@@ -222,6 +244,7 @@ def _of_classes(leakage: Leakage) -> OutputsJacobian:
 
 def bounded_release(leakage: Leakage) -> Jacobian | OutputsJacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
+    _check_weights(leakage)
     if isinstance(leakage._information, SeveralOutputs):
         return _of_classes(leakage)
     refuse_several(leakage._information, "calibrate(over='admissible')")
