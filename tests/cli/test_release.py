@@ -687,13 +687,20 @@ def test_a_model_from_python_has_the_same_refusals(released: Path, people: Path)
 def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.skops"
     base = ("release", people, "--target", "income", "--out", out, "--overwrite")
+    frame = pandas.read_csv(people)
+    numbers = frame.select_dtypes("number").columns
+    frame[numbers] = frame[numbers].apply(
+        lambda column: column.sample(frac=1, random_state=len(column.name)).to_numpy()
+    )
+    others = tmp_path / "others.csv"
+    frame.to_csv(others, index=False)
     done = fisherleak(*base, "--noise", "2")
     assert done.status == 0
     assert "none: the noise was given" in done.out
     assert fisherleak("audit", people, "--released", out, "--quiet", *FAST).status == 0
     for options, shape in (
         (("--over", "max", "--shape", "hessian"), {"name": "hessian", "from": None}),
-        (("--over", "max", "--shape-from", people), {"name": "hessian", "from": "people.csv"}),
+        (("--over", "max", "--shape-from", others), {"name": "hessian", "from": "others.csv"}),
     ):
         done = fisherleak(*base, "--eta", "0.5", *options, "--json")
         assert done.status == 0, done.err
@@ -704,6 +711,7 @@ def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path,
     for wrong, says in (
         (("--eta", "1", "--noise", "1"), "either --eta or --noise"),
         (("--eta", "1", "--shape", "round"), "--shape must be one of"),
+        (("--eta", "1", "--shape-from", people), "or use --shape hessian, which stays with the table"),
         (("--noise", "1", "--shape", "hessian"), "--shape goes with a limit --eta"),
     ):
         done = fisherleak(*base, *wrong)

@@ -213,8 +213,10 @@ def _check_weights(leakage: Leakage) -> None:
             f"over='admissible' takes weights as public, and class_weight={weighting!r} computes them from the labels of all "
             "rows: give class_weight as a dict of numbers, or use `over='max'`."
         )
+    if weighting is None:
+        return
     fit, jacobian = leakage.fits[0], one_release(leakage._information)
-    if weighting is None or fit.sample_weight is None or is_lazy(jacobian.X):
+    if fit.sample_weight is None or is_lazy(jacobian.X):
         return
     of_class = np.array([float(weighting.get(each, 1.0)) for each in final_estimator(model).classes_.tolist()])
     classes = np.unique(np.asarray(host(jacobian.y)), return_inverse=True)[1]

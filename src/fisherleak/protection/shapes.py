@@ -86,7 +86,7 @@ def check_other_rows(leakage: Leakage, public: Leakage, name: str = "shape") -> 
             return
     raise InvalidInputError(
         f"`{name}` must come from public rows, and most of these are rows of the table itself: a shape by them is as exact as "
-        "they are. Give other rows, or use shape='hessian' or 'least-loss', which stay with the table and are counted."
+        "they are. Give other rows, or use `shape='hessian'`, which stays with the table and is counted."
     )
 
 
