@@ -257,12 +257,13 @@ def test_warfarin_patients_keep_most_of_their_model_at_a_limit_of_one_half(data_
     first = train(from_frame(table), settings)
     l2 = public_penalty(first, two_digits(first.design.n), 0.5, bounds).l2
     trained = trained_on(first.kind, first.design, l2, None, first.public)
-    assert public_shape(trained, two_digits(trained.design.n), 0.5, None, bounds).name == "hessian"
+    shape = public_shape(trained, two_digits(trained.design.n), 0.5, None, bounds).name
+    assert shape == "least-loss"
     found = []
     for offset in range(4):
-        noise = admitted_noise(trained, settings, 0.5, None, bounds, offset, "hessian")
+        noise = admitted_noise(trained, settings, 0.5, None, bounds, offset, shape)
         cost = tradeoff(trained.with_noise(noise), [noise.scale], 200, offset)
         assert cost.held_out
         found.append(cost.points[0].utility)
-    assert np.mean(found) > 0.42
-    assert cost.without_noise - np.mean(found) < 0.022
+    assert np.mean(found) > 0.43
+    assert cost.without_noise - np.mean(found) < 0.012
