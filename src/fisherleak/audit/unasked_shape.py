@@ -80,7 +80,7 @@ class PublicShape:
         if self.name == LEAST_LOSS:
             return (
                 "The noise has that of least loss by the rows, for whoever could be there, since the rows' own inverse Hessian "
-                f"would tell an eta {about}, less than a quarter of it."
+                f"would tell less than a quarter of the limit: an eta {about}."
             )
         if self.name == HESSIAN:
             return f"The noise has that of the rows' own inverse Hessian, since it tells an eta {about}."
