@@ -125,6 +125,11 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path,
     rows = shape_term(trained.leak._information.jacobians[0], noise).rows(trained.design.X)
     assert rows.max() < told <= eta  # the limit is on both
     assert any("What it tells by itself is counted" in sentence for sentence in audited["assumptions"])
+    assert audited["noise"]["by_shape"] == pytest.approx(rows.max())
+    assert fisherleak("audit", table, "--released", model, "--no-attacks", "--out", tmp_path / "out").status == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "is the same at every σ" in page
+    assert "Etas are exactly proportional" not in page
 
 
 def test_nothing_stands_for_what_a_shape_of_least_loss_tells(fisherleak: Command, tmp_path: Path, people: Path) -> None:

@@ -71,7 +71,10 @@ def summary_of_leakage(
         "assumptions": _assumptions(leak),
         "data": _data(leak, fit),
         "model": _model(leak, fit),
-        "noise": {"kind": _kind(noise), "scale": float(noise.scale), "chosen": "given", "note": f"{noise!r}."},
+        "noise": {
+            **{"kind": _kind(noise), "scale": float(noise.scale), "chosen": "given", "note": f"{noise!r}."},
+            "by_shape": None,
+        },
         "eta": {"dataset": leak.dataset(), "examples": _spread(eta), "histogram": _histogram(eta, members)},
         "rows": [_row(leak, int(k), eta, label, cells) for k in order[:MOST_ROWS]],
         "attributes": [

@@ -51,6 +51,7 @@ from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
 from fisherleak.protection.shape_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.rows import gather, map_rows
+from fisherleak.rows.summary import digest
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 
 __all__ = [
@@ -193,6 +194,14 @@ class Trained:
             return eta
         X, _, weights = self.arrays
         return map_rows(lambda own, x, w: np.hypot(own, scale * shape.rows(x, w)), eta, X, weights)
+
+    def most_by_shape(self) -> float | None:
+        """The largest eta that a shape of the rows' own has by itself, at every scale; None for other noise."""
+        shape = self.shape
+        if shape is None:
+            return None
+        X, _, weights = self.arrays
+        return digest(map_rows(lambda x, w: shape.rows(x, w), X, weights), 1).high
 
     def with_noise(self, noise: Noise) -> Trained:
         """The same model, measured with another noise at scale 1."""

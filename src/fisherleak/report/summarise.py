@@ -59,6 +59,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
             "scale": audit.noise.scale,
             "chosen": audit.noise.chosen,
             "note": audit.noise.note,
+            "by_shape": audit.trained.most_by_shape(),
         },
         "eta": _eta(audit),
         "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
