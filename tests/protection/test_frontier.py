@@ -255,3 +255,9 @@ def test_the_frontier_is_that_of_the_release_where_the_rows_give_the_bounds() ->
     ranges = {name: (each["low"], each["high"]) for name, each in noise.calibrated.bounds.items()}
     assert ranges["label"][1] >= 4.0
     assert found.points == fl.protect(Ridge(8.0), Z, y, 2.0, bounds=ranges, **asked).points
+
+
+def test_a_column_of_one_value_is_looked_at_like_any_other() -> None:
+    """Its bounds are one number, which nobody declared: what is looked at takes them from its rows again."""
+    found = fl.protect(Ridge(40.0), np.column_stack([X, np.full(len(X), 2.0)]), Y, 4.0, shapes=["isotropic"], **ONE)
+    assert found.points

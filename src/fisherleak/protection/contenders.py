@@ -194,7 +194,8 @@ def bounded_as(whole: Task, part: Task) -> Task:
     jacobian = leak._information.jacobians[0]
     known = admissible_rows(jacobian, leak._table, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
-    ranges = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
+    ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
+    ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none
     return replace(part, bounds={**ranges, **(whole.bounds or {})})
 
 
