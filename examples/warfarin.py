@@ -7,6 +7,7 @@ downloads the IWPC table unless FISHERLEAK_DATA names a folder that has it.
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -47,6 +48,7 @@ def main(folder: Path) -> None:
 
     print("\n4. Release")
     drawn = fl.Gaussian(noise.scale)
+    warnings.simplefilter("ignore", fl.SeededReleaseWarning)  # none of these is passed on
     public = {"public": "preprocessing"}  # as it was measured
     scores = [
         fl.release(model, drawn, seed, **public).score(test, y_test) for seed in range(100)

@@ -117,7 +117,7 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
     ],
     OneHotEncoder: [
         (lambda: OneHotEncoder(categories=[GENES, [RARE, *CITIES]], drop="first"), CATEGORIES, "nothing"),
-        (lambda: OneHotEncoder(**POOLED), CATEGORIES, "nothing"),
+        (lambda: OneHotEncoder(**POOLED), CATEGORIES, "levels"),
         (lambda: OneHotEncoder(drop="first"), CATEGORIES, "levels"),
     ],
     OrdinalEncoder: [
@@ -140,12 +140,12 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
         (
             lambda: ColumnTransformer([("n", StandardScaler(), ["age", "bmi"]), ("c", OneHotEncoder(**POOLED), CATEGORIES)]),
             [*NUMBERS, *CATEGORIES],
-            "nothing",
+            "levels",
         ),
         (
             lambda: ColumnTransformer([("c", OneHotEncoder(**POOLED), CATEGORIES)], remainder=RobustScaler()),
             [*NUMBERS, *CATEGORIES],
-            "nothing",
+            "levels",
         ),
         (
             lambda: ColumnTransformer(

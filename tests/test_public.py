@@ -18,7 +18,7 @@ NAMES = {
     *("ClusterError", "read_parquet_folder", "Bounded", "Laplace", "NOISES", "CountedEtas", "counted"),
     *("UncountedScaleWarning", "Answers", "SampledLabels", "queries_until", "Ledger"),
     *("Frontier", "Protected", "protect", "UncountedChoiceWarning"),
-    *("gradients", "Posterior", "ObjectivePerturbation"),
+    *("gradients", "Posterior", "ObjectivePerturbation", "SeededReleaseWarning"),
 }
 METHODS = {
     *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fisherleak.errors import NearSingularWarning as NearSingularWarning
     from fisherleak.errors import NotAtMinimumError as NotAtMinimumError
     from fisherleak.errors import NotConvergedError as NotConvergedError
+    from fisherleak.errors import SeededReleaseWarning as SeededReleaseWarning
     from fisherleak.errors import SeparableClassesError as SeparableClassesError
     from fisherleak.errors import SingularHessianError as SingularHessianError
     from fisherleak.errors import UncountedChoiceWarning as UncountedChoiceWarning
@@ -67,7 +68,13 @@ __version__ = "0.1.0"
 
 _ERRORS = (
     *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),
-    *("NotAtMinimumError", "NotConvergedError", "SeparableClassesError", "SingularHessianError"),
+    *(
+        "NotAtMinimumError",
+        "NotConvergedError",
+        "SeededReleaseWarning",
+        "SeparableClassesError",
+        "SingularHessianError",
+    ),
     *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
@@ -130,6 +137,7 @@ __all__ = [
     "ReleaseReport",
     "Released",
     "SampledLabels",
+    "SeededReleaseWarning",
     "SeparableClassesError",
     "SingularHessianError",
     "Trimmed",

@@ -14,6 +14,7 @@ __all__ = [
     "NearSingularWarning",
     "NotAtMinimumError",
     "NotConvergedError",
+    "SeededReleaseWarning",
     "SeparableClassesError",
     "SingularHessianError",
     "UncountedChoiceWarning",
@@ -64,6 +65,10 @@ class NearSingularWarning(UserWarning):
 
 class LooseFitWarning(UserWarning):
     """A model stopped so far from its minimum that its etas there are not those of the minimum."""
+
+
+class SeededReleaseWarning(UserWarning):
+    """A release was drawn with a seed: whoever knows or guesses it draws the same noise and takes it off again."""
 
 
 class UncountedChoiceWarning(UserWarning):

@@ -6,6 +6,7 @@ them text. Such a type, passed on, would tell of that cell even where its own le
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["plain_level", "typed_levels"]
+__all__ = ["as_number", "as_numbers", "plain_level", "typed_levels"]
+
+EXACT = 2**53
+"""Whole numbers below it are exact as floats."""
 
 
 def plain_level(level: Any) -> Any:
@@ -45,3 +49,33 @@ def typed_levels(levels: Iterable[Any]) -> NDArray[Any]:
     made = np.empty(len(plain), dtype=object)
     made[:] = plain
     return made
+
+
+def as_number(level: Any) -> Any:
+    """A level, and as a number where it is the text of one exactly as Python writes it: ``"2"`` is 2, ``"02"`` stays text.
+
+    Examples
+    --------
+    >>> [as_number(level) for level in ("2", "2.5", "02", "2.0", "nan", "x")]
+    [2, 2.5, '02', '2.0', 'nan', 'x']
+    """
+    level = plain_level(level)
+    if not isinstance(level, str):
+        return level
+    try:
+        number = int(level) if level.lstrip("-").isdigit() else float(level)
+    except ValueError:
+        return level
+    return plain_level(number) if math.isfinite(number) and str(plain_level(number)) == level else level
+
+
+def as_numbers(levels: Iterable[Any]) -> NDArray[Any] | None:
+    """Levels as numbers, where each is one that a float holds exactly, or its text; None for all others.
+
+    Examples
+    --------
+    >>> as_numbers(["2", "10"]), as_numbers(["2", "x"])
+    (array([ 2, 10]), None)
+    """
+    found = typed_levels(as_number(level) for level in levels)
+    return found if found.dtype.kind in "bif" and bool((np.abs(found) < EXACT).all()) else None

@@ -25,7 +25,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak._support.level_types import typed_levels
+from fisherleak._support.level_types import as_number, as_numbers, typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.sparse import inverse_of
 from fisherleak.audit.model import Trained, estimator_for, spreads_in, trained_on
@@ -131,14 +131,26 @@ def _made_up(design: Design, count: int) -> Any:
     for feature in design.features:
         if feature.of is not None:
             continue
-        known = np.array([0.0, 1.0]) if feature.kind == "number" else typed_levels(_named(feature))
+        known = np.array([0.0, 1.0]) if feature.kind == "number" else _named(feature)
         columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
     return pandas.DataFrame(columns)
 
 
-def _named(feature: Feature) -> tuple[Any, ...]:
-    """The levels that a released encoder names: pooled and missing ones are those that it does not know."""
-    return feature.levels[1:] if feature.open else feature.levels
+def _named(feature: Feature) -> NDArray[Any]:
+    """The levels that a released encoder names, all but the first: numbers where they, and all that the first is, are numbers.
+
+    The first has no indicator, and so has every value that is not named: it counts as the first, without a warning.
+    """
+    told, named = feature.levels[1:] if feature.open else feature.levels, feature.levels[1:]
+    return typed_levels(named if as_numbers(told) is None else [as_number(level) for level in named])
+
+
+def _encoder(levels: NDArray[Any]) -> OneHotEncoder | Pipeline:
+    """Indicators of levels; where these are numbers, a step before that scales by nothing makes "2", 2 and 2.0 one."""
+    encoder = OneHotEncoder(categories=[levels], sparse_output=False, handle_unknown="ignore")
+    if as_numbers(levels) is None:
+        return encoder
+    return Pipeline([("numbers", StandardScaler(with_mean=False, with_std=False)), ("levels", encoder)])
 
 
 def _passing(design: Design, fills: bool) -> ColumnTransformer:
@@ -154,11 +166,7 @@ def _passing(design: Design, fills: bool) -> ColumnTransformer:
         if feature.of is not None:
             steps.append((f"category {k + 1}", MissingIndicator(features="all", sparse=False), [feature.of]))
             continue
-        # a level that is not named has no indicator, which is what the pooled or missing level has, or else the first
-        rules: Json = {} if feature.open else {"drop": "first"}
-        levels = [typed_levels(_named(feature))]
-        encoder = OneHotEncoder(categories=levels, sparse_output=False, handle_unknown="ignore", **rules)
-        steps.append((f"category {k + 1}", encoder, [feature.name]))
+        steps.append((f"category {k + 1}", _encoder(_named(feature)), [feature.name]))
     return ColumnTransformer(steps)
 
 

@@ -39,6 +39,7 @@ from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
+from fisherleak.protection.release import warn_of_seed
 from fisherleak.tables import RawTable, Room
 
 __all__ = [
@@ -159,10 +160,11 @@ def save_model(
         With ``ledger``: refuse the release if it takes any row's eta, all recorded releases counted, past this, in
         standard units.
     random_state : int, optional
-        For tests only: noise that can be drawn again protects nothing.
+        For tests only: noise that can be drawn again protects nothing, and ``SeededReleaseWarning`` says so.
     tell : callable, optional
         Is given what was decided about the table, in sentences, as soon as it is read: no card has them.
     """
+    warn_of_seed(random_state)
     if limit is not None and ledger is None:
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
     if (eta is None) == (noise is None):

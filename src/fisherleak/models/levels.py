@@ -1,4 +1,8 @@
-"""Levels that encoders learned from a table, and how many rows have each: a rare one gives its rows away by its name."""
+"""Levels that encoders learned from a table, and how many rows have each: a rare one gives its rows away.
+
+Its name tells of them, and so does a feature that rare levels are pooled in: without these rows it would not be there, and the
+model would have a coefficient less.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from fisherleak.models.frames import Table
 from fisherleak.models.scalers import LEVELS
 from fisherleak.models.transformers import chosen_columns, through
 
-__all__ = ["check_common_classes", "check_common_levels"]
+__all__ = ["check_common_classes", "check_common_levels", "learned_levels"]
 
 
 def check_common_levels(model: Estimator, table: Table, few: int) -> None:
@@ -42,17 +46,22 @@ def check_common_classes(model: Estimator, y: Any, few: int) -> None:
 def _check_steps(steps: Any, flow: Flow, few: int) -> None:
     for place, (_, step) in enumerate(steps):
         _check_levels(step, flow, few)
-        if any(_holds_levels(later) for _, later in steps[place + 1 :]):
+        if any(_encoders(later) for _, later in steps[place + 1 :]):
             flow = through(step, flow)
 
 
-def _holds_levels(step: Estimator) -> bool:
+def learned_levels(step: Estimator) -> bool:
+    """Whether an encoder in it learned its levels by itself."""
+    return any(isinstance(encoder.categories, str) for encoder in _encoders(step))
+
+
+def _encoders(step: Estimator) -> list[Estimator]:
     children = [
         *getattr(step, "transformers_", ()),
         *getattr(step, "transformer_list", ()),
         *getattr(step, "steps", ()),
     ]
-    return isinstance(step, LEVELS) or any(_holds_levels(child[1]) for child in children)
+    return [step] if isinstance(step, LEVELS) else [found for child in children for found in _encoders(child[1])]
 
 
 def _check_levels(step: Estimator, flow: Flow, few: int) -> None:
@@ -87,6 +96,6 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: int) -> None:
         if 0 < pooling < few:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has rare levels that only {pooling} of the rows have, and the feature that "
-                f"{type(encoder).__name__} pools them in tells that there are any: unite them with another level, leave these "
-                "rows out, or pass public='levels'."
+                f"{type(encoder).__name__} pools them in tells that there are any: declare the levels with categories=…, unite them "
+                "with another level, leave these rows out, or pass public='levels'."
             )

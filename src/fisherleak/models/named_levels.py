@@ -23,8 +23,10 @@ def with_own_types(made: Any) -> Any:
 def forget_rare(made: Any, step: Estimator) -> None:
     """Leave the names of pooled levels out of an encoder: one that no row has stands for all of them.
 
-    Values that it does not know, the rare ones now among them, go where the rare ones went.
+    Values that it does not know, the rare ones now among them, go where the rare ones went. It drops the level that it dropped
+    without ``drop`` among its parameters: with it scikit-learn warns of each such value.
     """
+    made.drop = None
     for j, rare in enumerate(step._infrequent_indices):
         if rare is None:
             continue

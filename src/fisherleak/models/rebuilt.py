@@ -4,9 +4,9 @@ Nothing is copied whole. Every step comes from its constructor's parameters, to 
 to transform a row; what those may be depends on what is *public*:
 
 - "nothing": scalers are folded into the model and left out, and imputers fill in noisy values that are counted; steps that were
-  told everything when they were made stay; levels of categories are those that were declared, or that at least ``FEW`` rows
-  share, with the names of rarer ones left out.
-- "levels": the same, and the levels that encoders learned are public.
+  told everything when they were made stay; levels of categories are those that were declared.
+- "levels": the same, and the levels that encoders learned are public, or were counted by ``models.levels``: at least ``FEW``
+  rows share each. Names of pooled ones are left out.
 - "preprocessing": what the steps before the model learned is public.
 
 A step that holds rows or statistics of labels is refused whatever is public. Adding a step is adding one function to
@@ -262,22 +262,17 @@ def _simple_imputer(step: Estimator, public: str) -> Any:
 
 
 def _one_hot(step: Estimator, public: str) -> Any:
-    unknown_are_pooled = step.handle_unknown == "infrequent_if_exist"
-    if public == "nothing" and isinstance(step.categories, str) and not (unknown_are_pooled and _pools_the_few(step)):
-        raise _undeclared(step, f"pool rare ones with min_frequency={FEW} and handle_unknown='infrequent_if_exist'")
-    _check_pooling(step, public)
+    _check_declared(step, public)
     made = with_own_types(
         _with(step, "categories_", "drop_idx_", "_drop_idx_after_grouping", "_n_features_outs", *POOLS)
     )
-    if public != "preprocessing" and unknown_are_pooled and made._infrequent_enabled:
+    if public != "preprocessing" and step.handle_unknown == "infrequent_if_exist" and made._infrequent_enabled:
         forget_rare(made, step)
     return made
 
 
 def _ordinal(step: Estimator, public: str) -> Any:
-    if public == "nothing" and isinstance(step.categories, str):
-        raise _undeclared(step, "use a OneHotEncoder that pools rare ones")
-    _check_pooling(step, public)
+    _check_declared(step, public)
     return with_own_types(_with(step, "categories_", "_missing_indices", *POOLS))
 
 
@@ -285,14 +280,14 @@ POOLS = ("_infrequent_enabled", "_infrequent_indices", "_default_to_infrequent_m
 """Where encoders keep which levels are pooled."""
 
 
-def _undeclared(step: Estimator, otherwise: str) -> UnsupportedModelError:
-    return UnsupportedModelError(
-        f"{type(step).__name__} learned its levels from the data, and a rare one gives its rows away: declare the levels with "
-        f"categories=…, {otherwise}, or release with public='levels'."
-    )
-
-
-def _check_pooling(step: Estimator, public: str) -> None:
+def _check_declared(step: Estimator, public: str) -> None:
+    """Refuse levels, and pools of levels, that an encoder learned from rows that nobody counted here."""
+    if public == "nothing" and isinstance(step.categories, str):
+        raise UnsupportedModelError(
+            f"{type(step).__name__} learned its levels from the data, and a rare one, named or pooled, gives its rows away: "
+            "declare the levels with categories=…, pass the rows in memory that the model was fitted on, fl.release(…, "
+            "rows=(X, y)), to have them counted, or release with public='levels'."
+        )
     if public == "nothing" and getattr(step, "_infrequent_enabled", False) and not _pools_the_few(step):
         raise UnsupportedModelError(
             f"{type(step).__name__} pools levels by a rule that single rows decide (min_frequency={step.min_frequency}, "

@@ -39,7 +39,7 @@ from fisherleak.protection.contenders import (
     polished,
 )
 from fisherleak.protection.counted_choice import SHARE, CountedChoice, drawn_choice
-from fisherleak.protection.release import built
+from fisherleak.protection.release import built, warn_of_seed
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -139,7 +139,7 @@ class Frontier:
         share : float
             Part of the limit that the choice may tell, between 0 and 1: more is a better choice, and more noise.
         random_state : int or Generator, optional
-            For tests only.
+            For tests only, with ``SeededReleaseWarning``.
 
         Returns
         -------
@@ -168,6 +168,11 @@ class Frontier:
         >>> round(choice.eta_choice, 3), round(choice.eta_noise, 3)
         (0.3, 0.954)
         """
+        warn_of_seed(random_state)
+        return self._drawn(eta, share, random_state)
+
+    def _drawn(self, eta: float | None, share: float, random_state: Seed) -> CountedChoice:
+        """A counted choice."""
         limit = self.task.eta if eta is None else check_positive(eta, "eta")
         share = check_part(share, "share", 1, ", a part of the limit", ends=False)
         points = [point for point in self._at(limit) if WEIGHTINGS[point.weighting] == 0]
@@ -251,7 +256,7 @@ class Frontier:
         choice : CountedChoice or FrontierPoint, optional
             From :meth:`choose`, which is called if not given; or a candidate that was chosen on grounds other than these rows.
         random_state : int or Generator, optional
-            For tests only.
+            For tests only, with ``SeededReleaseWarning``.
         counted : bool
             False releases the best candidate of all, weights included, and ``UncountedChoiceWarning`` says what of it was
             learned from the rows and is not counted.
@@ -266,11 +271,12 @@ class Frontier:
         --------
         >>> frontier.release(choice=frontier.choose(eta=1.0))  # doctest: +SKIP
         """
+        warn_of_seed(random_state)
         rng = None if random_state is None else generator(random_state)
         if not isinstance(choice, FrontierPoint | CountedChoice | None):
             raise InvalidInputError(f"choice must be from choose(), or one of the frontier's points; got {choice!r}.")
         if check_flag(counted, "counted") and choice is None:
-            choice = self.choose(eta, random_state=rng)
+            choice = self._drawn(eta, SHARE, rng)
         if isinstance(choice, CountedChoice):
             if eta is not None and eta != choice.eta:
                 raise InvalidInputError(f"eta must be that of the choice, {choice.eta:g}, or left out; got {eta!r}.")

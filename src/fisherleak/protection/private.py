@@ -19,14 +19,12 @@ from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own
-from fisherleak.models import as_table, final_estimator
+from fisherleak.models import final_estimator
 from fisherleak.models.estimators import set_parameters
-from fisherleak.models.levels import check_common_classes, check_common_levels
-from fisherleak.models.rebuilt import FEW
 from fisherleak.models.scalers import complete, neutral, scaled_parameters
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
 from fisherleak.protection.calibration import calibrate, publishable
-from fisherleak.protection.release import built, check_public, check_releasable
+from fisherleak.protection.release import built, check_public, check_releasable, counted_levels, warn_of_seed
 
 __all__ = ["PrivateRelease", "ReleaseReport", "move"]
 
@@ -84,7 +82,7 @@ class PrivateRelease(Wrapper):
     keep_unperturbed : bool
         Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
     random_state : int or Generator, optional
-        For tests only: see :func:`fisherleak.release`.
+        For tests only, with a warning: see :func:`fisherleak.release`.
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
         default nothing, and eta counts end to end. Levels that an encoder learned, and classes of y, are accepted where at
@@ -139,13 +137,11 @@ class PrivateRelease(Wrapper):
     def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
         """Fit the estimator, find the noise for the limit, and keep a model built with it."""
         self._check_options()
+        warn_of_seed(self.random_state)
         y = one_target(self.estimator, y)
         model = fit_weighted(clone(self.estimator), X, y, sample_weight)
         check_releasable(model)
-        table = as_table(X)
-        if self.public == "nothing":
-            check_common_levels(model, table, FEW)
-            check_common_classes(model, y, FEW)
+        declared = counted_levels(model, X, y, self.public)
         counted = "preprocessing" if self.public == "preprocessing" else "nothing"
         leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
         if self.polish:
@@ -154,8 +150,6 @@ class PrivateRelease(Wrapper):
         found = calibrate(leak, self.eta, self.over, attributes=self.attributes, bounds=self.bounds, random_state=seed)
         self.noise_ = publishable(found)
         quiet = leak.with_noise(self.noise_)
-        # rows in memory have been seen to share their levels
-        declared = "levels" if self.public == "nothing" and not table.lazy else self.public
         self.estimator_ = built(model, self.noise_, self.random_state, declared)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):

@@ -39,7 +39,7 @@ class Protected(Wrapper):
     share : float
         Part of the limit that a counted choice may tell.
     random_state : int or Generator, optional
-        For tests only: without one the noise is made of the operating system's randomness.
+        For tests only, with ``SeededReleaseWarning``: without one the noise is made of the operating system's randomness.
 
     Attributes
     ----------

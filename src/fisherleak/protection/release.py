@@ -6,6 +6,7 @@ raw parameters w, what leaves is :math:`F^{-1}\, \mathrm{grid}(F w + b)`, whose 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Post
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.engine.outputs.several_fit import OutputsFit, one_by_one
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.errors import InvalidInputError, SeededReleaseWarning, UnsupportedModelError
 from fisherleak.leakage.measure import measure
-from fisherleak.models import checked_model, final_estimator
+from fisherleak.models import as_table, checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, parameters, set_parameters
 from fisherleak.models.imputers import noisy_fill
-from fisherleak.models.rebuilt import PUBLIC, check_rebuildable, rebuilt, refuse_search
+from fisherleak.models.levels import check_common_classes, check_common_levels, learned_levels
+from fisherleak.models.rebuilt import FEW, PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.scalers import (
     Scale,
     check_foldable,
@@ -42,7 +44,16 @@ from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.transformers import check_steps
 from fisherleak.protection.calibration import publishable
 
-__all__ = ["Released", "built", "check_public", "check_releasable", "release", "set_parameters"]
+__all__ = [
+    "Released",
+    "built",
+    "check_public",
+    "check_releasable",
+    "counted_levels",
+    "release",
+    "set_parameters",
+    "warn_of_seed",
+]
 
 
 @dataclass(frozen=True)
@@ -81,19 +92,21 @@ def release(
         From :func:`fisherleak.calibrate`, or one of ``fl.NOISES`` such as ``fl.Gaussian(scale)``. For a Fit of the squared loss
         also ``fl.Posterior`` and ``fl.ObjectivePerturbation``, the latter for other losses too: drawn by the mechanism itself.
     random_state : int or Generator, optional
-        By default the noise is made of the operating system's randomness. A fixed seed makes it predictable, so that it
-        protects nothing: for tests only.
+        By default the noise is made of the operating system's randomness. With a seed it can be drawn again, so that it
+        protects nothing: for tests only, and ``SeededReleaseWarning`` says so.
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters. "nothing": scalers are folded into
         the model, whose coefficients and intercept leave in raw units; what imputers fill in (means, medians) leaves as one
-        more noisy parameter for each column; levels of encoders must be declared (``categories=``) or pooled
-        (``min_frequency=5`` or more, ``handle_unknown="infrequent_if_exist"``), and names of pooled levels stay;
+        more noisy parameter for each column; levels of encoders must be declared (``categories=``), or counted with ``rows``;
         other steps that learned something are refused by name. "levels": the same, with the levels that encoders learned
         public. "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that
         hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
     rows : (X, y), optional
-        The rows that a Fit was fitted on, for ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the
-        perturbed objective on them. Nothing of them is kept.
+        The rows that the model was fitted on, of which nothing is kept. For a pipeline whose encoders learned their levels:
+        each level must have at least five rows, and so must each class. Rarer levels are pooled by the encoder
+        (``min_frequency=5``, ``handle_unknown="infrequent_if_exist"``), at least five rows together; their names do not
+        leave. For a Fit with ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the perturbed
+        objective on them.
 
     Returns
     -------
@@ -125,18 +138,51 @@ def release(
     >>> bool(noisy.coef_[0] != model.coef_[0])
     True
     """
+    warn_of_seed(random_state)
     if isinstance(noise, Posterior | ObjectivePerturbation):
         mechanism: Any = noise
         return _released_by(model, publishable(mechanism), random_state, rows)
     check_noise(noise)
-    if rows is not None:
-        raise InvalidInputError("rows is for ObjectivePerturbation only: noise on parameters needs none. Leave it out.")
     check_public(public)
+    if rows is not None and not (public == "nothing" and learned_levels(model)):
+        raise InvalidInputError(
+            "rows is for ObjectivePerturbation, and for encoders that learned their levels where public='nothing': this "
+            "release needs none. Leave it out."
+        )
     noise = publishable(noise)
     if isinstance(model, Fit):
         return _released_fit(model, noise, random_state)
     check_releasable(model)
-    return built(model, noise, random_state, public)
+    return built(model, noise, random_state, public if rows is None else counted_levels(model, *_pair(rows), public))
+
+
+def counted_levels(model: Estimator, X: Any, y: Any, public: str) -> str:
+    """What is public once rows in memory have been seen to share the levels; refuses levels and classes of a few."""
+    if public != "nothing":
+        return public
+    table = as_table(X)
+    check_common_levels(model, table, FEW)
+    check_common_classes(model, y, FEW)
+    return public if table.lazy else "levels"
+
+
+def _pair(rows: Any) -> tuple[Any, Any]:
+    if not isinstance(rows, tuple) or len(rows) != 2:
+        raise InvalidInputError(
+            f"rows must be a pair (X, y), the rows that the model was fitted on; got a {type(rows).__name__}."
+        )
+    return rows
+
+
+def warn_of_seed(random_state: Seed) -> None:
+    """Say of a release that is drawn with a seed that it is for tests."""
+    if random_state is not None:
+        warnings.warn(
+            "This release is drawn with random_state: noise that can be drawn again protects nothing. Use it for tests only, "
+            "and leave random_state out of a release that is passed on.",
+            SeededReleaseWarning,
+            stacklevel=3,
+        )
 
 
 def check_public(public: str) -> None:
@@ -265,7 +311,7 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any
     own = None
     if rows is not None:
         # refuses rows that are not those of the fit
-        X, y = rows
+        X, y = _pair(rows)
         own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
     if isinstance(model, OutputsFit):
         return _released_numbers(model, mechanism, generator(random_state))
