@@ -22,6 +22,7 @@ TOPICS = {
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
+    "attacks_on_us/test_released_categories.py": "rare categories, and values that a released model does not know",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",
     "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",
     "attacks_on_us/test_scaler.py": "means and scales of columns",

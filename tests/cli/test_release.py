@@ -252,8 +252,7 @@ def test_new_levels_count_as_the_first(
     frame.loc[3, column] = value
     model = load(out)
     expected.loc[3, column] = first
-    with pytest.warns(UserWarning, match="unknown categories"):
-        np.testing.assert_allclose(model.predict(frame), model.predict(expected), rtol=1e-12)
+    np.testing.assert_allclose(model.predict(frame), model.predict(expected), rtol=1e-12)
     known = frame.drop(index=3)
     others = np.delete(model.predict(pandas.read_csv(table)), 3)
     np.testing.assert_allclose(model.predict(known), others, rtol=1e-12)
@@ -428,8 +427,7 @@ def test_levels_of_very_few_rows_count_as_the_first(fisherleak: Command, tmp_pat
     card = json.loads(card_path(out).read_text(encoding="utf-8"))
     (city,) = (column for column in card["columns"] if column["name"] == "city")
     assert (city["levels"], city["pooled"]) == (["Bonn", "Köln"], False)
-    with pytest.warns(UserWarning, match="unknown categories"):
-        assert np.isfinite(load(out).predict(pandas.read_csv(table))).all()
+    assert np.isfinite(load(out).predict(pandas.read_csv(table))).all()  # and nothing warns
     assert fisherleak("audit", table, "--released", out, *FAST).status == 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_number", "as_numbers", "plain_level", "typed_levels"]
+__all__ = ["as_number", "numeric_levels", "plain_level", "typed_levels"]
 
 EXACT = 2**53
 """Whole numbers below it are exact as floats."""
@@ -69,12 +69,12 @@ def as_number(level: Any) -> Any:
     return plain_level(number) if math.isfinite(number) and str(plain_level(number)) == level else level
 
 
-def as_numbers(levels: Iterable[Any]) -> NDArray[Any] | None:
+def numeric_levels(levels: Iterable[Any]) -> NDArray[Any] | None:
     """Levels as numbers, where each is one that a float holds exactly, or its text; None for all others.
 
     Examples
     --------
-    >>> as_numbers(["2", "10"]), as_numbers(["2", "x"])
+    >>> numeric_levels(["2", "10"]), numeric_levels(["2", "x"])
     (array([ 2, 10]), None)
     """
     found = typed_levels(as_number(level) for level in levels)

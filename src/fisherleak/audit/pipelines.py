@@ -25,7 +25,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak._support.level_types import as_number, as_numbers, typed_levels
+from fisherleak._support.level_types import as_number, numeric_levels, typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.sparse import inverse_of
 from fisherleak.audit.model import Trained, estimator_for, spreads_in, trained_on
@@ -142,13 +142,13 @@ def _named(feature: Feature) -> NDArray[Any]:
     The first has no indicator, and so has every value that is not named: it counts as the first, without a warning.
     """
     told, named = feature.levels[1:] if feature.open else feature.levels, feature.levels[1:]
-    return typed_levels(named if as_numbers(told) is None else [as_number(level) for level in named])
+    return typed_levels(named if numeric_levels(told) is None else [as_number(level) for level in named])
 
 
 def _encoder(levels: NDArray[Any]) -> OneHotEncoder | Pipeline:
     """Indicators of levels; where these are numbers, a step before that scales by nothing makes "2", 2 and 2.0 one."""
     encoder = OneHotEncoder(categories=[levels], sparse_output=False, handle_unknown="ignore")
-    if as_numbers(levels) is None:
+    if levels.dtype.kind == "O" or numeric_levels(levels) is None:
         return encoder
     return Pipeline([("numbers", StandardScaler(with_mean=False, with_std=False)), ("levels", encoder)])
 

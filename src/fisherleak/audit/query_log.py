@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.level_types import as_number
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
@@ -91,8 +92,11 @@ class Answered:
         return np.asarray(np.nan_to_num(told))
 
 
-def query_features(design: Design, queries: RawTable) -> Vector:
-    """Queries as features of the model, (m, p), read as the table's columns were: numbers, and levels by their texts."""
+def query_features(design: Design, queries: RawTable, released: bool = False) -> Vector:
+    """Queries as features of the model, (m, p), read as the table's columns were: numbers, and levels by their texts.
+
+    A level that is not named counts as the first where a released model answers, which does so itself.
+    """
     if not queries.rows:
         raise InvalidInputError(f"{queries.source} has no rows: a log has one row for each query.")
     names = list(dict.fromkeys(feature.of or feature.name for feature in design.features))
@@ -106,12 +110,12 @@ def query_features(design: Design, queries: RawTable) -> Vector:
         table = part.read(names)
         X = np.zeros((part.rows, int(design.X.shape[1])))
         for feature in design.features:
-            _fill(X, feature, table.column(feature.of or feature.name), design.fills, queries.source)
+            _fill(X, feature, table.column(feature.of or feature.name), design.fills, queries.source, released)
         blocks.append(X)
     return np.concatenate(blocks)
 
 
-def _fill(X: Vector, feature: Feature, values: Any, fills: bool, source: str) -> None:
+def _fill(X: Vector, feature: Feature, values: Any, fills: bool, source: str, released: bool) -> None:
     if feature.of is not None:
         X[:, feature.columns[0]] = np.isnan(as_numbers(values))
         return
@@ -127,10 +131,9 @@ def _fill(X: Vector, feature: Feature, values: Any, fills: bool, source: str) ->
             )
         X[:, feature.columns[0]] = (numbers - feature.centre) / feature.scale
         return
-    known = {str(level): k for k, level in enumerate(feature.levels)}
-    texts = [str(value) for value in values.to_pylist()]
-    new = next((text for text in texts if text not in known), None)
-    if new is not None and not feature.open:
+    known = {str(as_number(level)): k for k, level in enumerate(feature.levels)}
+    texts = [str(as_number(value)) for value in values.to_pylist()]  # integers as text are the same level
+    if not (released or feature.open or known.keys() >= set(texts)):
         raise InvalidInputError(
             f"Column '{feature.name}' of {source} has a level that the table lacks: a query with it has no answer. Leave such "
             "rows out."
@@ -170,7 +173,7 @@ def _answered(trained: Trained, features: Vector, of: str, how: str, by: Answers
 def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Answered:
     """Exact answers of a model that was released with noise on its own coefficients: the release, as far as queries look."""
     _check_rows(trained)
-    features = query_features(trained.design, queries)
+    features = query_features(trained.design, queries, released=True)
     root = _projected(trained, features, noise.rescaled(noise.scale / trained.unit))
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
     how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"

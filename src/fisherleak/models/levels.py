@@ -96,6 +96,6 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: int) -> None:
         if 0 < pooling < few:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has rare levels that only {pooling} of the rows have, and the feature that "
-                f"{type(encoder).__name__} pools them in tells that there are any: declare the levels with categories=…, unite them "
-                "with another level, leave these rows out, or pass public='levels'."
+                f"{type(encoder).__name__} pools them in tells that there are any: declare the levels with categories=…, "
+                "unite them with another level, leave these rows out, or pass public='levels'."
             )

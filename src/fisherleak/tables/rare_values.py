@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support import level_types
-from fisherleak._support.level_types import as_number, plain_level
+from fisherleak._support.level_types import as_number, numeric_levels, plain_level
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.arrow_columns import as_numbers
 from fisherleak.tables.notation import is_plain_number
@@ -31,7 +30,7 @@ Who = Mapping[Any, frozenset[int]]
 
 def whole_levels(levels: Collection[Any]) -> tuple[Any, ...]:
     """Levels that stay, sorted, whole numbers as such however their column stored them; texts of numbers in their order."""
-    order = plain_level if level_types.as_numbers(levels) is None else as_number
+    order = plain_level if numeric_levels(levels) is None else as_number
     return tuple(sorted((plain_level(level) for level in levels), key=order))
 
 
