@@ -218,7 +218,7 @@ def test_rows_of_pooled_categories_are_predicted_without_a_warning(drop: Any) ->
 
 
 POOL = TABLE.assign(city=[*("Gera", "Jena", "Gera", "Jena", "Gera"), *TABLE["city"][5:]])
-GAPS = TABLE.assign(city=[*[None] * 6, *TABLE["city"][6:]])
+GAPS = TABLE.assign(city=TABLE["city"].mask(np.arange(N) < 6))
 
 
 @pytest.mark.parametrize(
