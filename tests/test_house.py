@@ -19,6 +19,8 @@ TOPICS = {
     "attacks_on_us/test_bounds_of_mechanisms.py": "values that the best attacker learns, for every mechanism",
     "attacks_on_us/test_choice.py": "which candidate of a frontier is released",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
+    "attacks_on_us/test_ledger_ids.py": "people who start again on a ledger, and older copies of it",
+    "attacks_on_us/test_ledger_readable.py": "releases that would make a ledger unreadable",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
