@@ -25,6 +25,7 @@ TOPICS = {
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",
+    "attacks_on_us/test_queries.py": "queries past the range of numbers",
     "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",
     "attacks_on_us/test_scaler.py": "means and scales of columns",
     "attacks_on_us/test_selector.py": "scores of columns",

@@ -164,8 +164,8 @@ def known_in(
             other[row].add(entry["rows"][renamed[row]])
     if np.sum(renamed_now) > rows.n / 2:
         raise InvalidInputError(
-            f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids of "
-            f"the recorded releases. Where these rows are of other people, or ids had to change, {CARRY}."
+            f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids "
+            f"of the recorded releases. Where these rows are of other people, or ids had to change, {CARRY}."
         )
     return KnownRows(tuple(places), tuple(map(frozenset, other)))
 

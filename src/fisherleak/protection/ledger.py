@@ -2,7 +2,8 @@ r"""A ledger of what has been spent: every release about a table, in one file, c
 
 Fisher information adds up (paper, section 3.1), so what all releases and answers so far tell about a row is
 :math:`\sum_k J_k^T J_k`. The file keeps each release's share of that sum without any row (``entries``); a table, whose rows are
-matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had.
+matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had. Of releases
+that were carried over from another ledger only etas of whole rows are known, whose squares add up (``carried_totals``).
 """
 
 from __future__ import annotations
@@ -79,8 +80,11 @@ class Ledger:
 
     **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
-    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row whose values changed under
-    its id is refused. Several processes may add at once, and what ``add`` came back from is on the disk.
+    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row that has the values of a
+    recorded row whose id is not in the table is that row, and carries its total; a table of which more than half is so is
+    refused. A row whose values changed under its id is refused (``carry_to`` goes on from totals); one that changed its id and a
+    value is not noticed. Several processes may add at once, and what ``add`` came back from is on the disk. An older copy that is
+    put back is not noticed here: ``fisherleak verify MODEL --ledger FILE`` does, by the card of a later release.
 
     Examples
     --------
