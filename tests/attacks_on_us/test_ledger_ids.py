@@ -19,6 +19,8 @@ import fisherleak as fl
 from cases import Case, make
 from fisherleak.audit.signatures import card_path, digest_of
 from fisherleak.cli import main
+from fisherleak.protection import entries
+from fisherleak.protection.ledger_file import read_content, write_content
 
 pytest.importorskip("pyarrow")
 Command = Callable[..., Any]
@@ -319,3 +321,42 @@ def test_totals_stay_in_standard_units_on_the_command_line(
     after = json.loads(fisherleak("ledger", new, corrected, "--json").out)
     then, now = ({row["id"]: row["eta"] for row in told["most_exposed"]} for told in (before, after))
     assert now == pytest.approx(then, rel=1e-4)
+
+
+def as_before(ledger: fl.Ledger) -> None:
+    """Write a ledger as version 0.1.0 did: without marks, digests of single values and what can be carried over."""
+    content = {name: value for name, value in read_content(ledger.path).items() if name not in ("digest", "carried")}
+    content["schema"] = "fisherleak.ledger/1"
+    for entry in content["entries"]:
+        for name in ("cells", "spent", "other_ids"):
+            del entry[name]
+        del entry["labels"]["several"]
+    write_content(ledger.path, content)
+
+
+def test_ledgers_of_the_version_before_are_read_gone_on_with_and_carried_over(
+    ledger: fl.Ledger, case: Case, tmp_path: Path
+) -> None:
+    leak = case.leak(NOISE)
+    eta = np.asarray(leak.per_example())
+    ledger.add(leak, ids=renamed(0))
+    as_before(ledger)
+    np.testing.assert_allclose(ledger.etas(case.X, case.y, renamed(3)), eta, rtol=1e-9)
+    few = Case(case.X[:, :1], case.y, "squared", 0.1, None, False).leak(NOISE)
+    with pytest.raises(fl.InvalidInputError, match="pass a table that has all columns"):
+        ledger.add(few, ids=renamed(0))
+    assert ledger.add(leak, ids=renamed(3)) == 2
+    np.testing.assert_allclose(ledger.etas(case.X, case.y, renamed(0)), np.sqrt(2.0) * eta, rtol=1e-7)
+    new = ledger.carry_to(tmp_path / "new.json")
+    np.testing.assert_allclose(new.etas(case.X, case.y, renamed(3)), np.sqrt(2.0) * eta, rtol=1e-5)
+
+
+def test_wide_tables_keep_no_digests_of_single_values(
+    ledger: fl.Ledger, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "CELLS_KEPT", 10)
+    ledger.add(case.leak(NOISE))
+    few = Case(case.X[:, :1], case.y, "squared", 0.1, None, False).leak(NOISE)
+    with pytest.raises(fl.InvalidInputError, match="without digests of single values"):
+        ledger.add(few)
+    assert ledger.add(case.leak(NOISE)) == 2

@@ -43,6 +43,8 @@ Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
 STILL = np.zeros((1, 1))
+CELLS_KEPT = 2**20
+"""Values of a release of which digests are kept one by one, eight bytes each: later tables may then lack some of its columns."""
 
 
 def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None, choice: float = 0.0) -> Json:
@@ -73,7 +75,8 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
     }
     entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
-    entry["cells"] = cell_digests(key, entry, rows, np.arange(rows.n), sorted(used_by(entry)))
+    if rows.n * (len(used_by(entry)) + 1) <= CELLS_KEPT:
+        entry["cells"] = cell_digests(key, entry, rows, np.arange(rows.n), sorted(used_by(entry)))
     etas = np.hypot(np.asarray(host(leakage.per_example())), choice)
     entry["eta"] = [float(f"{eta:.6e}") for eta in etas]
     return entry | ({"choice": choice} if choice > 0 else {})
@@ -229,10 +232,13 @@ def _label_record(jacobian: Jacobian, label: tuple[float, float] | None) -> Json
     return {"classes": kinds.tolist() if two else None, "centre": centre, "unit": unit, "several": kinds.size > 2}
 
 
-def check_one_target(entries: Sequence[Json]) -> None:
-    """Refuse releases of which one has two classes and another more values of its label: no table has both."""
-    of_classes = [number for number, entry in enumerate(entries, start=1) if entry["labels"]["classes"] is not None]
-    of_values = [number for number, entry in enumerate(entries, start=1) if entry["labels"].get("several")]
+def check_one_target(entries: Sequence[Json], first: int = 1) -> None:
+    """Refuse releases of which one has two classes and another more values of its label: no table has both.
+
+    ``first`` is the number of the first of them on their ledger.
+    """
+    of_classes = [number for number, entry in enumerate(entries, first) if entry["labels"]["classes"] is not None]
+    of_values = [number for number, entry in enumerate(entries, first) if entry["labels"].get("several")]
     if of_classes and of_values:
         raise InvalidInputError(
             f"A ledger is of one target: release {of_classes[0]} has two classes, and release {of_values[0]} more values of "

@@ -82,9 +82,9 @@ class Ledger:
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
     ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row that has the values of a
     recorded row whose id is not in the table is that row, and carries its total; a table of which more than half is so is
-    refused. A row whose values changed under its id is refused (``carry_to`` goes on from totals); one that changed its id and a
-    value is not noticed. Several processes may add at once, and what ``add`` came back from is on the disk. An older copy that is
-    put back is not noticed here: ``fisherleak verify MODEL --ledger FILE`` does, by the card of a later release.
+    refused. A row whose values changed under its id is refused (``carry_to`` goes on from totals); one that changed its id
+    and a value is not noticed. Several processes may add at once, and what ``add`` came back from is on the disk. An older copy
+    that is put back is not noticed here: ``fisherleak verify MODEL --ledger FILE`` does, by the card of a later release.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class Ledger:
         0.072
         """
         asked = self._asked(X, y, ids)
-        check_no_choices(asked.content["entries"])
+        check_no_choices(asked.content["entries"], len(asked.content["carried"]) + 1)
         check_composed(asked.beside({}, None), _ids(asked.rows.table, ids))
         return asked.composed()
 
@@ -280,7 +280,7 @@ class Ledger:
             whole = about is not None or limit is not None
             known = self._known(content, rows, whole)
             entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
-            check_one_target([*content["entries"], entry])
+            check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
             every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
             every.composed()  # what cannot be composed is refused before it is recorded
             if limit is not None:
@@ -374,7 +374,7 @@ class _Asked:
         if not entries:
             return np.sqrt(beside)
         total = self.composed()
-        told = told_by_choices(entries, self.known, self.rows.n, total._notes, units)
+        told = told_by_choices(entries, self.known, self.rows.n, total._notes, units, len(self.content["carried"]) + 1)
         own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + total._information.error)
         return np.asarray(np.sqrt(own**2 + told + beside))
 

@@ -39,14 +39,20 @@ def eta_of_choice(choice: Any) -> float:
 
 
 def told_by_choices(
-    entries: Sequence[Json], known: KnownRows, n: int, notes: Sequence[str], units: Mapping[str, float]
+    entries: Sequence[Json],
+    known: KnownRows,
+    n: int,
+    notes: Sequence[str],
+    units: Mapping[str, float],
+    first: int = 1,
 ) -> NDArray[np.float64]:
     """(n,) sums of squares of the etas of recorded choices about every row, in the units of the ledger or in given ones.
 
+    ``first`` is the number of the first release on its ledger.
     ``notes`` are those of the composition: a category that releases encode differently is refused, as its unit is another.
     """
     found = np.zeros(n)
-    for number, (entry, places) in enumerate(zip(entries, known.places, strict=True), start=1):
+    for number, (entry, places) in enumerate(zip(entries, known.places, strict=True), first):
         if not entry.get("choice"):
             continue
         if notes:
@@ -59,9 +65,9 @@ def told_by_choices(
     return found
 
 
-def check_no_choices(entries: Sequence[Json]) -> None:
+def check_no_choices(entries: Sequence[Json], first: int = 1) -> None:
     """Refuse to tell a leakage by columns where a choice told more that no column holds."""
-    chosen = [number for number, entry in enumerate(entries, start=1) if entry.get("choice")]
+    chosen = [number for number, entry in enumerate(entries, first) if entry.get("choice")]
     if chosen:
         raise InvalidInputError(
             f"Release {chosen[0]} of the ledger was chosen among candidates, and what the choice tells is known for whole rows "
