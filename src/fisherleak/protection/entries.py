@@ -44,7 +44,7 @@ REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
 STILL = np.zeros((1, 1))
 CELLS_KEPT = 2**20
-"""Values of a release of which digests are kept one by one, eight bytes each: later tables may then lack some of its columns."""
+"""Values of a release of which digests are kept one by one, eight bytes each: later tables may then lack columns of it."""
 
 
 def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None, choice: float = 0.0) -> Json:
