@@ -206,8 +206,7 @@ def test_a_value_that_changed_is_noticed_in_a_table_of_fewer_columns(ledger: fl.
     frame = pandas.DataFrame(rng.normal(size=(30, 2)), columns=["age", "dose"])
     y = rng.normal(size=30)
     ledger.add(fl.measure(Ridge().fit(frame, y), frame, y, noise=NOISE))
-    dose = frame[["dose"]].copy()
-    dose.iloc[7, 0] += 1.0
+    dose = frame[["dose"]] + (np.arange(30) == 7)[:, None]
     with pytest.raises(fl.InvalidInputError, match="Row 7 of X has other values"):
         ledger.add(fl.measure(Ridge().fit(dose, y), dose, y, noise=NOISE))
     assert len(ledger.entries) == 1
