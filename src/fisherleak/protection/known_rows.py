@@ -192,7 +192,8 @@ def _looked_up(
         return by_id, renamed
     values = entry["values"]
     same = np.array([k if k >= 0 and values[k] == now[row] else -1 for row, k in enumerate(by_id.tolist())], dtype=int)
-    claimed, free = set(same.tolist()), {}
+    claimed = set(same.tolist())
+    free: dict[str, int] = {}
     for k, (digest, name) in enumerate(zip(values, entry["rows"], strict=True)):
         if k not in claimed and (digest not in free or totals[name] > totals[entry["rows"][free[digest]]]):
             free[digest] = k
