@@ -21,7 +21,19 @@ NAMES = {
     *("gradients", "Posterior", "ObjectivePerturbation", "SeededReleaseWarning"),
 }
 METHODS = {
-    *("attributes", "by_group", "dataset", "fim", "fits", "n", "noise", "of", "per_attribute", "per_cell"),
+    *(
+        "above_average",
+        "attributes",
+        "by_group",
+        "dataset",
+        "fim",
+        "fits",
+        "n",
+        "noise",
+        "of",
+        "per_attribute",
+        "per_cell",
+    ),
     *(
         "membership",
         "membership_by_group",

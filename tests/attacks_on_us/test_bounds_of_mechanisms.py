@@ -135,3 +135,18 @@ def test_an_eta_that_forgets_the_shape_is_beaten(name: str) -> None:
     S = way.scale**2 * (B if isinstance(way, fl.Posterior) else B @ B)
     eta = float(fl.measure(fit, case.X, case.y, fl.Gaussian(1.0, S)).per_cell()[ROW, COLUMN])
     assert error_of_the_best(way, loss) < 0.95 / (eta**2 + 1.0 / SPREAD**2)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_how_wide_the_limits_of_averages_are_is_said(loss: str) -> None:
+    """With few draws an upper limit is far above the truth: the leakage and its summary say by how much."""
+    case = make(loss, n=60, l2=0.05)
+    few, many = (case.leak(fl.ObjectivePerturbation(1.0, draws=count)) for count in (200, 8000))
+    row = int(np.argmax(few.per_example()))
+    truth = float(np.sqrt(np.linalg.eigvalsh(many.fim(rows=[row]))[-1]))
+    assert 1.0 + few.above_average == pytest.approx(float(few.per_example()[row]) / truth, rel=0.25)
+    assert few.above_average > 0.5
+    assert "take more draws" in few.summary()
+    assert 0.0 < many.above_average < 0.2
+    assert "take more draws" not in many.summary()
+    assert case.leak(fl.Gaussian(1.0)).above_average == 0.0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,17 @@ from fisherleak.cli import main
 @pytest.fixture(scope="module", autouse=True)
 def _quick(few_trees: None) -> None:
     """Attacks in passing take little time."""
+
+
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Processes that a test starts take interrupts, also where whoever started the tests has them ignored.
+
+    An ignored signal is inherited; one that is handled is what it is by default in a new process.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)

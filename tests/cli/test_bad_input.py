@@ -429,6 +429,7 @@ def test_pyarrow_missing(fisherleak: Command, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_interrupt(kind: signal.Signals, tmp_path: Path) -> None:
     fifo = tmp_path / "t.csv"

@@ -34,6 +34,7 @@ with heeding_interrupts():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.usefixtures("heeded_interrupts")
 def test_an_interrupt_that_an_import_would_lose_ends_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", SWALLOWS], capture_output=True, check=False, text=True)
     assert (done.returncode, done.stderr, done.stdout) == (2, "fisherleak: interrupted; nothing was written.\n", "")

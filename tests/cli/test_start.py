@@ -343,6 +343,7 @@ SENTENCE = b"fisherleak: interrupted; nothing was written.\n"
 
 @pytest.mark.long
 @POSIX
+@pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize(
     "module",
     ["fisherleak.cli._common", "typer", "fisherleak.cli._app", "numpy", "sklearn", "fisherleak.tables.opening"],
@@ -353,6 +354,7 @@ def test_an_interrupt_during_imports(module: str) -> None:
 
 
 @POSIX
+@pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.1, 0.2, 0.4, 0.8])
 def test_an_interrupt_in_the_first_second(seconds: float) -> None:
     command = [sys.executable, "-c", HOOK, "", "audit"]

@@ -54,8 +54,9 @@ def card_of(
     digest: str,
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
     chosen: Sequence[str] = (),
+    recorded: Json | None = None,
 ) -> Json:
-    """The card; ``chosen`` says how what was not given was chosen."""
+    """The card; ``chosen`` says how what was not given was chosen, ``recorded`` where on a ledger the release is."""
     design, target = trained.design, trained.design.target
     what, size = limited_words(columns, settings.person), trained.parameters
     card = {
@@ -85,6 +86,7 @@ def card_of(
             *chosen,
         ],
         "versions": versions(),
+        **({} if recorded is None else {"ledger": recorded}),
     }
     done: dict[str, Any] = plain(card)
     return done

@@ -32,7 +32,7 @@ from fisherleak.audit.noises import by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
 from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
-from fisherleak.audit.spending import spend
+from fisherleak.audit.spending import mark, spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
@@ -194,14 +194,14 @@ def save_model(
     unasked = asked.unasked(trained, ledger)
     how = asked.named if unasked is None else unasked.name
     chosen = asked.noise_for(trained, settings, how, random_state)
-    if ledger is not None:
-        spend(ledger, trained, settings, chosen, limit)
+    number = None if ledger is None else spend(ledger, trained, settings, chosen, limit)
     trained = trained.with_noise(chosen)
     source = None if shape_from is None else shape_from.source
     words = [each.words() for each in (penalty, unasked) if each is not None]
 
     def card(digest: str) -> Json:
-        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words)
+        marked = None if ledger is None or number is None else mark(ledger, number, digest)
+        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words, marked)
         return sealed(told, key)
 
     return _written(released_pipeline(trained, chosen, random_state), path, card), tradeoff(

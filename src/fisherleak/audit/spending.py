@@ -23,11 +23,11 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.entries import recordable
-from fisherleak.protection.ledger import Ledger, in_units
+from fisherleak.protection.ledger import Ledger
 from fisherleak.tables import RawTable
 from fisherleak.tables.design import Design, design_of
 
-__all__ = ["Spent", "spend", "spent_on"]
+__all__ = ["Spent", "mark", "spend", "spent_on"]
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,15 @@ class Spent:
         Of each row, all its releases together.
     left : int
         Rows of releases that are no longer in the table: the ledger keeps their record.
+    renamed : int
+        Rows that have the values of a recorded row under another id, and carry its total.
     """
 
     releases: list[Json]
     ids: NDArray[Any]
     eta: NDArray[np.float64]
     left: int
+    renamed: int
 
 
 def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
@@ -62,14 +65,18 @@ def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit:
     recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
     label = (trained.design.target.centre, trained.design.target.scale)
-    about = {"settings": plain(asdict(settings))}
     return Ledger(path)._record(
         *(_in_own_units(leak, trained.design), _ids(trained.design)),
         None if trained.design.target.classes else label,
         limit,
         _units(trained.design),
-        about,
+        _about(settings),
     )
+
+
+def mark(path: Path, number: int, file_digest: str) -> Json:
+    """Tie the file of a recorded release to its number on the ledger; what its card says of that."""
+    return Ledger(path)._mark(number, file_digest)
 
 
 def spent_on(path: Path, raw: RawTable) -> Spent:
@@ -78,9 +85,13 @@ def spent_on(path: Path, raw: RawTable) -> Spent:
     settings = replace(_settings(ledger), held_out=0.0)
     design = design_of(raw, settings.choices, settings.model, 0.0, settings.seed, None, label_rules())
     ids = _ids(design)
-    total = ledger.leakage(design.frame(), design.labels(), ids)
-    etas = np.asarray(host(in_units(total, _units(design)).per_example()))
-    return Spent(ledger.entries, ids, etas, ledger._left(ids.tolist()))
+    asked = ledger._asked(design.frame(), design.labels(), ids)
+    etas = asked.etas(_units(design), _about(settings))
+    return Spent(ledger.entries, ids, etas, asked.left, asked.known.renamed)
+
+
+def _about(settings: Settings) -> Json:
+    return {"settings": plain(asdict(settings))}
 
 
 def _settings(ledger: Ledger) -> Settings:

@@ -84,14 +84,15 @@ def show_audit(summary: dict[str, Any]) -> None:
 
 def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
     """What has been spent on whom, with a picture of how it is spread."""
-    releases, eta, left = document["releases"], document["eta"], document["left"]
+    releases, eta, left, renamed = (document[name] for name in ("releases", "eta", "left", "renamed"))
     layout.pairs(
         [
             ("releases", f"{number(len(releases))}, the last {releases[-1]['at']}: {releases[-1]['what']}"),
             (
                 "rows",
                 number(document["rows"])
-                + (f"; {number(left)} more left the table, and keep their record" if left else ""),
+                + (f"; {number(left)} more left the table, and keep their record" if left else "")
+                + (f"; {number(renamed)} carry the total of another id that had their values" if renamed else ""),
             ),
             (
                 "eta of a row",

@@ -24,6 +24,12 @@ def verify(
             "--key", metavar="PUB", help="The publisher's public key (Ed25519, PEM), which must have signed it."
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", metavar="FILE", help="The ledger that must record this release: an older copy of it does not."
+        ),
+    ] = None,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -37,10 +43,17 @@ def verify(
     Examples:
       fisherleak verify model.skops
       fisherleak verify model.skops --key publisher.pem
+      fisherleak verify model.skops --ledger people.ledger.json
     """
+    from fisherleak.audit.on_ledger import recorded_on
+    from fisherleak.audit.signatures import Verification
     from fisherleak.audit.signatures import verify as verified
 
     found = verified(model, key)
+    if ledger is not None and found.failed is None:
+        sentence, holds = recorded_on(ledger, model)
+        more = (*found.confirmed, sentence) if holds else found.confirmed
+        found = Verification(more, None if holds else sentence)
     if json:
         document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
         common.emit_json({**document, "failed": found.failed})

@@ -21,6 +21,9 @@ from fisherleak.rows.summary import digest
 
 __all__ = ["queries_until"]
 
+MOST = 1e100
+"""Root of a number of rounds that is counted."""
+
 
 def queries_until(
     leakage: Leakage,
@@ -53,7 +56,8 @@ def queries_until(
     -------
     float
         The largest number of queries with whose answers every example's eta is at or below the limit, a whole number; infinite
-        where the answers tell nothing about anyone. On the safe side: etas are enlarged by their error.
+        where the answers tell nothing about anyone, or so little that the number has more than 200 digits. On the
+        safe side: etas are enlarged by their error.
 
     Notes
     -----
@@ -88,7 +92,7 @@ def queries_until(
 
     def within(rounds: int, more: int) -> bool:
         """Whether all are below the limit after some rounds and a few queries more."""
-        asked = added(whole.repeated(rounds), told_by(by, features[:more], fit))
+        asked = added(whole.repeated(float(rounds)), told_by(by, features[:more], fit))
         served = leakage._told(by, asked)
         top = digest(served.per_example(attributes, label)).top
         return served._certain(attributes, label, top) <= limit
@@ -114,7 +118,7 @@ def _most(
     """Rounds by a division, what is left by a bisection; rounding may put the division off by a round."""
     top = digest(once.per_example(attributes, label)).top
     worst = once._certain(attributes, label, top)
-    if worst == 0:
+    if worst == 0 or limit / worst > MOST:
         return math.inf
     rounds = math.floor((limit / worst) ** 2)
     if rounds and not within(rounds, 0):

@@ -97,6 +97,18 @@ class Leakage:
         return self._noise
 
     @property
+    def above_average(self) -> float:
+        """By which part the eta of the most exposed row, where it is an upper limit, is above its average; else zero.
+
+        Of objective perturbation that is averaged over draws: 0.2 says that the limit is 1.2 times the average, and more
+        ``draws`` bring it nearer. Noise that is calibrated to such limits is larger than needed by about that part.
+        """
+        if not isinstance(self._information, Averaged) or not self.n:
+            return 0.0
+        row, _ = self._information.largest_norm(self._information.attributes, True)
+        return self._information.above_average(row)
+
+    @property
     def n(self) -> int:
         """Number of examples."""
         return int(self._information.rows[0].shape[0])

@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 MOST_SHOWN = 5
+WIDE = 20.0
+"""Per cent by which an upper limit may be above its average before more draws are advised."""
 SHOWN_AT_ONCE = 1_000_000
 """Cells of the training rows up to which a representation computes etas."""
 ENOUGH = 1e-3
@@ -110,7 +112,8 @@ def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
         return ()
     above = 100 * information.above_average(rows[0])
     limits = f"averaged over {information.count:,} draws: etas are upper limits, each too low in one of 200 cases"
-    return (f"{limits}; that of the most exposed row is {number(above, 2)} % above its average",)
+    wide = f"{limits}; that of the most exposed row is {number(above, 2)} % above its average"
+    return (wide if above <= WIDE else f"{wide}: take more draws, ObjectivePerturbation(scale, draws=...)",)
 
 
 def _shaped(leakage: Any) -> bool:

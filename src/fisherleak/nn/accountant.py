@@ -74,10 +74,11 @@ class SGDAccountant:
     clip : {"hard", "smooth"}
         :math:`g \min(1, C/|g|)`, or :math:`g / (1 + \mathrm{gelu}(|g|/C - 1))` of Guo et al. 2022.
     sampling : {"poisson", "fixed"}
-        Poisson sampling, counted exactly, or batches of a fixed size, which show who is in them: :math:`q / s^2`.
+        Poisson sampling, counted to 1e-4 and never below, or batches of a fixed size, which show who is in them:
+        :math:`q / s^2`.
     keep : {"auto", "matrix", "norm"}
-        Whether the steps' matrices are added up (exact along the path), or their largest eigenvalues (never less). By
-        default matrices where they are small.
+        Whether the steps' matrices are added up (eta along the path, within 1e-4 and never below), or their largest
+        eigenvalues (never less). By default matrices where they are small.
     every : int
         Measure every so many steps and count each as that many: an *estimate* of the sum.
     tolerance : float

@@ -35,14 +35,16 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table
-from fisherleak.protection.known_rows import Rows, found_in, recorded_labels, row_digests
+from fisherleak.protection.known_rows import CARRY, Rows, cell_digests, recorded_labels, row_digests, used_by
 
-__all__ = ["aligned_attributes", "entry_of", "label_slope", "recordable", "release_from"]
+__all__ = ["aligned_attributes", "check_one_target", "entry_of", "label_slope", "recordable", "release_from"]
 
 Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
 STILL = np.zeros((1, 1))
+CELLS_KEPT = 2**20
+"""Values of a release of which digests are kept one by one, eight bytes each: later tables may then lack columns of it."""
 
 
 def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float] | None, choice: float = 0.0) -> Json:
@@ -73,6 +75,8 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
     }
     entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
+    if rows.n * (len(used_by(entry)) + 1) <= CELLS_KEPT:
+        entry["cells"] = cell_digests(key, entry, rows, np.arange(rows.n), sorted(used_by(entry)))
     etas = np.hypot(np.asarray(host(leakage.per_example())), choice)
     entry["eta"] = [float(f"{eta:.6e}") for eta in etas]
     return entry | ({"choice": choice} if choice > 0 else {})
@@ -183,7 +187,7 @@ def _offset(jacobian: Jacobian, columns: list[Json], table: Table) -> Vector:
 def _features(columns: list[Json], table: Table, rows: NDArray[np.int64], width: int) -> Vector:
     """The columns' parts of the features of some rows, (len(rows), width)."""
     found = np.zeros((rows.size, width))
-    for column in columns:
+    for column in columns if rows.size else ():
         features = column["features"]
         if column["kind"] == "features":
             for feature, source in zip(features, column["sources"], strict=True):
@@ -225,7 +229,21 @@ def _label_record(jacobian: Jacobian, label: tuple[float, float] | None) -> Json
     centre, unit = (0.0, 1.0) if label is None else label
     kinds = np.unique(np.asarray(jacobian.y))
     two = kinds.size == 2 and (jacobian.fit.loss.labels.binary or kinds.tolist() == [-1.0, 1.0])
-    return {"classes": kinds.tolist() if two else None, "centre": centre, "unit": unit}
+    return {"classes": kinds.tolist() if two else None, "centre": centre, "unit": unit, "several": kinds.size > 2}
+
+
+def check_one_target(entries: Sequence[Json], first: int = 1) -> None:
+    """Refuse releases of which one has two classes and another more values of its label: no table has both.
+
+    ``first`` is the number of the first of them on their ledger.
+    """
+    of_classes = [number for number, entry in enumerate(entries, first) if entry["labels"]["classes"] is not None]
+    of_values = [number for number, entry in enumerate(entries, first) if entry["labels"].get("several")]
+    if of_classes and of_values:
+        raise InvalidInputError(
+            f"A ledger is of one target: release {of_classes[0]} has two classes, and release {of_values[0]} more values of "
+            f"its label. Keep one ledger for each target; or {CARRY}."
+        )
 
 
 def _folding_record(folding: Folding | None) -> Json | None:
@@ -270,17 +288,16 @@ def _check_sources(column: Json, known: Mapping[str, Sequence[str]]) -> None:
 
 
 def release_from(
-    entry: Mapping[str, Any], rows: Rows, key: bytes, number: int, attributes: tuple[Attribute, ...]
+    entry: Mapping[str, Any], rows: Rows, places: NDArray[np.int64], attributes: tuple[Attribute, ...]
 ) -> Jacobian | DataShaped:
-    """A recorded release over the rows of a table, by some coordinates of its attributes."""
-    jacobian = replace(_jacobian_from(entry, rows, key, number), attributes=attributes)
+    """A recorded release over the rows of a table, which it had at some places, by some coordinates of its attributes."""
+    jacobian = replace(_jacobian_from(entry, rows, places), attributes=attributes)
     record = entry.get("mechanism")
     return jacobian if record is None else DataShaped(jacobian, MECHANISMS[record["kind"]].from_record(record))
 
 
-def _jacobian_from(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> Jacobian:
+def _jacobian_from(entry: Mapping[str, Any], rows: Rows, places: NDArray[np.int64]) -> Jacobian:
     """The Jacobian of a recorded release over the rows of a table: rows that it did not have count nothing."""
-    places = found_in(entry, rows, key, number)
     own = np.flatnonzero(places >= 0)
     width = len(entry["offset"])
     folding = _folding(entry, width)

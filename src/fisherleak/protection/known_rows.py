@@ -7,7 +7,7 @@ import hmac
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,25 @@ from fisherleak._support.arrays import host
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
-__all__ = ["Rows", "found_in", "id_digests", "id_text", "numbers_of", "recorded_labels", "row_digests", "used_by"]
+__all__ = [
+    "CARRY",
+    "KnownRows",
+    "Rows",
+    "cell_digests",
+    "id_digests",
+    "id_text",
+    "known_in",
+    "numbers_of",
+    "recorded_labels",
+    "row_digests",
+    "used_by",
+]
 
 Vector = NDArray[np.float64]
 LENGTH = 16
 """Hexadecimal digits of a digest: rows of one table are told apart."""
+CELL = 8
+"""Hexadecimal digits of the digest of one value, which is compared with one other."""
 PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
 
 
@@ -89,28 +103,150 @@ def _text(value: Any) -> str:
     return f"{type(own).__name__}:{own}"
 
 
-# From a release to its entry
+# From a recorded release to the rows of a table
 
 
-def found_in(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int) -> NDArray[np.int64]:
-    """Where a recorded release had the rows of a table, -1 where it had not; rows that have changed since are refused."""
+@dataclass(frozen=True)
+class KnownRows:
+    """The rows of a table as the releases of a ledger had them.
+
+    Attributes
+    ----------
+    places : tuple of arrays of shape (n,)
+        For every release that can be composed, where it had each row, by id or by values; -1 where it had not.
+    other_ids : tuple of sets
+        For every row the digests of ids under which a release had its values.
+    """
+
+    places: tuple[NDArray[np.int64], ...]
+    other_ids: tuple[frozenset[str], ...] = ()
+
+    def and_these(self, n: int) -> KnownRows:
+        """With a release of these rows after the others."""
+        return replace(self, places=(*self.places, np.arange(n)))
+
+    @property
+    def renamed(self) -> int:
+        """How many rows are known by their values under another id."""
+        return sum(bool(names) for names in self.other_ids)
+
+
+def known_in(
+    carried: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    rows: Rows,
+    key: bytes,
+    totals: Mapping[str, float],
+    partly: bool = False,
+) -> KnownRows:
+    """Look the rows of a table up in all releases; refuses rows that have changed since, and a table of renamed ones.
+
+    ``totals`` are sums of squares of etas by id, of which the largest is taken among ids that had the same values. With
+    ``partly`` the table may lack columns of earlier releases: the others must be as they were, and the places of rows in such
+    a release are left out.
+    """
+    other: list[set[str]] = [set() for _ in range(rows.n)]
+    renamed_now = np.zeros(rows.n, dtype=bool)
+    places = []
+    for number, entry in enumerate([*carried, *entries], start=1):
+        if number <= len(carried):
+            _, renamed = _looked_up(entry, rows, key, totals)
+        elif partly and used_by(entry) - set(rows.table.names):
+            _check_cells(entry, rows, key, number, _found_by_id(entry, rows))
+            places.append(np.full(rows.n, -1, dtype=np.int64))
+            continue
+        else:
+            same, renamed = _looked_up(entry, rows, key, totals)
+            _refuse_changed(np.flatnonzero((_found_by_id(entry, rows) >= 0) & (same < 0)), np.sum(same >= 0), number)
+            places.append(np.where(same >= 0, same, renamed))
+            renamed_now |= renamed >= 0
+        for row in np.flatnonzero(renamed >= 0).tolist():
+            other[row].add(entry["rows"][renamed[row]])
+    if np.sum(renamed_now) > rows.n / 2:
+        raise InvalidInputError(
+            f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids "
+            f"of the recorded releases. Where these rows are of other people, or ids had to change, {CARRY}."
+        )
+    return KnownRows(tuple(places), tuple(map(frozenset, other)))
+
+
+CARRY = "go on in a new ledger that starts from this one's totals: `fisherleak ledger FILE --carry-to NEW`"
+"""The remedy where rows, ids or the target are not as they were."""
+
+
+def _found_by_id(entry: Mapping[str, Any], rows: Rows) -> NDArray[np.int64]:
     there = {digest: k for k, digest in enumerate(entry["rows"])}
-    places = np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+    return np.array([there.get(digest, -1) for digest in rows.ids], dtype=np.int64)
+
+
+def _looked_up(
+    entry: Mapping[str, Any], rows: Rows, key: bytes, totals: Mapping[str, float]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where a release had the rows with their id and values, and where with their values only; -1 where it had not.
+
+    A recorded row of which the table has the id with the same values is that row, and no one else's.
+    """
+    by_id, renamed = _found_by_id(entry, rows), np.full(rows.n, -1, dtype=np.int64)
+    now = _digests_now(entry, rows, key)
+    if now is None:
+        return by_id, renamed
+    values = entry["values"]
+    same = np.array([k if k >= 0 and values[k] == now[row] else -1 for row, k in enumerate(by_id.tolist())], dtype=int)
+    claimed = set(same.tolist())
+    free: dict[str, int] = {}
+    for k, (digest, name) in enumerate(zip(values, entry["rows"], strict=True)):
+        if k not in claimed and (digest not in free or totals[name] > totals[entry["rows"][free[digest]]]):
+            free[digest] = k
+    for row in np.flatnonzero(same < 0).tolist() if free else ():
+        renamed[row] = free.get(now[row], -1)
+    return same, renamed
+
+
+def _digests_now(entry: Mapping[str, Any], rows: Rows, key: bytes) -> tuple[str, ...] | None:
+    """Digests of the rows' values as a release would have had them; None where a release that was carried over had others."""
+    try:
+        return row_digests(key, entry, rows, np.arange(rows.n))
+    except InvalidInputError:
+        if "theta" in entry:
+            raise
+        return None
+
+
+def _refuse_changed(changed: NDArray[np.int64], unchanged: Any, number: int) -> None:
+    """Refuse rows whose values are not those that a release had under their ids."""
+    if changed.size > 1 and not unchanged:
+        raise InvalidInputError(
+            f"All {changed.size} rows that release {number} was about have another label or other values now: a ledger is of "
+            "one table and one target. Keep one for each target, where a row's eta over several is at most the root of the sum "
+            f"of squares; or {CARRY}, which counts so."
+        )
+    if changed.size:
+        raise InvalidInputError(
+            f"Row {changed[0]} of X has other values, or another label, than the row of that id had when release {number} was "
+            f"recorded: pass the rows as they were. Where rows were corrected, {CARRY}."
+        )
+
+
+def _check_cells(entry: Mapping[str, Any], rows: Rows, key: bytes, number: int, places: NDArray[np.int64]) -> None:
+    """Refuse values and labels that are not those of a release, of which the table lacks columns."""
+    if "cells" not in entry:
+        missing = sorted(used_by(entry) - set(rows.table.names))
+        raise InvalidInputError(
+            f"Release {number} of the ledger used column '{missing[0]}', which this table lacks, and was recorded without "
+            "digests of single values: pass a table that has all columns."
+        )
     own = np.flatnonzero(places >= 0)
-    now = row_digests(key, entry, rows, own)
-    changed = [row for row, digest in zip(own.tolist(), now, strict=True) if digest != entry["values"][places[row]]]
-    if len(changed) > 1 and len(changed) == own.size:
-        raise InvalidInputError(
-            f"All {own.size} rows that release {number} was about have another label or other values now: a ledger is of one "
-            "table and one target. Keep one for each target; a row's eta over several is at most the root of the sum of "
-            "squares."
-        )
-    if changed:
-        raise InvalidInputError(
-            f"Row {changed[0]} of X has other values than the row of that id had when release {number} was recorded: pass the "
-            "rows as they were, or give changed rows an id of their own."
-        )
-    return places
+    shared = sorted(used_by(entry) & set(rows.table.names))
+    now = cell_digests(key, entry, rows, own, shared)
+    differs = np.zeros(own.size, dtype=bool)
+    for name, digests in now.items():
+        then = _cut(entry["cells"][name])
+        differs |= np.array([then[k] for k in places[own].tolist()]) != np.array(_cut(digests))
+    _refuse_changed(own[differs], np.sum(~differs), number)
+
+
+def _cut(digests: str) -> list[str]:
+    return [digests[k : k + CELL] for k in range(0, len(digests), CELL)]
 
 
 def used_by(entry: Mapping[str, Any]) -> set[str]:
@@ -120,9 +256,30 @@ def used_by(entry: Mapping[str, Any]) -> set[str]:
 
 def row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64]) -> tuple[str, ...]:
     """Digests of what a release used of rows: their columns and their label."""
-    values = [rows.table.named(source)[own].tolist() for source in sorted(used_by(entry))]
-    labels = (rows.y if entry["labels"]["classes"] is None else recorded_labels(entry, rows))[own].tolist()
-    return _digests(key, ("str:" + "\x1f".join(map(_text, row)) for row in zip(*values, labels, strict=True)))
+    values = _values(entry, rows, own, sorted(used_by(entry)))
+    return _digests(key, ("str:" + "\x1f".join(map(_text, row)) for row in zip(*values, strict=True)))
+
+
+def cell_digests(
+    key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], names: Sequence[str]
+) -> dict[str, str]:
+    """Short digests of single values of some columns, and of the label under an empty name, each with its row's id."""
+    ids = [rows.ids[row] for row in own.tolist()]
+    return {
+        name: "".join(
+            hashlib.blake2b(
+                f"{id_}:{_text(value)}".encode("utf-8", "surrogatepass"), key=key, digest_size=CELL // 2
+            ).hexdigest()
+            for id_, value in zip(ids, values, strict=True)
+        )
+        for name, values in zip([*names, ""], _values(entry, rows, own, names), strict=True)
+    }
+
+
+def _values(entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], names: Sequence[str]) -> list[list[Any]]:
+    """Values of some columns, and labels as a release had them."""
+    labels = rows.y if entry["labels"]["classes"] is None else recorded_labels(entry, rows)
+    return [*(rows.table.named(name)[own].tolist() for name in names), labels[own].tolist()]
 
 
 def recorded_labels(entry: Mapping[str, Any], rows: Rows) -> Vector:

@@ -2,18 +2,15 @@ r"""A ledger of what has been spent: every release about a table, in one file, c
 
 Fisher information adds up (paper, section 3.1), so what all releases and answers so far tell about a row is
 :math:`\sum_k J_k^T J_k`. The file keeps each release's share of that sum without any row (``entries``); a table, whose rows are
-matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had.
+matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had. Of releases
+that were carried over from another ledger only etas of whole rows are known, whose squares add up (``carried_totals``).
 """
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
 import math
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
-from fisherleak._support.locked import held, read_private, replace_whole
+from fisherleak._support.locked import held
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.jacobian import Jacobian
@@ -35,18 +32,31 @@ from fisherleak.leakage.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table
 from fisherleak.protection.calibration import publishable
+from fisherleak.protection.carried_totals import (
+    carried_from,
+    check_composed,
+    etas_under,
+    spent_record,
+    squares_beside,
+    total_squares,
+)
 from fisherleak.protection.counted_choice import CountedChoice
-from fisherleak.protection.entries import aligned_attributes, entry_of, recordable, release_from
-from fisherleak.protection.known_rows import Rows, found_in, id_digests, id_text, numbers_of, used_by
+from fisherleak.protection.entries import aligned_attributes, check_one_target, entry_of, recordable, release_from
+from fisherleak.protection.known_rows import KnownRows, Rows, id_digests, id_text, known_in, numbers_of, used_by
+from fisherleak.protection.ledger_file import (
+    check_open,
+    count_of,
+    key_of,
+    mark_of,
+    new_content,
+    now,
+    read_content,
+    write_content,
+)
 from fisherleak.protection.recorded_choices import check_no_choices, eta_of_choice, told_by_choices
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
-SCHEMA = "fisherleak.ledger/1"
-CONFIDENTIAL = (
-    "Confidential: this file holds parameters without noise and etas of single rows. It is for whoever holds the table, and no "
-    "one else."
-)
 MOST_NAMED = 5
 
 
@@ -70,8 +80,11 @@ class Ledger:
 
     **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
-    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row whose values changed under
-    its id is refused. Several processes may add at once, and what ``add`` came back from is on the disk.
+    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row that has the values of a
+    recorded row whose id is not in the table is that row, and carries its total; a table of which more than half is so is
+    refused. A row whose values changed under its id is refused (``carry_to`` goes on from totals); one that changed its id
+    and a value is not noticed. Several processes may add at once, and what ``add`` came back from is on the disk. An older copy
+    that is put back is not noticed here: ``fisherleak verify MODEL --ledger FILE`` does, by the card of a later release.
 
     Examples
     --------
@@ -149,25 +162,23 @@ class Ledger:
         >>> round(float(ledger.leakage(X, y).per_example().max()), 3)
         0.072
         """
-        content = self._content()
-        check_no_choices(content["entries"])
-        rows = self._rows(X, y, ids, content)
-        return self._composed(content["entries"], rows, bytes.fromhex(content["key"]))
+        asked = self._asked(X, y, ids)
+        check_no_choices(asked.content["entries"], len(asked.content["carried"]) + 1)
+        check_composed(asked.beside({}, None), _ids(asked.rows.table, ids))
+        return asked.composed()
 
     def etas(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> NDArray[np.float64]:
         """(n,) what all recorded releases together reveal about each row, with the choices that they were released by.
 
-        As ``leakage(X, y, ids).per_example()`` where there are no choices, and at most what it says where there are: the root
-        of its square and of the squares of the choices' etas.
+        As ``leakage(X, y, ids).per_example()`` where there are no choices and nothing was carried over. Where there are, the
+        root of its square and of the squares of the etas of choices and of what was carried over: never less than the truth.
 
         Examples
         --------
         >>> ledger.etas(X, y).round(3)
         array([0.046, 0.072, 0.046])
         """
-        content = self._content()
-        rows, key = self._rows(X, y, ids, content), bytes.fromhex(content["key"])
-        return _with_choices(self._composed(content["entries"], rows, key), content["entries"], rows, key, {})
+        return self._asked(X, y, ids).etas({}, None)
 
     def remaining(self, eta: float, X: TableLike = None, y: VectorLike = None, ids: VectorLike = None) -> float:
         """An eta that one more release may have for every row without taking anyone past a limit; zero where none is left.
@@ -185,21 +196,22 @@ class Ledger:
         if X is not None:
             spent = float(np.max(self.etas(X, y, ids), initial=0.0))
         else:
-            spent = math.sqrt(max(self._squares().values(), default=0.0))
+            spent = math.sqrt(max(total_squares(_records(read_content(self.path))).values(), default=0.0))
         return math.sqrt(max(limit**2 - spent**2, 0.0))
 
     def recorded(self, name: Any) -> list[float | None]:
         """The eta that one id had in each release, also if its row has left the table; None where it was not part of it.
+
+        In releases before an id was first recorded it is that of the id under which its row's values were known then.
 
         Examples
         --------
         >>> [round(eta, 4) for eta in ledger.recorded(0)]
         [0.0324, 0.0324]
         """
-        content = self._content()
-        (digest,) = id_digests(bytes.fromhex(content["key"]), [name])
-        places = [(entry, {row: k for k, row in enumerate(entry["rows"])}.get(digest)) for entry in content["entries"]]
-        return [None if place is None else float(entry["eta"][place]) for entry, place in places]
+        content = read_content(self.path)
+        (digest,) = id_digests(key_of(content), [name])
+        return etas_under(_records(content), digest)
 
     @property
     def entries(self) -> list[Json]:
@@ -213,8 +225,38 @@ class Ledger:
                 "rows": len(entry["rows"]),
                 "largest": max(entry["eta"], default=0.0),
             }
-            for number, entry in enumerate(self._content()["entries"], start=1)
+            for number, entry in enumerate(_records(read_content(self.path)), start=1)
         ]
+
+    def carry_to(self, path: str | Path) -> Ledger:
+        """Start a new ledger from the totals of this one, for rows that were corrected, other ids or another target.
+
+        The new ledger counts what each id has had here, as squares of etas, on the safe side: ``etas`` and ``remaining`` tell
+        it, ``leakage`` is refused for such rows. It compares no values with those of releases before, but for rows with new
+        ids: one that has the values of a recorded row carries its total. Releases are numbered on. This ledger can be read
+        from then on, and takes no more releases.
+
+        Parameters
+        ----------
+        path : str or Path
+            The new file; one that is there is never overwritten.
+
+        Examples
+        --------
+        >>> corrected = ledger.carry_to(ledger.path.with_name("corrected.ledger.json"))
+        >>> corrected.etas(X + 0.1, y).round(3)
+        array([0.046, 0.072, 0.046])
+        """
+        fresh = Ledger(path)
+        with held(self.path):
+            content = read_content(self.path)
+            check_open(self.path, content)
+            with held(fresh.path):
+                if fresh.path.exists():
+                    raise InvalidInputError(f"'{fresh.path}' is there already: name a file that is not.")
+                write_content(fresh.path, new_content(content["key"], list(map(carried_from, _records(content)))))
+            write_content(self.path, {**content, "carried_to": str(fresh.path)})
+        return fresh
 
     # how entries are made and put together
 
@@ -232,82 +274,126 @@ class Ledger:
         limit = None if limit is None else check_positive(limit, "limit")
         recordable(leakage)
         with held(self.path):
-            content = self._content(fresh=True)
-            key = bytes.fromhex(content["key"])
-            rows = _rows_of(leakage, ids, label, key)
-            self._check_same_table(content["entries"], rows.ids)
-            entry = {"at": _now(), "about": about, **entry_of(leakage, rows, key, label, choice)}
-            every = [*content["entries"], entry]
-            aligned_attributes(every)
-            _check_readable(content["entries"], rows, key, whole=about is not None or limit is not None)
-            if limit is not None or any(each.get("mechanism") for each in every):
-                # noise that the data shape is not composed with everything: refused before it is recorded
-                total = self._composed(every, rows, key)
+            content = read_content(self.path, fresh=True)
+            check_open(self.path, content)
+            rows = _rows_of(leakage, ids, label, key_of(content))
+            whole = about is not None or limit is not None
+            known = self._known(content, rows, whole)
+            entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
+            check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
+            every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
+            every.composed()  # what cannot be composed is refused before it is recorded
             if limit is not None:
-                etas = _with_choices(total, every, rows, key, units or {}) * (1.0 + total._information.error)
-                _check_limit(etas, limit, _ids(leakage._table, ids))
+                _check_limit(every.etas(units or {}, about), limit, _ids(leakage._table, ids))
+            alone = _Asked({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
+            entry["spent"] = spent_record(alone.etas(units or {}, about), units or {})
+            entry["other_ids"] = {
+                own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names
+            }
             content["entries"].append(entry)
-            replace_whole(self.path, _sealed(content))
-        return len(content["entries"])
+            write_content(self.path, content)
+        return count_of(content)
 
-    def _rows(self, X: TableLike, y: VectorLike, ids: VectorLike, content: Json) -> Rows:
+    def _mark(self, number: int, file_digest: str) -> Json:
+        """Tie the file of a release to its number, here and in what goes on its card."""
+        with held(self.path):
+            content = read_content(self.path)
+            place = number - len(content["carried"]) - 1
+            if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
+                raise DataError(f"'{self.path}' was replaced while release {number} was written: release again.")
+            mark = content["entries"][place]["mark"] = mark_of(content, number, file_digest)
+            write_content(self.path, content)
+        return {"release": number, "mark": mark}
+
+    def _asked(self, X: TableLike, y: VectorLike, ids: VectorLike) -> _Asked:
+        """The ledger held against the rows of a table."""
+        content = read_content(self.path)
+        if not count_of(content):
+            raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
         table = as_table(X)
         if table.lazy:
             raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
         numbers, _ = numbers_of(y, table.n)
-        own = id_digests(bytes.fromhex(content["key"]), _ids(table, ids))
-        self._check_same_table(content["entries"], own)
-        for entry in content["entries"]:
-            missing = sorted(used_by(entry) - set(table.names))
-            if missing:
-                raise InvalidInputError(f"X lacks column '{missing[0]}', which a recorded release used.")
-        return Rows(table, numbers, own)
+        rows = Rows(table, numbers, id_digests(key_of(content), _ids(table, ids)))
+        missing = _missing(content["entries"], rows)
+        if missing:
+            raise InvalidInputError(f"X lacks column '{missing[0][1]}', which a recorded release used.")
+        return _Asked(content, rows, self._known(content, rows, whole=True))
 
-    def _check_same_table(self, entries: Sequence[Json], own: Sequence[str]) -> None:
-        """Refuse rows of which no release knows any: under other ids everyone would start again from nothing."""
-        if entries and not any(set(own) & set(entry["rows"]) for entry in entries):
+    def _known(self, content: Json, rows: Rows, whole: bool) -> KnownRows:
+        """The rows as the releases had them; where the ``whole`` ledger is read with them, they need all columns it used."""
+        missing = _missing(content["entries"], rows)
+        if whole and missing:
             raise InvalidInputError(
-                f"'{self.path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of "
-                "these releases, or another ledger."
+                f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which this "
+                "one leaves out: the ledger has to be held against both. Keep the column, or keep another ledger."
             )
+        records = _records(content)
+        recorded = {row for entry in records for row in entry["rows"]}
+        foreign = bool(records) and not set(rows.ids) & recorded
+        if foreign and not content["carried"]:
+            raise InvalidInputError(self._other_table())
+        own = (content["carried"], content["entries"], rows, key_of(content))
+        known = known_in(*own, total_squares(records), partly=not whole)
+        if foreign and not known.renamed:
+            raise InvalidInputError(self._other_table())
+        return known
 
-    def _composed(self, entries: Sequence[Json], rows: Rows, key: bytes) -> Leakage:
-        if not entries:
-            raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
+    def _other_table(self) -> str:
+        """Why rows are refused of which no release knows any: under other ids everyone would start again from nothing."""
+        return (
+            f"'{self.path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of these "
+            "releases, or, for another table, another ledger."
+        )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a ledger holds, the rows of a table, and where the releases had them."""
+
+    content: Json
+    rows: Rows
+    known: KnownRows
+
+    def composed(self) -> Leakage:
+        """What the releases that can be composed reveal together."""
+        entries = self.content["entries"]
         attributes, notes = aligned_attributes(entries)
-        numbered = enumerate(zip(entries, attributes, strict=True), start=1)
-        releases = [release_from(entry, rows, key, number, own) for number, (entry, own) in numbered]
-        return Leakage(information_together(releases), None, rows.table, notes)
+        parts = zip(entries, self.known.places, attributes, strict=True)
+        releases = [release_from(entry, self.rows, places, own) for entry, places, own in parts]
+        return Leakage(information_together(releases), None, self.rows.table, notes)
 
-    def _left(self, ids: Sequence[Any]) -> int:
-        """How many rows of any release are not among some ids: they have left, and their record stays."""
-        content = self._content()
-        known = {row for entry in content["entries"] for row in entry["rows"]}
-        return len(known - set(id_digests(bytes.fromhex(content["key"]), ids)))
+    def beside(self, units: Mapping[str, float], about: Json | None) -> NDArray[np.float64]:
+        """(n,) squares of etas that are not part of the composition."""
+        own = (self.content["carried"], self.content["entries"], self.rows, self.known)
+        return squares_beside(*own, units, about)
 
-    def _squares(self) -> dict[str, float]:
-        """Sums of squares of the etas of all rows ever recorded, by digest."""
-        found: dict[str, float] = {}
-        for entry in self._content()["entries"]:
-            for row, eta in zip(entry["rows"], entry["eta"], strict=True):
-                found[row] = found.get(row, 0.0) + float(eta) ** 2
-        return found
+    def etas(self, units: Mapping[str, float], about: Json | None) -> NDArray[np.float64]:
+        """(n,) what all releases reveal about each row, never less, per so many units of columns and label."""
+        entries, beside = self.content["entries"], self.beside(units, about)
+        if not entries:
+            return np.sqrt(beside)
+        total = self.composed()
+        told = told_by_choices(entries, self.known, self.rows.n, total._notes, units, len(self.content["carried"]) + 1)
+        own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + total._information.error)
+        return np.asarray(np.sqrt(own**2 + told + beside))
 
-    def _content(self, fresh: bool = False) -> Json:
-        text = read_private(self.path)
-        if text is None:
-            if not fresh:
-                raise DataError(f"'{self.path}' does not exist: record a release in it first.")
-            return {"schema": SCHEMA, "confidential": CONFIDENTIAL, "key": secrets.token_hex(32), "entries": []}
-        try:
-            content = json.loads(text)
-        except ValueError:
-            raise DataError(f"'{self.path}' is damaged: it is not whole. Restore it from a copy.") from None
-        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise DataError(f"'{self.path}' is no ledger of this version of fisherleak: name another file.")
-        if content.get("digest") != _digest(content):
-            raise DataError(f"'{self.path}' is damaged: its content is not what was recorded. Restore it from a copy.")
-        return content
+    @property
+    def left(self) -> int:
+        """How many recorded rows are not in the table, under their id or another: their record stays."""
+        recorded = {row for entry in _records(self.content) for row in entry["rows"]}
+        return len(recorded.difference(self.rows.ids, *self.known.other_ids))
+
+
+def _records(content: Json) -> list[Json]:
+    """All releases, in order: those that were carried over, and those of this ledger."""
+    return [*content["carried"], *content["entries"]]
+
+
+def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:
+    """Releases, by their place from one, that used a column which a table lacks, and the column."""
+    lacking = ((place, sorted(used_by(entry) - set(rows.table.names))) for place, entry in enumerate(entries, start=1))
+    return [(place, names[0]) for place, names in lacking if names]
 
 
 def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
@@ -346,35 +432,11 @@ def _ids(table: Table, ids: Any) -> list[Any]:
     return found
 
 
-def _check_readable(entries: Sequence[Json], rows: Rows, key: bytes, whole: bool) -> None:
-    """Refuse rows that have changed since earlier releases: no table could be held against both, ever again.
-
-    Where the ``whole`` ledger is read with these rows, they need all columns that it used.
-    """
-    for place, entry in enumerate(entries, start=1):
-        missing = sorted(used_by(entry) - set(rows.table.names))
-        if not missing:
-            found_in(entry, rows, key, place)
-        elif whole:
-            raise InvalidInputError(
-                f"Release {place} of the ledger used column '{missing[0]}', which this one leaves out: the ledger has to be "
-                "held against both. Keep the column, or keep another ledger."
-            )
-
-
 def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
     """The rows of a leakage, with labels in the table's own units."""
     centre, unit = (0.0, 1.0) if label is None else label
     y = np.asarray(host(leakage._information.rows[1]), dtype=np.float64)
     return Rows(leakage._table, centre + unit * y, id_digests(key, _ids(leakage._table, ids)))
-
-
-def _with_choices(
-    total: Leakage, entries: Sequence[Json], rows: Rows, key: bytes, units: Mapping[str, float]
-) -> NDArray[np.float64]:
-    """The etas of a composition of all entries, in given units, with what recorded choices told."""
-    told = told_by_choices(entries, rows, key, total._notes, units)
-    return np.sqrt(np.asarray(host(in_units(total, units).per_example())) ** 2 + told)
 
 
 def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:
@@ -388,16 +450,3 @@ def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) ->
         f"This release would take {above.size} of {len(ids)} rows past the limit of {limit:g}, all releases in the ledger "
         f"counted: {named}{more}. Use more noise."
     )
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in content.items() if name != "digest"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def _sealed(content: Json) -> str:
-    return json.dumps({**content, "digest": _digest(content)}, allow_nan=False)

@@ -21,7 +21,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.counted_choice import CountedChoice
 from fisherleak.protection.entries import label_slope
-from fisherleak.protection.known_rows import Rows, found_in
+from fisherleak.protection.known_rows import KnownRows
 
 __all__ = ["check_no_choices", "eta_of_choice", "told_by_choices"]
 
@@ -39,14 +39,20 @@ def eta_of_choice(choice: Any) -> float:
 
 
 def told_by_choices(
-    entries: Sequence[Json], rows: Rows, key: bytes, notes: Sequence[str], units: Mapping[str, float]
+    entries: Sequence[Json],
+    known: KnownRows,
+    n: int,
+    notes: Sequence[str],
+    units: Mapping[str, float],
+    first: int = 1,
 ) -> NDArray[np.float64]:
     """(n,) sums of squares of the etas of recorded choices about every row, in the units of the ledger or in given ones.
 
+    ``first`` is the number of the first release on its ledger.
     ``notes`` are those of the composition: a category that releases encode differently is refused, as its unit is another.
     """
-    found = np.zeros(rows.n)
-    for number, entry in enumerate(entries, start=1):
+    found = np.zeros(n)
+    for number, (entry, places) in enumerate(zip(entries, known.places, strict=True), first):
         if not entry.get("choice"):
             continue
         if notes:
@@ -55,13 +61,13 @@ def told_by_choices(
                 f"only ({notes[0]}): encode categories alike in all releases."
             )
         unit = max(1.0, abs(label_slope(entry))) * max([1.0, *units.values()])
-        found[found_in(entry, rows, key, number) >= 0] += (unit * float(entry["choice"])) ** 2
+        found[places >= 0] += (unit * float(entry["choice"])) ** 2
     return found
 
 
-def check_no_choices(entries: Sequence[Json]) -> None:
+def check_no_choices(entries: Sequence[Json], first: int = 1) -> None:
     """Refuse to tell a leakage by columns where a choice told more that no column holds."""
-    chosen = [number for number, entry in enumerate(entries, start=1) if entry.get("choice")]
+    chosen = [number for number, entry in enumerate(entries, first) if entry.get("choice")]
     if chosen:
         raise InvalidInputError(
             f"Release {chosen[0]} of the ledger was chosen among candidates, and what the choice tells is known for whole rows "

@@ -35,6 +35,10 @@ __all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", 
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
+LARGEST_QUERY = 1e50
+"""Of a feature of a query, beside noise of scale one or more: fourth powers, which norms need, and their sums are floats."""
+FARTHEST = 200.0
+"""Logarithm of the mean of a count, at most: past it the curvature of the loss is cut."""
 AT_ONCE = 2**21
 """Values of the queries that are decomposed at a time."""
 
@@ -191,6 +195,11 @@ class SampledLabels:
                 f"SampledLabels is for the losses {' and '.join(DRAWN)}, whose labels have a distribution; this model's loss "
                 f"is {loss.name}: use fisherleak.Answers with noise."
             )
+        if not loss.labels.binary and np.any(np.abs(z) > FARTHEST):
+            raise InvalidInputError(
+                f"X_query must have scores between -{FARTHEST:g} and {FARTHEST:g} for labels that are drawn as counts; query "
+                f"{int(np.argmax(np.abs(z) > FARTHEST))} of its block has not. Drop it, or use fisherleak.Answers with noise."
+            )
         return np.asarray(np.sqrt(loss.a(z, z)))
 
     @property
@@ -244,6 +253,7 @@ class Disclosed:
 
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     """The information of answers about a fit, for queries behind its preprocessing, (m, d)."""
+    _check_sizes(features, by.scale)
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
     p = int(fit.centred_theta.shape[0])
     outputs, times = 1, 1
@@ -258,6 +268,17 @@ def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
         root = np.linalg.qr(np.concatenate([root, by.whitened(moved)]), mode="r")
     root = np.kron(np.eye(times), root) if times > 1 else root
     return Disclosed(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
+
+
+def _check_sizes(features: Vector, scale: float) -> None:
+    """Refuse queries whose powers, in units of the noise, leave the range of floats: etas would be infinite or no numbers."""
+    too_large = np.abs(features) > LARGEST_QUERY * min(scale, 1.0)
+    if np.any(too_large):
+        row = int(np.argmax(np.any(too_large, axis=1)))
+        raise InvalidInputError(
+            f"X_query must be below {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing, {LARGEST_QUERY:g} times the "
+            f"noise's scale where that is below one; row {row} is not. Drop it: nobody asks such a query."
+        )
 
 
 def _moves(by: Interface, rows: Vector, fit: Fit) -> Vector:
