@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
 
 from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
+from fisherleak.audit.applied_rules import apply_policy
 from fisherleak.audit.policy import policy_of
+from fisherleak.audit.presence import told_at
+from fisherleak.audit.records import Plan
+from fisherleak.audit.rules import judge
 from fisherleak.report.summarise import summarise
+from fisherleak.tables import Moments
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
 LIMITS: dict[str, Any] = {
@@ -102,3 +109,30 @@ def test_attackers_and_utility(table: Any) -> None:
 def test_columns_that_the_table_does_not_have_are_refused(table: Any) -> None:
     with pytest.raises(InvalidInputError, match="'agee', which the table does not have"):
         rules(table, {"columns": {"agee": {"max_eta": 1.0}}}, noise=1.0)
+
+
+def test_what_is_not_a_number_fails(table: Any) -> None:
+    """Figures that overflow or are missing are above every limit, not below it."""
+    policy, plan = policy_of(LIMITS | {"columns": {"age": {"max_eta": 1.0}}}), {"noise": 1e6, **FAST}
+    settings = Settings("income", group="city")
+    found = audit(table, settings, policy=policy, **plan)
+    assert all(rule.passed for rule in found.rules)
+    applied = apply_policy(found.design, settings, Plan(policy=policy))
+    assert applied is not None
+    nan = float("nan")
+    digest = replace(found.rows.digest, top=((0, nan),))
+    groups = tuple(replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups)
+    presence = replace(found.presence, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
+    broken = replace(
+        found,
+        rows=replace(found.rows, digest=digest),
+        columns=tuple(replace(figure, largest=nan) for figure in found.columns),
+        label=replace(found.label, largest=nan),
+        groups=groups,
+        presence=presence,
+    )
+    assert {rule.name for rule in judge(applied, broken) if rule.passed} == {"require.group"}
+
+
+def nan_moments() -> Moments:
+    return Moments(2, float("nan"), float("nan"), float("nan"), float("nan"))

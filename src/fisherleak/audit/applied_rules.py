@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
+from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
@@ -83,6 +84,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     _check_named(policy, design)
     _check_measured(policy, settings)
     _check_kinds(policy, design)
+    refuse_copies(design, policy.source, any(policy.section(name) for name in ("columns", "label", "attacks")))
     features = [feature for feature in design.features if feature.of is None]
     columns = {feature.name: tuple(_of_column(policy, feature)) for feature in features}
     label = tuple(_of_label(policy, design))

@@ -19,7 +19,7 @@ from fisherleak.audit.exposure import gate_of, group_figures, row_figures
 from fisherleak.audit.model import Trained
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, NoiseChoice, Plan
-from fisherleak.audit.rules import judge
+from fisherleak.audit.rules import judge, without_release
 from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.utility import tradeoff
 from fisherleak.engine.noise import Noise
@@ -81,22 +81,23 @@ class Again:
 
     @property
     def guessed_less(self) -> float:
-        """The least scale of the audit's own grid from which on the attackers on it keep limits on single columns."""
-        limits = {name: own for name, own in (*self.applied.columns.items(), (self.label, self.applied.label))}
-        most = {name: each.limit for name, own in limits.items() for each in own if each.key == "max_attack"}
-        every = self.applied.policy.section("attacks").get("max_accuracy", 1.0)
+        """The largest scale of the audit's own grid at which an attacker on it is above a limit; zero where none is."""
         tried = zip(self.audit.tradeoff.points, self.audit.attacked.curves, strict=True)
-        above = [
-            point.scale
-            for point, curve in tried
-            for each in curve
-            if each["accuracy"] > min(most.get(each["attribute"], 1.0), 1.0 if each["attribute"] == self.label else every)
-        ]
+        limits = {name: self._most_guessed(name) for name in {each["attribute"] for each in self.audit.attacked.curves[0]}}
+        above = (
+            point.scale for point, curve in tried for each in curve if each["accuracy"] > limits[each["attribute"]]
+        )
         return max(above, default=0.0)
 
-    @property
-    def label(self) -> str:
-        return self.audit.design.target.name
+    def _most_guessed(self, name: str) -> float:
+        """How often a column may be guessed right, by the strictest rule on it."""
+        label = name == self.audit.design.target.name
+        own = self.applied.label if label else self.applied.columns[name]
+        every = {} if label else self.applied.policy.section("attacks")
+        limits = [each.limit for each in own if each.key == "max_attack"]
+        limits += [every["max_accuracy"]] if "max_accuracy" in every else []
+        limits += [every["max_gain"] + without_release(self.audit, name)] if "max_gain" in every else []
+        return min(limits, default=1.0)
 
 
 def passing_noise(again: Again) -> Advice:

@@ -8,7 +8,7 @@
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
-    [require]         public, model, group, person, held_out, attacks, attributes
+    [require]         target, public, model, group, person, held_out, released, attacks, attributes
 
 Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
 refused: a rule that is read past would be thought to have passed. ``audit.applied_rules`` decides which columns each rule is
@@ -67,11 +67,13 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "attacks": {"max_accuracy": SHARE, "max_gain": SHARE},
     "utility": {"min": ANY, "max": ANY, "max_loss": NOT_NEGATIVE},
     "require": {
+        "target": TEXT,
         "public": TEXT,
         "model": TEXT,
         "group": TEXT,
         "person": TEXT,
         "held_out": SHARE,
+        "released": YES,
         "attacks": YES,
         "attributes": TEXTS,
     },

@@ -65,6 +65,8 @@ class Plan:
         policy, what that states.
     policy : Policy, optional
         Rules that the audit is held against, from :func:`fisherleak.audit.policy.read_policy`.
+    released : bool
+        Whether the noise is that of a released file, which was checked against the model.
     """
 
     noise: float | Noise | None = None
@@ -78,6 +80,7 @@ class Plan:
     quick: bool = False
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy | None = None
+    released: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ class Audit:
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    released: bool = False
+    """Whether a released file was checked, and not a plan."""
     policy: Policy | None = None
     rules: tuple[Rule, ...] = ()
     """What became of every rule of the policy."""

@@ -25,7 +25,7 @@ from fisherleak.audit.revealed import exposure_at, share_of
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
-__all__ = ["judge"]
+__all__ = ["judge", "without_release"]
 
 CLOSE = 1e-9
 """Rounding of a ratio to a limit, next to counts that are exact."""
@@ -223,9 +223,13 @@ def _rate(audit: Audit, outcome: Outcome) -> float:
 
 def _gain(audit: Audit, column: str) -> float:
     """How much more often the best attacker with the release is right than the best one without."""
+    return max(_rate(audit, o) for o in _of(audit, column, False)) - without_release(audit, column)
+
+
+def without_release(audit: Audit, column: str) -> float:
+    """How often the best attacker on a column is right who sees no release."""
     seeing, blind = _of(audit, column, False), _of(audit, column, True)
-    without = max(*(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing)))
-    return max(_rate(audit, o) for o in seeing) - float(without)
+    return float(max((0.0, *(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing)))))
 
 
 def _attack(audit: Audit, rule: str, limit: float, column: str) -> Rule:
@@ -266,17 +270,19 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
 def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
     settings, attacked = audit.settings, sorted({o.attribute for o, _ in audit.attacked.outcomes})
     found: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+        "target": (audit.design.target.name, lambda limit: audit.design.target.name == limit),
         "public": (settings.public, lambda limit: settings.public == limit),
         "model": (audit.trained.kind.name, lambda limit: audit.trained.kind.name == limit),
         "group": (settings.group, lambda limit: settings.group == limit),
         "person": (settings.person, lambda limit: settings.person == limit),
         "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
+        "released": (audit.released, lambda limit: audit.released),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
     for key, limit in policy.section("require").items():
         value, holds = found[key]
-        name = "The attacks" if key == "attacks" else f"`{key}`"
+        name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
 

@@ -118,7 +118,7 @@ def audit(
         As in :class:`Plan`.
     """
     for name in unknown:
-        known = [item.name for item in fields(Plan) if item.name != "noise_note"]
+        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released")]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
     plan = Plan(
@@ -207,6 +207,7 @@ def audit_trained(
         draws=plan.draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
+        released=plan.released,
     )
     if applied is None:
         return done
