@@ -54,7 +54,9 @@ def gate(people: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     """Runs an audit under a policy: the exit status, what was said on standard error, and the summary."""
     monkeypatch.chdir(tmp_path)
 
-    def run(policy: str, *options: object, table: Any = None, target: str = "income") -> tuple[int, str, dict[str, Any]]:
+    def run(
+        policy: str, *options: object, table: Any = None, target: str = "income"
+    ) -> tuple[int, str, dict[str, Any]]:
         Path("policy.toml").write_text(policy, encoding="utf-8")
         table = (people if table is None else table).drop(columns=["income", "sick"][target == "income"])
         table.to_csv("t.csv", index=False)
@@ -76,7 +78,11 @@ def rule(policy: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
-    "left out by an option": (AGE, ("--drop", "age"), "'age', and nothing can check it: this column is left out as asked"),
+    "left out by an option": (
+        AGE,
+        ("--drop", "age"),
+        "'age', and nothing can check it: this column is left out as asked",
+    ),
     "a name of rows": ("[columns.code]\nmax_eta = 1\n", ("--id", "code"), "because it names the rows"),
     "a person": (
         '[columns.couple]\nmax_eta = 1\n[require]\nperson = "couple"\n',
@@ -101,9 +107,13 @@ REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
         ("--drop", "city", "--drop", "smoker", "--attribute", "children"),
         "uses no category",
     ),
-    "spread": (AGE, ("--spread", "age=1e-9"), "write spread = 1e-09 under [columns.\"age\"] in the policy"),
+    "spread": (AGE, ("--spread", "age=1e-9"), 'write spread = 1e-09 under [columns."age"] in the policy'),
     "another spread": (f"{AGE}spread = 12\n", ("--spread", "age=11"), "which the policy 'policy.toml' does not state"),
-    "spread of the target": ("[label]\nmax_revealed = 0.1\n", ("--spread", "income=1e-9"), "under [label] in the policy"),
+    "spread of the target": (
+        "[label]\nmax_revealed = 0.1\n",
+        ("--spread", "income=1e-9"),
+        "under [label] in the policy",
+    ),
     "two spreads": (
         "[label]\nspread = 3\n[columns.income]\nspread = 4\nmax_revealed = 0.1\n",
         (),
@@ -163,7 +173,9 @@ def test_a_spread_that_the_policy_states_is_the_one_that_counts(gate: Gate) -> N
         shares.append(rule(found, "columns.age.max_revealed")["value"])
     assert shares[0] == pytest.approx(shares[1], rel=0.2)
     assert shares[2] < 1e-12 < shares[1]
-    assert gate(f"{AGE}spread = 12\n", "--noise", "500", "--spread", "age=12", *FAST)[2]["rules"][0]["value"] == shares[1]
+    assert (
+        gate(f"{AGE}spread = 12\n", "--noise", "500", "--spread", "age=12", *FAST)[2]["rules"][0]["value"] == shares[1]
+    )
 
 
 def test_attacks_cover_every_category_whatever_is_named(gate: Gate) -> None:
@@ -217,7 +229,19 @@ def test_a_policy_can_ask_for_the_target_the_people_and_a_released_file(gate: Ga
     assert status == 1
     assert err.endswith("is not kept: require.released.\n")
     assert gate(f"[rows]\nmax_eta = 1e9\n{required}", *FAST)[1].endswith("require.released, require.person.\n")
-    release = ["release", "t.csv", "--target", "income", "--drop", "code", "--over", "max", "--out", "m.skops", "--quiet"]
+    release = [
+        "release",
+        "t.csv",
+        "--target",
+        "income",
+        "--drop",
+        "code",
+        "--over",
+        "max",
+        "--out",
+        "m.skops",
+        "--quiet",
+    ]
     assert main([*release, "--eta", "0.5", "--person", "couple"]) == 0
     assert gate(f"[rows]\nmax_eta = 1\n{required}", "--released", "m.skops", *FAST)[:2] == (0, "")
     assert "Checked for the model of 90 of 120 rows (held-out 0.25, seed 0)" in found["note"]
@@ -234,7 +258,10 @@ ADVISED = {
     "one attack": ("[columns.city]\nmax_attack = 0.6\n", ("--draws", "4")),
     "gain": ("[attacks]\nmax_gain = 0.05\n", ("--draws", "4")),
     "membership": ("[membership]\nmax_right = 0.55\n", FAST),
-    "groups": ('[groups]\nmax_eta_joint = 2\nmax_eta_mean = 0.1\n[require]\ngroup = "city"\n', ("--group", "city", *FAST)),
+    "groups": (
+        '[groups]\nmax_eta_joint = 2\nmax_eta_mean = 0.1\n[require]\ngroup = "city"\n',
+        ("--group", "city", *FAST),
+    ),
     "everything": (
         f"{EVERY}[columns.city]\nmax_attack = 0.62\n[rows]\nmax_eta = 0.5\n[membership]\nmax_right = 0.6\n"
         "[attacks]\nmax_gain = 0.1\n[utility]\nmax_loss = 5\n",

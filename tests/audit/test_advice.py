@@ -65,7 +65,7 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
 def test_advice_on_attacks_is_checked_with_all_attackers(people: Any) -> None:
     """The curve of the strongest attacker is a first guess only: the rules are run at what is advised."""
     table, settings = people[["age", "city", "income"]], Settings("income")
-    policy = policy_of({"columns": {"city": {"max_attack": 0.56}}, "membership": {"max_right": 0.7}})
+    policy = policy_of({"columns": {"city": {"max_attack": 0.6}}, "membership": {"max_right": 0.7}})
     failed = audit(table, settings, noise=500.0, policy=policy, draws=4)
     assert [rule.name for rule in failed.rules if not rule.passed][:1] == ["columns.city.max_attack"]
     noise = advice_on(failed).noise

@@ -36,7 +36,7 @@ from fisherleak.tables import Choices, design_of, from_frame
         ("[require]\nattacks = false", "require.attacks of the policy 'p.toml' must be true"),
         ("[require]\nattributes = []", "must be a list of texts"),
         ("[columns.age]\nspread = 0", "columns.age.spread of the policy 'p.toml' must be a number above zero"),
-        ("[columns.age]\nkind = 'text'", "columns.age.kind of the policy 'p.toml' must be \"number\" or \"category\""),
+        ("[columns.age]\nkind = 'text'", 'columns.age.kind of the policy \'p.toml\' must be "number" or "category"'),
         ("[label]\nkind = 'number'", r"has a rule 'kind' in \[label\]"),
         ('[columns."*"]\nspread = 2', r"has a rule 'spread' in \[columns.\*\]"),
         ("max_eta == 1", "is no TOML in UTF-8"),

@@ -121,7 +121,9 @@ def test_what_is_not_a_number_fails(table: Any) -> None:
     assert applied is not None
     nan = float("nan")
     digest = replace(found.rows.digest, top=((0, nan),))
-    groups = tuple(replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups)
+    groups = tuple(
+        replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups
+    )
     presence = replace(found.presence, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
     broken = replace(
         found,

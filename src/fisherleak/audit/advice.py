@@ -1,8 +1,8 @@
 """What to do next: the noise to release with, and why.
 
 Where limits are kept it is the noise that was audited; where they are not, one at which all of them were checked and pass
-(``passing_noise``); where none were set, the least at which no number of anyone present is revealed by more than a tenth. Scales
-are rounded up.
+(``passing_noise``); where none were set, the least at which no number of anyone present is revealed by more than a tenth.
+Scales are rounded up.
 """
 
 from __future__ import annotations

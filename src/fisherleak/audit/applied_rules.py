@@ -133,7 +133,7 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
                 f"`model` decides whether the target '{target.name}' is a number or a class, other than its values do, and "
-                f'[columns."{EVERY}"] of the policy \'{policy.source}\' covers it: leave `model` out, or write '
+                f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers it: leave `model` out, or write "
                 f'model = "{target.kind}" under [require] in the policy.'
             )
         found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit))
@@ -148,7 +148,7 @@ def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool) -> d
         what = "a number" if has_share else "no number"
         raise InvalidInputError(
             f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers every column, and has no {fits} for '{name}', which "
-            f"is {what}: add {fits} to it, or write a rule under [columns.\"{name}\"]."
+            f'is {what}: add {fits} to it, or write a rule under [columns."{name}"].'
         )
     return {fits: given[fits]} if fits in given else {}
 
@@ -183,8 +183,9 @@ def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict
         if stated.get(name) != value:
             where = "[label]" if name == target else f'[columns."{name}"]'
             raise InvalidInputError(
-                f"`spread` of '{name}' is {value:g}, which the policy '{policy.source}' does not state: under a policy a spread "
-                f"comes from the policy or from the data. Leave it out, or write spread = {value!r} under {where} in the policy."
+                f"`spread` of '{name}' is {value:g}, which the policy '{policy.source}' does not state: under a policy a "
+                "spread comes from the policy or from the data. Leave it out, or write "
+                f"spread = {value!r} under {where} in the policy."
             )
     return stated
 
@@ -248,13 +249,14 @@ def _check_kinds(policy: Policy, design: Design) -> None:
         if stated not in (None, kind):
             option = "numbers" if stated == "number" else "categories"
             raise InvalidInputError(
-                f"The policy '{policy.source}' takes '{name}' for a {stated}, and here it is a {kind}: use `{option}={[name]!r}`."
+                f"The policy '{policy.source}' takes '{name}' for a {stated}, and here it is a {kind}: use "
+                f"`{option}={[name]!r}`."
             )
         if stated is None and name in asked and (every or name in sections):
+            option = "numbers" if kind == "number" else "categories"
             raise InvalidInputError(
                 f"An option decides that '{name}' is a {kind}, and the policy '{policy.source}' does not state it: leave "
-                f'`{"numbers" if kind == "number" else "categories"}` out, or write kind = "{kind}" under [columns."{name}"] in '
-                "the policy."
+                f'`{option}` out, or write kind = "{kind}" under [columns."{name}"] in the policy.'
             )
 
 

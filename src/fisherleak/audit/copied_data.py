@@ -1,7 +1,7 @@
 """Copies that make every limit easy to pass: rows that stand several times in a table, and columns that do.
 
-What is revealed about a value is measured with all other data known. Of k copies of a row, or of a column, each has about 1/k of
-the eta that one alone has, so under a policy exact copies are refused.
+What is revealed about a value is measured with all other data known. Of k copies of a row, or of a column, each has about 1/k
+of the eta that one alone has, so under a policy exact copies are refused.
 """
 
 from __future__ import annotations

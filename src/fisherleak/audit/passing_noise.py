@@ -83,7 +83,9 @@ class Again:
     def guessed_less(self) -> float:
         """The largest scale of the audit's own grid at which an attacker on it is above a limit; zero where none is."""
         tried = zip(self.audit.tradeoff.points, self.audit.attacked.curves, strict=True)
-        limits = {name: self._most_guessed(name) for name in {each["attribute"] for each in self.audit.attacked.curves[0]}}
+        limits = {
+            name: self._most_guessed(name) for name in {each["attribute"] for each in self.audit.attacked.curves[0]}
+        }
         above = (
             point.scale for point, curve in tried for each in curve if each["accuracy"] > limits[each["attribute"]]
         )
@@ -106,9 +108,11 @@ def passing_noise(again: Again) -> Advice:
     lasting = [rule.name for rule in failed if rule.value is None or rule.name.startswith("require.")]
     if lasting:
         return Advice(
-            None, f"No noise makes every rule pass: {_listed(lasting)} needs something else. Run the audit as the policy requires."
+            None,
+            f"No noise makes every rule pass: {_listed(lasting)} needs something else. Run the audit as the policy requires.",
         )
-    if failed and all(rule.name.startswith("utility.") for rule in failed):
+    gate = again.audit.gate
+    if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):
         return Advice(None, UTILITY)
     start, least = again.needed, again.guessed_less
     grid = [rounded_up(start * STEP**k) for k in range(STEPS + 1)]
@@ -125,7 +129,9 @@ def _searched(again: Again, grid: Sequence[float], first: int) -> Advice:
         below, k, step = k, min(k + step, len(grid) - 1), 2 * step
         found, failed = _found(again, grid[k])
     if found == "less":
-        return Advice(None, f"No noise up to scale {number(grid[-1])} makes every rule pass: {_listed(failed)} fails there.")
+        return Advice(
+            None, f"No noise up to scale {number(grid[-1])} makes every rule pass: {_listed(failed)} fails there."
+        )
     best, above = (k if found == "passes" else None), k
     while above - below > 1 and not (below == -1 and best is not None):
         middle = (above + below) // 2
@@ -134,7 +140,9 @@ def _searched(again: Again, grid: Sequence[float], first: int) -> Advice:
         below, above = (middle, above) if found == "less" else (below, middle)
         failed = least if found == "more" else failed
     if best is None:
-        return Advice(None, f"No noise makes every rule pass: where those on what is revealed do, {_listed(failed)} fails.")
+        return Advice(
+            None, f"No noise makes every rule pass: where those on what is revealed do, {_listed(failed)} fails."
+        )
     noise = grid[best]
     return Advice(noise, f"With noise of scale {number(noise)} every rule passes. {FROM_ROWS}")
 
