@@ -120,7 +120,7 @@ def test_what_is_not_a_number_fails(table: Any) -> None:
     applied = apply_policy(found.design, settings, Plan(policy=policy))
     assert applied is not None
     nan = float("nan")
-    digest = replace(found.rows.digest, top=((0, nan),))
+    digest = replace(found.rows.digest, top=[(0, nan)])
     groups = tuple(
         replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups
     )

@@ -6,7 +6,7 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,12 +68,12 @@ class AppliedRules:
 
 def _etas(limits: Sequence[ColumnLimit], spread: float) -> dict[str, float]:
     """1 / eta is the least error of an unbiased attacker; a share has its eta in units of 1 / spread."""
-    made = {
+    made: dict[str, Callable[[float], float]] = {
         "max_revealed": lambda value: exposure_at(value) / spread,
         "min_error": lambda value: 1.0 / value,
         "max_eta": float,
     }
-    return {each.key: float(made[each.key](each.limit)) for each in limits if each.key in made}
+    return {each.key: made[each.key](each.limit) for each in limits if each.key in made}
 
 
 def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules | None:

@@ -55,7 +55,7 @@ def _copied_columns(design: Design, X: Vector, y: Vector) -> tuple[str, str] | N
     weights = np.random.default_rng(0).normal(size=X.shape[0]) / np.sqrt(X.shape[0])
     # |z . w| is the same for z and -z, and two columns that differ have other products but for a chance of about 10^-DIGITS
     keys = np.round(np.abs(weights @ centred) / np.where(spread > 0, spread, 1.0), DIGITS)
-    seen = {(float(keys[0]),): design.target.name}
+    seen: dict[tuple[float, ...], str] = {(float(keys[0]),): design.target.name}
     for feature in (feature for feature in design.features if feature.of is None):
         key = tuple(sorted(float(keys[1 + k]) for k in feature.columns))
         if 0.0 in key:
