@@ -52,7 +52,9 @@ class Again:
         # figures are those at noise of scale 1, unless the rows decide the covariance
         rows = audit.rows if trained.shaped_at is None else row_figures(trained, seed)
         sticks = yardsticks_at(trained, scale, self.plan, self.applied)
-        columns, label, people = column_figures(trained, rows.sample, sticks)
+        columns, label, people = audit.columns, audit.label, audit.people
+        if any((*self.applied.columns.values(), self.applied.label)):
+            columns, label, people = column_figures(trained, rows.sample, sticks)
         tried = replace(
             audit,
             trained=trained,
@@ -62,7 +64,7 @@ class Again:
             label=label,
             people=people,
             yardsticks=sticks,
-            groups=group_figures(trained, rows.eta, audit.edges),
+            groups=group_figures(trained, rows.eta, audit.edges) if policy.section("groups") else audit.groups,
             presence=presence_of(trained, unit_scale) if policy.section("membership") else audit.presence,
             tradeoff=tradeoff(trained, [scale], audit.draws, seed) if policy.section("utility") else audit.tradeoff,
             attacked=self.attack(trained, choice.noise, ()) if self.applied.attacked else audit.attacked,
