@@ -62,6 +62,26 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
     assert advice_on(lost).noise is None
 
 
+def test_advice_on_attacks_is_checked_with_all_attackers(people: Any) -> None:
+    """The curve of the strongest attacker is a first guess only: the rules are run at what is advised."""
+    table, settings = people[["age", "city", "income"]], Settings("income")
+    policy = policy_of({"columns": {"city": {"max_attack": 0.6}}, "membership": {"max_right": 0.7}})
+    failed = audit(table, settings, noise=500.0, policy=policy, draws=4)
+    assert [rule.name for rule in failed.rules if not rule.passed][:1] == ["columns.city.max_attack"]
+    noise = advice_on(failed).noise
+    assert noise is not None
+    assert noise > 500.0
+    assert all(rule.passed for rule in audit(table, settings, noise=noise, policy=policy, draws=4).rules)
+
+
+def test_a_noise_that_costs_too_much_is_not_advised(people: Any) -> None:
+    table, settings = people[["age", "weight", "city", "income"]], Settings("income")
+    policy = policy_of({"rows": {"max_eta": 1e-3}, "utility": {"max_loss": 0.01}})
+    advice = advice_on(audit(table, settings, noise=300.0, policy=policy, **FAST))
+    assert advice.noise is None
+    assert advice.note.endswith("where those on what is revealed do, utility.max_loss fails.")
+
+
 def test_a_table_of_categories_has_no_share(people: Any) -> None:
     found = audit(people[["city", "sick"]], Settings("sick"), **FAST)
     assert found.revealed() == (None, None)

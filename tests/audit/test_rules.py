@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
 
 from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
+from fisherleak.audit.applied_rules import apply_policy
 from fisherleak.audit.policy import policy_of
+from fisherleak.audit.presence import told_at
+from fisherleak.audit.records import Plan
+from fisherleak.audit.rules import judge
 from fisherleak.report.summarise import summarise
+from fisherleak.tables import Moments
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
 LIMITS: dict[str, Any] = {
     "rows": {"max_eta": 0.4},
-    "columns": {"*": {"max_revealed": 0.1}, "age": {"min_error": 30.0, "max_eta": 0.02}},
+    "columns": {"*": {"max_revealed": 0.1}, "age": {"min_error": 30.0, "max_eta": 0.02}, "city": {"max_eta": 1e3}},
     "label": {"max_revealed": 0.2},
     "groups": {"max_eta_joint": 3.0, "max_eta_mean": 0.2},
     "membership": {"max_right": 0.55},
+    "require": {"group": "city"},
 }
 
 
@@ -40,7 +48,7 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
     assert set(found) == {
         *("rows.max_eta", "columns.age.max_revealed", "columns.age.min_error", "columns.age.max_eta"),
         *("columns.weight.max_revealed", "label.max_revealed", "groups.max_eta_joint", "groups.max_eta_mean"),
-        "membership.max_right",
+        *("columns.city.max_eta", "membership.max_right", "require.group"),
     }
     values = {
         "rows.max_eta": summary["eta"]["examples"]["max"],
@@ -65,13 +73,14 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
 def test_the_noise_that_is_said_keeps_every_limit_and_no_less_does(table: Any) -> None:
     summary, _ = rules(table, LIMITS, noise=300.0)
     enough = summary["policy"]["noise"]
-    assert rules(table, LIMITS, noise=enough * 1.0001)[0]["policy"]["passed"]
-    assert not rules(table, LIMITS, noise=enough * 0.999)[0]["policy"]["passed"]
+    assert enough > 300.0
+    assert rules(table, LIMITS, noise=enough)[0]["policy"]["passed"]
+    assert not rules(table, LIMITS, noise=enough * 0.98)[0]["policy"]["passed"]
 
 
 def test_what_was_not_measured_is_not_kept(table: Any) -> None:
     given = {
-        "columns": {"city": {"max_attack": 0.99, "max_revealed": 0.5}},
+        "columns": {"city": {"max_attack": 0.99}},
         "attacks": {"max_gain": 0.9},
         "utility": {"max": 0.1},
         "require": {"attacks": True, "public": "nothing", "group": "age", "attributes": ["city"], "held_out": 0.25},
@@ -89,8 +98,9 @@ def test_attackers_and_utility(table: Any) -> None:
         "utility": {"min": -1e9, "max_loss": 1e-12},
         "require": {"attacks": True, "attributes": ["city"]},
     }
-    summary, found = rules(table, given, noise=1e5, attacks=True, attributes=["city"], quick=True)
-    best = max(a["accuracy"] for a in summary["attacks"] if a["attacker"] not in ("white-box, served answer", "prior"))
+    summary, found = rules(table, given, noise=1e5, attacks=True)
+    without = ("white-box, served answer", "prior", "no model, other columns")
+    best = max(a["accuracy"] for a in summary["attacks"] if a["attacker"] not in without and a["attribute"] == "city")
     assert found["columns.city.max_attack"]["value"] == found["attacks.max_accuracy"]["value"] == pytest.approx(best)
     failed = {name for name, rule in found.items() if not rule["passed"]}
     assert failed == {"attacks.max_accuracy", "utility.max_loss"}
@@ -99,3 +109,32 @@ def test_attackers_and_utility(table: Any) -> None:
 def test_columns_that_the_table_does_not_have_are_refused(table: Any) -> None:
     with pytest.raises(InvalidInputError, match="'agee', which the table does not have"):
         rules(table, {"columns": {"agee": {"max_eta": 1.0}}}, noise=1.0)
+
+
+def test_what_is_not_a_number_fails(table: Any) -> None:
+    """Figures that overflow or are missing are above every limit, not below it."""
+    policy, plan = policy_of(LIMITS | {"columns": {"age": {"max_eta": 1.0}}}), {"noise": 1e6, **FAST}
+    settings = Settings("income", group="city")
+    found = audit(table, settings, policy=policy, **plan)
+    assert all(rule.passed for rule in found.rules)
+    applied = apply_policy(found.design, settings, Plan(policy=policy))
+    assert applied is not None
+    nan = float("nan")
+    digest = replace(found.rows.digest, top=[(0, nan)])
+    groups = tuple(
+        replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups
+    )
+    presence = replace(found.presence, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
+    broken = replace(
+        found,
+        rows=replace(found.rows, digest=digest),
+        columns=tuple(replace(figure, largest=nan) for figure in found.columns),
+        label=replace(found.label, largest=nan),
+        groups=groups,
+        presence=presence,
+    )
+    assert {rule.name for rule in judge(applied, broken) if rule.passed} == {"require.group"}
+
+
+def nan_moments() -> Moments:
+    return Moments(2, float("nan"), float("nan"), float("nan"), float("nan"))

@@ -48,7 +48,7 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
     table = ("people.csv", "--target", "sick")
     limits = ("--noise", "0.05", "--max-eta", "0.1", "--policy", "policy.toml", "--group", "city")
     lines = [
-        ("audit", *table, *limits, "--quick", "--balance", "--draws", "4"),
+        ("audit", *table, *limits, "--balance", "--draws", "4"),
         ("release", *table, "--eta", "1e3", "--out", "m.skops", "--ledger", "spent.ledger", "--limit", "1e6"),
         ("verify", "m.skops"),
         ("ledger", "spent.ledger", "people.csv"),

@@ -176,7 +176,7 @@ def _measured() -> dict[str, Any]:
         "membership": _membership(leak, train),
         "next": {
             "noise": 0.0625,
-            "note": "Noise of scale 0.0625 keeps every limit on what is revealed.",
+            "note": "With noise of scale 0.0625 every rule passes.",
             "command": "fisherleak release diabetes.csv --target progression --noise 0.0625 --out model.skops",
             "command_for": ["fisherleak release diabetes.csv --target progression --noise ", " --out model.skops"],
         },
@@ -341,6 +341,7 @@ def _policy() -> dict[str, Any]:
     other |= {"count": None, "row": None, "noise": None, "note": "As it must be."}
     return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "count": 2, "kept": 1} | {
         "noise": 0.0625,
+        "note": "Checked for the model of 331 of 442 rows.",
         "rules": [rule, other],
     }
 
@@ -446,7 +447,7 @@ def _renamed(made: dict[str, Any]) -> dict[str, Any]:
     made["data"] |= {"group_column": odd, "sha256": closing}
     made["data"]["dropped"][0]["reason"] = script
     made["label"]["name"] = closing
-    made["policy"] |= {"source": image, "sha256": odd}
+    made["policy"] |= {"source": image, "sha256": odd, "note": closing}
     made["next"] |= {"note": closing, "command": f"fisherleak release {script}"}
     made["policy"]["rules"][0] |= {"rule": script, "note": closing}
     for k, column in enumerate(made["data"]["columns"]):

@@ -1,16 +1,18 @@
 """A policy: the limits that a release must keep, written once in TOML by those who answer for the data.
 
     [rows]            max_eta
-    [columns.NAME]    max_revealed, min_error, max_eta, max_attack      ("*": every column, max_revealed and max_attack)
-    [label]           max_revealed, min_error, max_eta, max_attack
+    [columns.NAME]    max_revealed, min_error, max_eta, max_attack; spread, kind
+    [columns."*"]     max_revealed, max_attack                          (every column of the model, and the target)
+    [label]           max_revealed, min_error, max_eta, max_attack; spread
     [groups]          max_eta_joint, max_eta_mean, max_ratio
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
-    [require]         public, model, group, held_out, attacks, attributes
+    [require]         target, public, model, group, person, held_out, released, attacks, attributes
 
-Every line is a rule of its own. What is not known is refused: a rule that is read past would be thought to be kept.
-``audit.rules`` holds an audit against it.
+Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
+refused: a rule that is read past would be thought to have passed. ``audit.applied_rules`` decides which columns each rule is
+about, ``audit.rules`` checks an audit against them.
 """
 
 from __future__ import annotations
@@ -18,18 +20,19 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fisherleak._support.checks import nearest
-from fisherleak.audit.revealed import Limits, exposure_at
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["EVERY", "Policy", "policy_of", "read_policy"]
+__all__ = ["EVERY", "MEASURED_BY", "Policy", "policy_of", "read_policy"]
 
 EVERY = "*"
+MEASURED_BY = ("spread", "kind")
+"""Keys that say how a column is measured, and limit nothing."""
 LARGEST_FILE = 1_000_000
 Check = tuple[str, Callable[[Any], bool]]
 
@@ -46,26 +49,31 @@ RATIO: Check = ("a number, one or more", lambda value: _is_number(value) and val
 CHANCE: Check = ("a share from 0.5, which is guessing, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
 TEXT: Check = ("a text", lambda value: isinstance(value, str) and bool(value))
 YES: Check = ("true", lambda value: value is True)
+KIND: Check = ('"number" or "category"', lambda value: value in ("number", "category"))
 TEXTS: Check = (
     "a list of texts",
     lambda value: isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value),
 )
 ONE_VALUE = {"max_revealed": SHARE, "min_error": POSITIVE, "max_eta": POSITIVE}
-COLUMN: Mapping[str, Check] = {**ONE_VALUE, "max_attack": SHARE}
+LABEL: Mapping[str, Check] = {**ONE_VALUE, "max_attack": SHARE, "spread": POSITIVE}
+COLUMN: Mapping[str, Check] = {**LABEL, "kind": KIND}
 EVERY_COLUMN: Mapping[str, Check] = {"max_revealed": SHARE, "max_attack": SHARE}
 SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "rows": {"max_eta": POSITIVE},
     "columns": {},
-    "label": COLUMN,
+    "label": LABEL,
     "groups": {"max_eta_joint": POSITIVE, "max_eta_mean": POSITIVE, "max_ratio": RATIO},
     "membership": {"max_right": CHANCE},
     "attacks": {"max_accuracy": SHARE, "max_gain": SHARE},
     "utility": {"min": ANY, "max": ANY, "max_loss": NOT_NEGATIVE},
     "require": {
+        "target": TEXT,
         "public": TEXT,
         "model": TEXT,
         "group": TEXT,
+        "person": TEXT,
         "held_out": SHARE,
+        "released": YES,
         "attacks": YES,
         "attributes": TEXTS,
     },
@@ -84,38 +92,17 @@ class Policy:
     def section(self, name: str) -> Mapping[str, Any]:
         return self.sections.get(name, {})
 
-    def of_column(self, name: str, category: bool) -> dict[str, Any]:
-        """Limits on one column: its own, and those on every column that it has none of its own for."""
-        columns = self.section("columns")
-        fits = "max_attack" if category else "max_revealed"  # a number has a share, a category has guesses
-        common = {key: value for key, value in columns.get(EVERY, {}).items() if key == fits}
-        return {**common, **columns.get(name, {})}
+    def limits_on(self, name: str) -> dict[str, Any]:
+        """Limits in a column's own section, without what says how it is measured."""
+        return _limiting(self.section("columns").get(name, {}))
 
-    def check_columns(self, names: Sequence[str]) -> None:
-        """Refuse rules for columns that the table does not have."""
-        for name in self.section("columns"):
-            if name != EVERY and name not in names:
-                raise InvalidInputError(
-                    f"The policy has a rule for the column '{name}', which the table does not have. {nearest(name, names)}"
-                )
-
-    def limits(self, columns: Mapping[str, bool], spreads: Sequence[float]) -> Limits:
-        """Limits on values as etas in their own unit; spreads in that unit, the label's last."""
-        found = {
-            name: _etas(self.of_column(name, category), spread)
-            for (name, category), spread in zip(columns.items(), spreads, strict=False)
-        }
-        return Limits(found, _etas(self.section("label"), spreads[-1]))
+    @property
+    def limits_on_label(self) -> dict[str, Any]:
+        return _limiting(self.section("label"))
 
 
-def _etas(given: Mapping[str, Any], spread: float) -> dict[str, float]:
-    made: dict[str, Callable[[float], float]] = {
-        "max_revealed": lambda value: exposure_at(value) / spread,
-        "min_error": lambda value: 1.0 / value,
-        "max_eta": float,
-    }
-    etas = {key: make(given[key]) for key, make in made.items() if key in given}
-    return {key: eta for key, eta in etas.items() if eta > 0}  # not NaN: a category has no share
+def _limiting(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: limit for key, limit in section.items() if key not in MEASURED_BY}
 
 
 def read_policy(path: str | os.PathLike[str]) -> Policy:

@@ -25,7 +25,7 @@ from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures
 from fisherleak.audit.revealed import Share, Yardsticks
-from fisherleak.audit.ruling import Rule
+from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.spotcheck import SpotCheck
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.engine.noise import Noise
@@ -61,9 +61,12 @@ class Plan:
     quick : bool
         Fewer rows and simulated releases in attacks, no attacker who learns, and a refit around one row only.
     spread : mapping of column to number
-        What an outsider starts from about a number, in its unit; the column's own standard deviation by default.
+        What an outsider starts from about a number, in its unit; the column's own standard deviation by default. With a
+        policy, what that states.
     policy : Policy, optional
         Rules that the audit is held against, from :func:`fisherleak.audit.policy.read_policy`.
+    released : bool
+        Whether the noise is that of a released file, which was checked against the model.
     """
 
     noise: float | Noise | None = None
@@ -77,6 +80,7 @@ class Plan:
     quick: bool = False
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy | None = None
+    released: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,9 +140,13 @@ class Audit:
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    released: bool = False
+    """Whether a released file was checked, and not a plan."""
     policy: Policy | None = None
     rules: tuple[Rule, ...] = ()
     """What became of every rule of the policy."""
+    passing: Advice | None = None
+    """Where a rule failed: a noise at which all of them were run and passed, or why there is none."""
 
     @property
     def design(self) -> Design:

@@ -1,12 +1,12 @@
-"""An audit held against a policy, rule by rule: what was measured, whether it is within its limit, and which noise would do.
+"""An audit checked against a policy, rule by rule: what was measured, and whether it is within its limit.
 
-A rule about something that was not measured is not kept. Etas are proportional to 1 / sigma, so the noise that keeps a limit on
-them follows from one measurement; for attackers it is the least of the scales that were tried.
+A rule about something that was not measured has failed. Etas are proportional to 1 / sigma for noise of a fixed covariance, so
+the noise at which a limit on them passes follows from one measurement; ``passing_noise`` finds one at which all rules pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,21 @@ from scipy.special import ndtr, ndtri
 
 from fisherleak._support.numbers import number
 from fisherleak.attacks import Outcome
+from fisherleak.audit.applied_rules import AppliedRules, ColumnLimit
+from fisherleak.audit.attackers import INFORMED, WITH_PRIOR
 from fisherleak.audit.columns import ColumnFigures, LabelFigures
 from fisherleak.audit.exposure import gate_of
+from fisherleak.audit.people import varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import exposure_at, share_of
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
-__all__ = ["judge", "noise_that_keeps"]
+__all__ = ["judge", "without_release"]
+
+CLOSE = 1e-9
+"""Rounding of a ratio to a limit, next to counts that are exact."""
 
 BLIND = ("no model, other columns", "prior")
 """Attackers who see no model."""
@@ -33,22 +39,18 @@ SERVED = "white-box, served answer"
 NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
 
 
-def judge(policy: Policy, audit: Audit) -> tuple[Rule, ...]:
+def judge(applied: AppliedRules, audit: Audit) -> tuple[Rule, ...]:
     """Every rule of the policy."""
-    policy.check_columns([column.name for column in audit.design.columns])
-    return tuple(
-        rule
-        for part in (_rows, _values, _groups, _membership, _attacks, _utility, _require)
-        for rule in part(policy, audit)
+    policy = applied.policy
+    return (
+        *_rows(policy, audit),
+        *_values(applied, audit),
+        *_groups(policy, audit),
+        *_membership(policy, audit),
+        *_attacks(applied, audit),
+        *_utility(policy, audit),
+        *_require(policy, audit),
     )
-
-
-def noise_that_keeps(rules: tuple[Rule, ...]) -> float | None:
-    """The least scale that keeps every rule on what is revealed; None where one of them is broken at any noise known."""
-    asked = [rule for rule in rules if not rule.name.startswith(("utility.", "require."))]
-    scales = [rule.noise for rule in asked if not rule.passed]
-    known = [scale for scale in scales if scale is not None]
-    return max(known, default=None) if len(known) == len(scales) else None
 
 
 def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
@@ -58,48 +60,33 @@ def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
         count = gate_of(audit.rows, audit.unit_scale, limit).count
         whose = "row" if audit.design.people is None else "person"
         words = f"The eta of a {whose} is at most {number(value)}; limit {limit:g}"
-        yield Rule(f"rows.{key}", limit, value, count == 0, _with(words, count), count, row, _more(audit, value, limit))
+        passed = count == 0 and value <= limit * (1.0 + CLOSE)  # a comparison with NaN fails
+        yield Rule(f"rows.{key}", limit, value, passed, _with(words, count), count, row, _more(audit, value, limit))
 
 
-def _values(policy: Policy, audit: Audit) -> Iterator[Rule]:
+def _values(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
     units = [*(figure.feature.scale for figure in audit.columns), audit.design.target.scale]
     spreads = audit.yardsticks.spreads * np.array(units)
     used = {figure.feature.name: (figure, spreads[j]) for j, figure in enumerate(audit.columns)}
-    named = {*used, *policy.section("columns")} - {"*"}
-    for column in (column.name for column in audit.design.columns if column.name in named):
-        if column not in used:
-            for key, limit in policy.section("columns")[column].items():
-                yield Rule(f"columns.{column}.{key}", limit, None, True, f"'{column}' is not used by the model.")
-            continue
+    for column in (column.name for column in audit.design.columns if column.name in used):
         figure, spread = used[column]
-        given = policy.of_column(column, not figure.feature.has_share)
-        yield from _value(audit, f"columns.{column}", column, given, figure, float(spread))
-    yield from _value(
-        audit, "label", audit.design.target.name, policy.section("label"), audit.label, float(spreads[-1])
-    )
+        yield from _value(audit, column, applied.columns[column], figure, float(spread))
+    yield from _value(audit, audit.design.target.name, applied.label, audit.label, float(spreads[-1]))
 
 
 def _value(
-    audit: Audit, place: str, name: str, given: Mapping[str, Any], figure: ColumnFigures | LabelFigures, spread: float
+    audit: Audit, name: str, limits: Sequence[ColumnLimit], figure: ColumnFigures | LabelFigures, spread: float
 ) -> Iterator[Rule]:
     eta = figure.largest / audit.unit_scale
-    for key, limit in given.items():
-        rule = f"{place}.{key}"
-        if key == "max_attack":
-            yield _attack(audit, rule, limit, name)
-        elif key == "max_revealed" and not np.isfinite(spread):
-            words = f"'{name}' is a category, which has no share that is revealed: limit it by max_attack or max_eta."
-            if isinstance(figure, ColumnFigures) and figure.feature.yes_no:
-                words = (
-                    f"'{name}' is 0 or 1, which has no share that is revealed: limit it by max_attack or max_eta, or name it "
-                    "with `numbers`."
-                )
-            yield Rule(rule, limit, None, False, words)
-        else:
-            count = figure.counts[audit.yardsticks.levels.index(key)]
-            value, words, ratio = _measured(key, name, eta, spread, limit)
-            scale = audit.noise.scale * ratio
-            yield Rule(rule, limit, value, count == 0, _with(words, count), count, figure.worst, scale)
+    for each in limits:
+        if each.key == "max_attack":
+            yield _attack(audit, each.rule, each.limit, name)
+            continue
+        count = figure.counts[audit.yardsticks.levels.index(each.key)]
+        value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
+        passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
+        scale = _more(audit, ratio, 1.0)
+        yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, figure.worst, scale)
 
 
 def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> tuple[float | None, str, float]:
@@ -121,6 +108,11 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
         for key, limit in given.items():
             yield Rule(f"groups.{key}", limit, None, False, "Rows were not grouped: name a column with `group`.")
         return
+    if given and len(audit.groups) < 2:
+        for key, limit in given.items():
+            words = "The training rows are in one group: groups of them cannot be compared."
+            yield Rule(f"groups.{key}", limit, None, False, words)
+        return
     scale = audit.unit_scale
     means = {group.name: group.spread.mean / scale for group in audit.groups}
     joint = {group.name: group.joint / scale for group in audit.groups}
@@ -139,8 +131,8 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
         worst = max(etas, key=lambda name: etas[name])
         words = f"The eta of '{worst}' {what} is {number(etas[worst])}; limit {limit:g}."
-        value = etas[worst]
-        yield Rule(f"groups.{key}", limit, value, value <= limit, words, noise=_more(audit, value, limit))
+        value, passed = etas[worst], all(eta <= limit for eta in etas.values())
+        yield Rule(f"groups.{key}", limit, value, passed, words, noise=_more(audit, value, limit))
 
 
 def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
@@ -156,36 +148,38 @@ def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
         worst = presence.top[0]
         noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if np.isfinite(worst.mu) else None
         words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
-        name = f"membership.{key}"
-        yield Rule(name, limit, worst.right, count == 0, _with(words, count), count, worst.row, noise)
+        name, passed = f"membership.{key}", count == 0 and worst.right <= limit * (1.0 + CLOSE)
+        yield Rule(name, limit, worst.right, passed, _with(words, count), count, worst.row, noise)
 
 
 def _told_better(audit: Audit, limit: float) -> int:
     """Rows about whose presence the best attacker is right more often than this."""
     scale = audit.unit_scale
-    (count,) = sum_rows(lambda mu: (np.count_nonzero(ndtr(0.5 * mu / scale) > limit),), audit.presence.mu)
+    (count,) = sum_rows(lambda mu: (np.count_nonzero(~(ndtr(0.5 * mu / scale) <= limit)),), audit.presence.mu)
     return int(count)
 
 
-def _attacks(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    for key, limit in policy.section("attacks").items():
+def _attacks(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
+    label = audit.design.target.name  # predicted by design, and limited in a section of its own
+    others = [o.attribute for o, _ in audit.attacked.outcomes if o.attribute != label]
+    columns = tuple(dict.fromkeys((*applied.guessable, *others)))
+    for key, limit in applied.policy.section("attacks").items():
         name = f"attacks.{key}"
-        label = audit.design.target.name  # predicted by design, and limited in a section of its own
-        columns = dict.fromkeys(o.attribute for o, _ in audit.attacked.outcomes if o.attribute != label)
-        if not columns:
-            yield Rule(name, limit, None, False, "No attack was run.")
+        left_out = [why for column in columns if (why := _not_attacked(audit, column))]
+        if left_out:
+            yield Rule(name, limit, None, False, " ".join(left_out))
         elif key == "max_accuracy":
             found = [_attack(audit, name, limit, column) for column in columns]
-            yield max(found, key=lambda rule: rule.value or 0.0)
+            yield max(found, key=lambda rule: (not rule.passed, rule.value))
         else:
             gains = {column: _gain(audit, column) for column in columns}
             worst = max(gains, key=lambda column: gains[column])
             value = gains[worst]
             words = (
-                f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without; limit "
-                f"{100 * limit:g}."
+                f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without"
+                f"{_sampled(audit, worst)}; limit {100 * limit:g}."
             )
-            yield Rule(name, limit, value, value <= limit, words)
+            yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)
 
 
 def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
@@ -193,27 +187,63 @@ def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
     return [o for o in found if (o.attacker in BLIND) == blind]
 
 
+def _not_attacked(audit: Audit, column: str) -> str:
+    """Why attacks on a column say too little: nothing where the strongest attackers were run."""
+    ran = {o.attacker for o in _of(audit, column, False)}
+    strongest = {WITH_PRIOR} if audit.design.people is not None else {WITH_PRIOR, INFORMED}
+    if strongest <= ran:
+        return ""
+    if ran:
+        return f"The strongest attacks on '{column}' were not run: the assumptions say why."
+    if audit.design.lazy:
+        return f"'{column}' was not attacked: attacks need all rows in memory, and these are read part by part."
+    if varying(audit.design, [column]):
+        return f"'{column}' was not attacked: rows of one person differ in it."
+    noted = any(f"'{column}'" in note for note in audit.attacked.notes)
+    return f"'{column}' was not attacked: {'the assumptions say why' if noted else 'run the attacks'}."
+
+
+def _sampled(audit: Audit, column: str) -> str:
+    """In which rows, where not all of them were attacked."""
+    design, people = audit.design, audit.design.people
+    feature = next((each for each in design.features if each.name == column and each.filled), None)
+    rows = design.n - (0 if feature is None else int(design.lacking(feature).sum()))
+    every = rows if people is None else people.count
+    attacked = max(o.n for o in _of(audit, column, False))
+    who = "rows" if people is None else "people"
+    if attacked >= every:
+        return ""
+    return f" (the upper end of the 95 % interval from {attacked:,} of {every:,} {who})"
+
+
+def _rate(audit: Audit, outcome: Outcome) -> float:
+    """How often an attacker is right; the upper end of its interval where only some rows were attacked."""
+    return float(outcome.high if _sampled(audit, outcome.attribute) else outcome.accuracy)
+
+
 def _gain(audit: Audit, column: str) -> float:
     """How much more often the best attacker with the release is right than the best one without."""
+    return max(_rate(audit, o) for o in _of(audit, column, False)) - without_release(audit, column)
+
+
+def without_release(audit: Audit, column: str) -> float:
+    """How often the best attacker on a column is right who sees no release."""
     seeing, blind = _of(audit, column, False), _of(audit, column, True)
-    without = max((*(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing))), default=0.0)
-    return float(max((o.accuracy for o in seeing), default=1.0) - without)
+    return float(max((0.0, *(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing)))))
 
 
 def _attack(audit: Audit, rule: str, limit: float, column: str) -> Rule:
+    why = _not_attacked(audit, column)
+    if why:
+        return Rule(rule, limit, None, False, why)
     seeing = _of(audit, column, False)
-    if not seeing:
-        words = f"'{column}' was not attacked: name it with `attributes`."
-        return Rule(rule, limit, None, False, words)
-    best = max(seeing, key=lambda o: o.accuracy)
-    value = float(best.accuracy)
+    best = max(seeing, key=lambda o: _rate(audit, o))
+    value = _rate(audit, best)
     words = (
-        f"The best attacker guesses '{column}' right {number(100 * value)} of 100 times, "
+        f"The best attacker guesses '{column}' right {number(100 * value)} of 100 times{_sampled(audit, column)}, "
         f"{number(100 * float(best.baseline))} without the release; limit {100 * limit:g}."
     )
-    tried = zip(audit.tradeoff.points, audit.attacked.curves, strict=True)
-    kept = [p.scale for p, curve in tried if any(c["attribute"] == column and c["accuracy"] <= limit for c in curve)]
-    return Rule(rule, limit, value, value <= limit, words, noise=min(kept, default=None))
+    return Rule(rule, limit, value, all(_rate(audit, o) <= limit for o in seeing), words)
 
 
 def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
@@ -240,16 +270,19 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
 def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
     settings, attacked = audit.settings, sorted({o.attribute for o, _ in audit.attacked.outcomes})
     found: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+        "target": (audit.design.target.name, lambda limit: audit.design.target.name == limit),
         "public": (settings.public, lambda limit: settings.public == limit),
         "model": (audit.trained.kind.name, lambda limit: audit.trained.kind.name == limit),
         "group": (settings.group, lambda limit: settings.group == limit),
+        "person": (settings.person, lambda limit: settings.person == limit),
         "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
+        "released": (audit.released, lambda limit: audit.released),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
     for key, limit in policy.section("require").items():
         value, holds = found[key]
-        name = "The attacks" if key == "attacks" else f"`{key}`"
+        name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
 
@@ -264,6 +297,6 @@ def _with(words: str, count: int) -> str:
     return f"{words}; {count:,} {'person is' if count == 1 else 'people are'} above." if count else f"{words}."
 
 
-def _more(audit: Audit, value: float, limit: float) -> float:
-    """The scale at which an eta is at its limit."""
-    return audit.noise.scale * value / limit
+def _more(audit: Audit, value: float, limit: float) -> float | None:
+    """The scale at which an eta is at its limit; none where the rows decide the covariance too, for eta then stays above."""
+    return audit.noise.scale * value / limit if audit.trained.shaped_at is None else None

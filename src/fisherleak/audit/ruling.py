@@ -1,11 +1,11 @@
-"""What became of one rule of a policy."""
+"""What became of one rule of a policy, and what to do next."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Rule"]
+__all__ = ["Advice", "Rule"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Rule:
     row : int or None
         The row where it was found, among the training rows.
     noise : float or None
-        The least scale of noise that keeps the rule, where more noise does.
+        The least scale of noise at which the rule passes, where that follows from one measurement: not for attacks.
     """
 
     name: str
@@ -37,3 +37,11 @@ class Rule:
     count: int | None = None
     row: int | None = None
     noise: float | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A scale of noise, none where more of it does not help, and why in a sentence."""
+
+    noise: float | None
+    note: str

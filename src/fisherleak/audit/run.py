@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
+from fisherleak.audit.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.balancing import reweighted
 from fisherleak.audit.choosing import choose_noise
@@ -35,20 +36,15 @@ from fisherleak.audit.exposure import (
 )
 from fisherleak.audit.model import Settings, Trained, estimator_for, train
 from fisherleak.audit.noises import as_noise
+from fisherleak.audit.passing_noise import Again, passing_noise
 from fisherleak.audit.people import refuse_varying, varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
-from fisherleak.audit.revealed import (
-    Limits,
-    Yardsticks,
-    prior_spreads,
-    yardsticks,
-)
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.told_apart import MOST_TOLD
-from fisherleak.audit.utility import Tradeoff, tradeoff, utility_at
+from fisherleak.audit.utility import tradeoff, utility_at
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
@@ -79,6 +75,7 @@ DOING = {
     "refits": "Refitting",
     "presence": "Leaving rows out",
     "attacks": "Attacking",
+    "advice": "Looking for a noise that passes",
 }
 """What each step is called while it runs."""
 
@@ -121,7 +118,7 @@ def audit(
         As in :class:`Plan`.
     """
     for name in unknown:
-        known = [item.name for item in fields(Plan) if item.name != "noise_note"]
+        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released")]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
     plan = Plan(
@@ -157,15 +154,19 @@ def audit_trained(
 ) -> Audit:
     """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it."""
     check_options(plan.noise, plan.eta, plan.max_eta, plan.draws)
+    applied = apply_policy(trained.design, settings, plan)
     chosen, asked = attacked_columns(trained.design, plan.attributes)
     _check_possible(trained, asked, plan.balance)
+    if applied is not None:
+        plan = replace(plan, spread=applied.spreads)
+        chosen, asked = _with_those_of_rules(trained.design, chosen, asked, applied)
     if plan.noise is not None:
         trained = trained.with_noise(as_noise(plan.noise))
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
         choice = choose_noise(trained, plan, rows)
-        sticks = _sticks(trained, choice, plan)
+        sticks = yardsticks_at(trained, choice.scale, plan, applied)
         found = exposure_of(trained, rows, sticks, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
@@ -174,9 +175,12 @@ def audit_trained(
         presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
-    attacked = clock(
-        "attacks", lambda: _attacked(trained, plan, chosen, asked, choice, cost, seed, _told(trained, found))
-    )
+    told, grid = _told(trained, found), [point.scale for point in cost.points]
+
+    def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
+        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told)
+
+    attacked = clock("attacks", lambda: attack(trained, choice.noise, grid))
     done = Audit(
         settings=settings,
         trained=trained,
@@ -203,19 +207,15 @@ def audit_trained(
         draws=plan.draws,
         warnings=(*said, *_sentences(caught), *_cautions(trained)),
         seconds=clock.seconds,
+        released=plan.released,
     )
-    return done if plan.policy is None else replace(done, policy=plan.policy, rules=judge(plan.policy, done))
-
-
-def _sticks(trained: Trained, choice: NoiseChoice, plan: Plan) -> Yardsticks:
-    """What etas of values are held against: half of a value, and the limits of a policy."""
-    priors = prior_spreads(trained, plan.spread)
-    limits = Limits()
-    if plan.policy is not None:
-        plan.policy.check_columns([column.name for column in trained.design.columns])
-        kinds = {feature.name: not feature.has_share for feature in trained.design.features}
-        limits = plan.policy.limits(kinds, priors.tolist())
-    return yardsticks(trained, choice.scale / trained.unit, priors, limits)
+    if applied is None:
+        return done
+    done = replace(done, policy=applied.policy, rules=judge(applied, done))
+    if all(rule.passed for rule in done.rules) and not (gate and gate.count):
+        return done
+    again = Again(done, applied, plan, attack)
+    return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
 
 
 def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:
@@ -229,13 +229,12 @@ def _attacked(
     plan: Plan,
     columns: Sequence[str],
     asked: bool,
-    choice: NoiseChoice,
-    cost: Tradeoff,
+    noise: Noise,
+    grid: Sequence[float],
     seed: int,
     told: Mapping[str, int],
 ) -> Attacked:
     """What attackers get, or why they were not run."""
-    grid = [point.scale for point in cost.points]
     nothing = Attacked(curves=((),) * len(grid))
     if not plan.attacks or trained.design.lazy:
         return nothing
@@ -249,7 +248,7 @@ def _attacked(
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
     exposed = {name: row for name, row in told.items() if not large or name in aims}
-    return attack_all(trained, aims, choice.noise, grid, seed=seed, quick=plan.quick, told=exposed)
+    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed)
 
 
 def _told(trained: Trained, found: Exposure) -> dict[str, int]:
@@ -301,6 +300,16 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
         few = [name for name in few if name not in differ]
     order = [column.name for column in design.columns]
     return tuple(sorted(few, key=order.index)[:2]), False
+
+
+def _with_those_of_rules(
+    design: Design, chosen: tuple[str, ...], asked: bool, applied: AppliedRules
+) -> tuple[tuple[str, ...], bool]:
+    """The columns to attack under a policy: those that its rules need and those of every audit; options only add some."""
+    if not applied.attacked:
+        return chosen, asked
+    usual = attacked_columns(design, None)[0]
+    return tuple(dict.fromkeys((*chosen, *usual, *applied.attacked))), True
 
 
 def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan, seed: int) -> Balanced:

@@ -31,6 +31,7 @@ COUNTED = {
     "nothing": "end to end: what scaling learned is counted, levels are public (--public preprocessing counts the model alone)",
     "preprocessing": "the model alone: what preprocessing learned is taken as public",
 }
+PLANNED = "No released file was checked. A release trains on all rows by default: check its file with --released MODEL."
 MOST_LISTED = 20
 MOST_COLUMNS = 100
 """Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
@@ -291,9 +292,12 @@ def show_gate(gate: dict[str, Any], people: bool = False) -> None:
         emit(f"  and {number(gate['count'] - MOST_LISTED)} more")
 
 
-def show_policy(policy: dict[str, Any]) -> None:
-    """Every rule of a policy, those that are not kept first."""
+def show_policy(policy: dict[str, Any], planned: bool) -> None:
+    """Every rule of a policy, those that are not kept first, and what they were checked for."""
     emit(f"\nPolicy {printable(policy['source'])}: {policy['kept']} of {policy['count']} rules kept")
+    layout.paragraph(printable(policy["note"]), "  ")
+    if planned:
+        layout.paragraph(PLANNED, "  ")
     for rule in policy["rules"]:
         start = f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  "
         layout.paragraph(f"{printable(rule['rule'])}: {printable(rule['note'])}", start)

@@ -190,7 +190,7 @@ def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> N
     if summary["gate"]:
         show_gate(summary["gate"], people=summary["data"]["people"] is not None)
     if summary["policy"]:
-        show_policy(summary["policy"])
+        show_policy(summary["policy"], planned=released is None)
     if released is not None:
         show_confirmation(summary["released"], str(released))
     if out is not None:
@@ -210,6 +210,6 @@ def _again(
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, room, **form), room)
-    plan = Plan(**{**options, "noise": saved.noise_on(trained), "noise_note": CARD_NOTE})
+    plan = Plan(**{**options, "noise": saved.noise_on(trained), "noise_note": CARD_NOTE, "released": True})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fisherleak.audit.model import COUNTED
+from dataclasses import fields
+
+from fisherleak.audit.model import COUNTED, Settings
 from fisherleak.audit.noises import noise_words
 from fisherleak.audit.records import Audit
 
-__all__ = ["assumptions_of", "unread_cells"]
+__all__ = ["assumptions_of", "policy_scope", "unread_cells"]
+
+LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under [require] and [utility] only."
 
 
 OWN_SHAPE = (
@@ -43,6 +47,28 @@ def assumptions_of(audit: Audit) -> list[str]:
         *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.decided,
     ]
+
+
+def policy_scope(audit: Audit) -> str:
+    """What the rules of a policy were checked for: which rows and which options, and whether they limit anything."""
+    settings, design, plain = audit.settings, audit.design, Settings(audit.settings.target)
+    other = [
+        item.name
+        for item in fields(Settings)
+        if item.name not in ("target", "held_out", "seed") and getattr(settings, item.name) != getattr(plain, item.name)
+    ]
+    options = ", ".join(f"{name.replace('_', '-')} {_shown(getattr(settings, name))}" for name in other)
+    told = (
+        f"Checked for the model of {design.n:,} of {design.rows_read:,} rows (held-out {settings.held_out:g}, seed "
+        f"{settings.seed}){f', with {options}' if options else ''}. Rows that are held out, and columns that are left out, are "
+        "in no rule."
+    )
+    about = set() if audit.policy is None else set(audit.policy.sections)
+    return told if about - {"utility", "require"} else f"{told} {LIMITS_NOTHING}"
+
+
+def _shown(value: object) -> str:
+    return " ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
 
 
 def _classes_sentence(count: int) -> str:

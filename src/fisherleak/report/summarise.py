@@ -19,9 +19,8 @@ from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import HALF, Share
-from fisherleak.audit.rules import noise_that_keeps
 from fisherleak.audit.utility import Tradeoff
-from fisherleak.report.assumptions import assumptions_of, unread_cells
+from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.report.verdict import utility_between
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import MISSING
@@ -337,7 +336,8 @@ def _policy(audit: Audit) -> Json | None:
         "passed": all(rule.passed for rule in audit.rules),
         "count": len(audit.rules),
         "kept": sum(rule.passed for rule in audit.rules),
-        "noise": noise_that_keeps(audit.rules),
+        "noise": None if audit.passing is None else audit.passing.noise,
+        "note": policy_scope(audit),
         "rules": [
             {
                 "rule": rule.name,

@@ -103,6 +103,8 @@ class Target:
     standardised: bool = False
     centre: float = 0.0
     scale: float = 1.0
+    unlike_data: bool = False
+    """Whether a model was named that takes classes where the values alone would have given numbers, or the other way."""
 
 
 def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
@@ -123,9 +125,9 @@ def target_of(name: str, dtype: Any, profile: Profile, model: str, rules: Mappin
     if count is not None and count < 2:
         raise InvalidInputError(f"The target '{name}' has one value only: there is nothing to predict.")
     kind = _assumed(sort, profile, rules) if model == AUTO else model
-    if rules[kind].classes:
-        return _class_target(name, sort, profile, kind, model == AUTO, rules)
-    return _number_target(name, sort, profile, kind, model == AUTO, rules)
+    make = _class_target if rules[kind].classes else _number_target
+    target = make(name, sort, profile, kind, model == AUTO, rules)
+    return replace(target, unlike_data=rules[kind].classes != rules[_assumed(sort, profile, rules)].classes)
 
 
 def _count(sort: str, profile: Profile) -> int | None:

@@ -1,0 +1,295 @@
+"""Someone wants a table to pass a policy that it must not pass. The options and the table's form are his, the policy is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+import pandas
+
+from fisherleak.cli import main
+
+Gate = Callable[..., tuple[int, str, dict[str, Any]]]
+FAST = ("--draws", "4", "--no-attacks")
+EVERY = '[columns."*"]\nmax_revealed = 0.1\nmax_attack = 0.8\n'
+AGE = "[columns.age]\nmax_revealed = 0.1\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(few_trees: None) -> None:
+    """Attacks in passing take little time."""
+
+
+@pytest.fixture(scope="module")
+def people() -> Any:
+    rng = np.random.default_rng(3)
+    n = 120
+    table = pandas.DataFrame(
+        {
+            "code": [f"p{k}" for k in range(n)],
+            "age": rng.normal(50, 12, n).round(1),
+            "children": rng.integers(0, 6, n),
+            "city": rng.choice(["Bonn", "Genua"], n),
+            "smoker": rng.integers(0, 2, n),
+            "one": 1,
+            "empty": [None] * n,
+            "couple": np.arange(n) // 2,
+        }
+    )
+    table["income"] = 1000 * table.age + 4000 * (table.city == "Bonn") + rng.normal(0, 9000, n)
+    table["sick"] = np.where(table.age + rng.normal(0, 12, n) > 50, 1, 0)
+    return table
+
+
+@pytest.fixture
+def gate(people: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Runs an audit under a policy: the exit status, what was said on standard error, and the summary."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(
+        policy: str, *options: object, table: Any = None, target: str = "income"
+    ) -> tuple[int, str, dict[str, Any]]:
+        Path("policy.toml").write_text(policy, encoding="utf-8")
+        table = (people if table is None else table).drop(columns=["income", "sick"][target == "income"])
+        table.to_csv("t.csv", index=False)
+        capsys.readouterr()
+        left = ("--drop", "code") if "code" in table and "code" not in map(str, options) else ()
+        noise = () if {"--noise", "--released"} & {str(option) for option in options} else ("--noise", "1")
+        used = ("--target", target) if "--released" not in options else ()
+        line = ["audit", "t.csv", *used, *(left if used else ()), "--policy", "policy.toml", *noise, *options, "--json"]
+        status = main([str(word) for word in line])
+        out, err = capsys.readouterr()
+        return status, err, json.loads(out)["policy"] if out else {}
+
+    return run
+
+
+def rule(policy: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = (each for each in policy["rules"] if each["rule"] == name)
+    return dict(found)
+
+
+REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
+    "left out by an option": (
+        AGE,
+        ("--drop", "age"),
+        "'age', and nothing can check it: this column is left out as asked",
+    ),
+    "a name of rows": ("[columns.code]\nmax_eta = 1\n", ("--id", "code"), "because it names the rows"),
+    "a person": (
+        '[columns.couple]\nmax_eta = 1\n[require]\nperson = "couple"\n',
+        ("--person", "couple"),
+        "under [rows] and [membership]",
+    ),
+    "a group that is no column": (
+        "[columns.city]\nmax_attack = 0.9\n",
+        ("--group", "city", "--drop", "city"),
+        "only forms the groups",
+    ),
+    "constant": ("[columns.one]\nmax_revealed = 0.1\n", (), "has one value only"),
+    "empty": ("[columns.empty]\nmax_revealed = 0.1\n", (), "has no values at all"),
+    "a share of a category": ("[columns.city]\nmax_revealed = 0.1\n", (), "Use max_attack or max_eta"),
+    "an error of a category": ("[columns.city]\nmin_error = 0.1\n", (), "Use max_attack or max_eta"),
+    "a share of 0 or 1": ("[columns.smoker]\nmax_revealed = 0.1\n", (), "'smoker' is 0 or 1"),
+    "no rule": ("[columns.age]\nspread = 12\n", (), "No rule of the policy 'policy.toml' applies"),
+    "no key for numbers": ('[columns."*"]\nmax_attack = 0.9\n', (), "has no max_revealed for 'age'"),
+    "no key for categories": ('[columns."*"]\nmax_revealed = 0.9\n', (), "has no max_attack for 'smoker'"),
+    "attacks without categories": (
+        "[attacks]\nmax_gain = 0.1\n",
+        ("--drop", "city", "--drop", "smoker", "--attribute", "children"),
+        "uses no category",
+    ),
+    "spread": (AGE, ("--spread", "age=1e-9"), 'write spread = 1e-09 under [columns."age"] in the policy'),
+    "another spread": (f"{AGE}spread = 12\n", ("--spread", "age=11"), "which the policy 'policy.toml' does not state"),
+    "spread of the target": (
+        "[label]\nmax_revealed = 0.1\n",
+        ("--spread", "income=1e-9"),
+        "under [label] in the policy",
+    ),
+    "two spreads": (
+        "[label]\nspread = 3\n[columns.income]\nspread = 4\nmax_revealed = 0.1\n",
+        (),
+        "two spreads of the target 'income'",
+    ),
+    "spread of a category": ("[columns.city]\nspread = 3\nmax_attack = 0.9\n", (), "no number of this model"),
+    "a number made a category": (EVERY, ("--category", "children"), 'write kind = "category" under'),
+    "0 or 1 made a number": (EVERY, ("--number", "smoker"), 'write kind = "number" under'),
+    "another kind": ('[columns.children]\nkind = "category"\nmax_attack = 0.9\n', (), "use --category children"),
+    "preprocessing is public": (AGE, ("--public", "preprocessing"), "under [require] in the policy"),
+    "pairs of people": ("[membership]\nmax_right = 0.6\n", ("--person", "couple"), 'person = "couple" under [require]'),
+    "groups of his own": ("[groups]\nmax_ratio = 2\n", ("--group", "city"), 'group = "city" under [require]'),
+    "a quick look": ("[attacks]\nmax_gain = 0.5\n", ("--quick",), "leave --quick out"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_rule_that_nothing_can_check_is_refused(gate: Gate, case: str) -> None:
+    policy, options, says = REFUSED[case]
+    status, err, _ = gate(policy, *options, *FAST)
+    assert (status, err.count("\n")) == (2, 1), err
+    assert says in err
+
+
+def test_a_model_that_makes_a_number_of_classes_is_refused(gate: Gate) -> None:
+    status, err, _ = gate(EVERY, "--model", "linear", *FAST, target="sick")
+    assert status == 2
+    assert 'write model = "linear" under [require]' in err
+    options = ("--model", "linear", "--noise", "0.001", *FAST)
+    status, _, found = gate(f'{EVERY}[require]\nmodel = "linear"\n', *options, target="sick")
+    assert (status, rule(found, "columns.sick.max_revealed")["passed"]) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "name"),
+    [
+        ("[columns.income]\nmax_revealed = 0.1\n", "income", "columns.income.max_revealed"),
+        ("[columns.income]\nmin_error = 1e6\n[label]\nmin_error = 1\n", "income", "columns.income.min_error"),
+        ("[columns.income]\nmax_eta = 1e9\n[label]\nmax_eta = 1e-9\n", "income", "label.max_eta"),
+        (EVERY, "income", "columns.income.max_revealed"),
+        (EVERY, "sick", "columns.sick.max_attack"),
+    ],
+)
+def test_rules_of_the_target_are_applied_to_it_the_stricter_first(
+    gate: Gate, policy: str, target: str, name: str
+) -> None:
+    status, err, found = gate(policy, *FAST, target=target)
+    assert status == 1
+    assert name in err
+    assert not rule(found, name)["passed"]
+
+
+def test_a_spread_that_the_policy_states_is_the_one_that_counts(gate: Gate) -> None:
+    shares = []
+    for spread in ("", "spread = 12\n", "spread = 1e-9\n"):
+        _, _, found = gate(AGE + spread, "--noise", "500", *FAST)
+        shares.append(rule(found, "columns.age.max_revealed")["value"])
+    assert shares[0] == pytest.approx(shares[1], rel=0.2)
+    assert shares[2] < 1e-12 < shares[1]
+    assert (
+        gate(f"{AGE}spread = 12\n", "--noise", "500", "--spread", "age=12", *FAST)[2]["rules"][0]["value"] == shares[1]
+    )
+
+
+def test_attacks_cover_every_category_whatever_is_named(gate: Gate) -> None:
+    policy = "[attacks]\nmax_accuracy = 0.99\n[columns.smoker]\nmax_attack = 0.99\n"
+    status, err, _ = gate(policy, "--draws", "4", "--attribute", "children", "--noise", "1e5")
+    assert (status, err) == (0, "")
+    status, _, found = gate(policy, *FAST, "--noise", "1e5")
+    assert status == 1
+    assert {each["note"] for each in found["rules"]} == {
+        "'smoker' was not attacked: run the attacks. 'city' was not attacked: run the attacks.",
+        "'smoker' was not attacked: run the attacks.",
+    }
+    status, _, found = gate(policy, "--draws", "4", "--attribute", "children", "--noise", "1", "--missing", "drop")
+    assert rule(found, "attacks.max_accuracy")["value"] > 0.9  # of the city, which the target tells
+
+
+def test_attacks_on_a_sample_count_with_the_upper_end_of_their_interval(gate: Gate) -> None:
+    rng = np.random.default_rng(0)
+    n = 900
+    table = pandas.DataFrame({"age": rng.normal(50, 12, n), "city": rng.choice(["Bonn", "Genua"], n)})
+    table["income"], table["sick"] = table.age + rng.normal(0, 9, n), 0
+    _, _, found = gate("[columns.city]\nmax_attack = 0.9\n", "--draws", "4", "--noise", "100", table=table)
+    (only,) = found["rules"]
+    assert "from 500 of 675 rows" in only["note"]
+    assert 0.5 < only["value"] < 0.65
+
+
+def test_groups_of_one(gate: Gate) -> None:
+    policy = '[groups]\nmax_ratio = 9\nmax_eta_mean = 1e9\n[require]\ngroup = "one"\n'
+    status, _, found = gate(policy, "--group", "one", *FAST)
+    assert status == 1
+    assert sorted(each["passed"] for each in found["rules"]) == [False, False, True]
+
+
+@pytest.mark.parametrize("memory", [(), ("--memory", "1kB")])
+@pytest.mark.parametrize("copied", ["age", "city", "income", "rows"])
+def test_copies_are_refused(gate: Gate, people: Any, copied: str, memory: tuple[str, ...]) -> None:
+    table = people.drop(columns=["code", "couple"])
+    if copied == "rows":
+        table = pandas.concat([table] * 3)
+    else:
+        own = table[copied].where(table.children > 0) if copied == "age" else table[copied]  # gaps are copied too
+        table[copied] = own
+        table["other"] = own.map({"Bonn": "x", "Genua": "a"}) if copied == "city" else 7 - own * 12
+    status, err, _ = gate(EVERY, *FAST, *memory, table=table)
+    assert status == 2
+    assert "exact copies of others" in err if copied == "rows" else "'other' is a copy of" in err
+
+
+def test_a_policy_can_ask_for_the_target_the_people_and_a_released_file(gate: Gate) -> None:
+    required = '[require]\ntarget = "income"\nreleased = true\nperson = "couple"\n'
+    status, err, found = gate(f"[rows]\nmax_eta = 1e9\n{required}", *FAST, "--person", "couple")
+    assert status == 1
+    assert err.endswith("is not kept: require.released.\n")
+    assert gate(f"[rows]\nmax_eta = 1e9\n{required}", *FAST)[1].endswith("require.released, require.person.\n")
+    release = [
+        "release",
+        "t.csv",
+        "--target",
+        "income",
+        "--drop",
+        "code",
+        "--over",
+        "max",
+        "--out",
+        "m.skops",
+        "--quiet",
+    ]
+    assert main([*release, "--eta", "0.5", "--person", "couple"]) == 0
+    assert gate(f"[rows]\nmax_eta = 1\n{required}", "--released", "m.skops", *FAST)[:2] == (0, "")
+    assert "Checked for the model of 90 of 120 rows (held-out 0.25, seed 0)" in found["note"]
+
+
+def test_a_policy_that_limits_nothing_says_so(gate: Gate) -> None:
+    status, _, found = gate("[utility]\nmin = -1e9\n", *FAST)
+    assert status == 0
+    assert "limits nothing that is revealed" in found["note"]
+    assert "limits nothing" not in gate("[rows]\nmax_eta = 1e9\n", *FAST)[2]["note"]
+
+
+ADVISED = {
+    "one attack": ("[columns.city]\nmax_attack = 0.6\n", ("--draws", "4")),
+    "gain": ("[attacks]\nmax_gain = 0.05\n", ("--draws", "4")),
+    "membership": ("[membership]\nmax_right = 0.55\n", FAST),
+    "groups": (
+        '[groups]\nmax_eta_joint = 2\nmax_eta_mean = 0.1\n[require]\ngroup = "city"\n',
+        ("--group", "city", *FAST),
+    ),
+    "everything": (
+        f"{EVERY}[columns.city]\nmax_attack = 0.62\n[rows]\nmax_eta = 0.5\n[membership]\nmax_right = 0.6\n"
+        "[attacks]\nmax_gain = 0.1\n[utility]\nmax_loss = 5\n",
+        ("--max-eta", "0.4", "--draws", "4"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_the_noise_that_is_advised_passes_and_is_not_less_than_the_one_that_failed(gate: Gate, case: str) -> None:
+    policy, options = ADVISED[case]
+    failed = 300.0
+    status, _, found = gate(policy, *options, "--noise", failed)
+    assert status == 1
+    assert found["noise"] > failed
+    assert gate(policy, *options, "--noise", found["noise"])[:2] == (0, "")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "[columns.city]\nmax_attack = 0.3\n",  # less than guessing
+        '[rows]\nmax_eta = 0.1\n[require]\nmodel = "poisson"\n',
+        "[rows]\nmax_eta = 0.001\n[utility]\nmax_loss = 0.0001\n",
+    ],
+)
+def test_where_no_noise_passes_none_is_advised(gate: Gate, policy: str) -> None:
+    status, _, found = gate(policy, "--draws", "4", "--noise", "300")
+    assert (status, found["noise"]) == (1, None)
