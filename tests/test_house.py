@@ -20,6 +20,7 @@ TOPICS = {
     "attacks_on_us/test_choice.py": "which candidate of a frontier is released",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
+    "attacks_on_us/test_membership_of_shapes.py": "who was in the data, by the covariance of the noise that rows decide",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",

@@ -248,7 +248,9 @@ def equivalent_norms(
     asked: Any = like(everyone, jacobian.X, xp) if alone else list(parts)
     moves = np.asarray(host(removal_moves(jacobian, asked, tolerance)), dtype=np.float64)
     lost = ~np.isfinite(moves).all(axis=1)
-    moves = np.where(lost[:, None], 0.0, moves)
+    # total variation grows along a move, since both densities fall off evenly from their means: what may be missing is added
+    missing = 0.0 if jacobian.fit.loss.quadratic else 2.0 * tolerance
+    moves = np.where(lost[:, None], 0.0, (1.0 + missing) * moves)
     if isinstance(reshaped, FromGram) and alone and reshaped.remade is None and jacobian.folding is None:
         found = reshaped.along_rows(jacobian, everyone, moves)
     elif isinstance(reshaped, FromGram) and is_bounded(reshaped, len(parts)):

@@ -72,7 +72,9 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
     if reshaped is None or (reshaped.is_light(count) and is_light(leakage._jacobian.fit, count)):
         return ""
-    return "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
+    return (
+        "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
+    )
 
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
@@ -91,15 +93,16 @@ def _reshaped(leakage: Any, count: int) -> Reshaped | None:
 def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     """Gaussian noise with a shape of the rows' own as it is made anew, for so many rows or sets that are left out."""
     check_fixed(jacobian)
-    if is_lazy(jacobian.X):
-        _refuse_own(noise, "for rows in memory only: measure X.compute()")
+    if not isinstance(jacobian.X, np.ndarray):
+        _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
     if noise.calibrated.asked is not None:
         made: Reshaped = doors.made_anew(jacobian, noise, count)
         return made
     found = FromGram.of_shape(jacobian, noise, noise.calibrated.shape)
     if found is None:
         _refuse_own(
-            noise, "for the rows and the call that it came from, and these are not known here: calibrate again on this leakage"
+            noise,
+            "for the rows and the call that it came from, and these are not known here: calibrate again on this leakage",
         )
     return found
 

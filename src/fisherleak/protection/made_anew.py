@@ -34,7 +34,7 @@ WORK, SEARCHED = 2**32, 2**29
 """Steps for all rows that are left out, up to which it takes some minutes: of noise of the shape H^-1, and of one searched for."""
 EACH = 2**18
 """Steps that one of them takes beside n p^2."""
-LIGHT = 16
+LIGHT = 24
 """Part of these that takes seconds."""
 
 
@@ -99,11 +99,10 @@ class MadeAnew:
 def made_anew(jacobian: Jacobian, noise: Any, count: int) -> MadeAnew:
     """For leaving out so many rows, or sets of them; what is not known, or takes long, is refused by name."""
     told = noise.calibrated
-    if not isinstance(jacobian.X, np.ndarray):
-        _refuse(told.shape, "is made anew without a row for NumPy rows in memory: compute the rows first")
     if jacobian.folding is not None:
         _refuse(
-            told.shape, "is made anew without a row behind public preprocessing only: measure with public='preprocessing'"
+            told.shape,
+            "is made anew without a row behind public preprocessing only: measure with public='preprocessing'",
         )
     curved = [attribute.name for attribute in jacobian.attributes if attribute.local]
     if curved:
