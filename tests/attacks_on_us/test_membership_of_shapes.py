@@ -6,8 +6,8 @@ it, and takes the likelier of the two: no test is right more often.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def made(name: str) -> Data:
     """Three made tables: rows far out, weights, and classes."""
     rng = np.random.default_rng(len(name))
     n = {"far out": 150, "weighted": 200, "classes": 250}[name]
-    X = np.clip(rng.standard_t(3 if name == "far out" else 30, size=(n, 3)), -5, 5) + [0.0, 1.0, 0.0]
+    X = np.clip(rng.standard_t(3 if name == "far out" else 30, size=(n, 3)), -5, 5) + np.array([0.0, 1.0, 0.0])
     y = X @ [1.0, -0.5, 0.0] + rng.normal(size=n)
     y[3] += 5.0
     if name == "classes":
@@ -337,7 +337,7 @@ def test_noise_that_other_rows_shaped_or_that_was_read_back_is_refused_by_name()
     with pytest.raises(fl.InvalidInputError, match=r"shape='hessian'.*calibrate again on this leakage"):
         data.leak().with_noise(from_others).membership()
     kept: Any = fl.calibrate(data.leak(), 0.5, shape="least-loss")
-    copy = pickle.loads(pickle.dumps(kept))
+    copy = deepcopy(kept)
     assert copy.calibrated.asked is None
     with pytest.raises(fl.InvalidInputError, match=r"shape='least-loss'.*calibrate again on this leakage"):
         data.leak().with_noise(copy).membership()

@@ -12,8 +12,8 @@ information of the noise at scale 1, the area under its ROC curve is :math:`\Phi
 its false positive rate is alpha.
 
 Where the rows decide the covariance of the noise, the release without the row is another normal distribution,
-:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``engine.reshaped``). How often the best test is right is
-known then, by the mu of equal accuracy; its curve is simulated.
+:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``engine.reshaped``). How often the best test is right
+is known, by the mu of equal accuracy; its curve is simulated.
 """
 
 from __future__ import annotations

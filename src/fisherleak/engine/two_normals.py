@@ -91,12 +91,13 @@ def _mu(told: Vector, kept: Vector) -> Vector:
 
 def _apart(variances: Vector, moves: Vector) -> tuple[Vector, Vector]:
     """TV and 1 - TV, (b,): the first not below the truth and the second not above it, but for rounding."""
-    pair, step = STEP * _sums(variances, moves, STEP * np.arange(int(FARTHEST / STEP) + 1), first=0.5), STEP
+    step, nodes = STEP, np.arange(int(FARTHEST / STEP) + 1, dtype=np.float64)
+    pair: Vector = STEP * _sums(variances, moves, STEP * nodes, first=0.5)
     error, unsettled = np.full_like(pair, np.inf), np.arange(len(moves))
     for _ in range(MOST_HALVINGS):
-        between = step * (np.arange(int(FARTHEST / step)) + 0.5)
-        before = pair[:, unsettled]
-        finer = 0.5 * (before + step * _sums(variances[unsettled], moves[unsettled], between))
+        between = step * (np.arange(int(FARTHEST / step), dtype=np.float64) + 0.5)
+        before: Vector = pair[:, unsettled]
+        finer: Vector = 0.5 * before + 0.5 * step * _sums(variances[unsettled], moves[unsettled], between)
         error[:, unsettled], pair[:, unsettled] = np.abs(finer - before), finer
         step *= 0.5
         # whichever of the two is the smaller is what counts

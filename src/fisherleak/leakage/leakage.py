@@ -368,8 +368,8 @@ class Leakage:
         shape (``shape="hessian"`` or ``"least-loss"`` of the table's own rows, :class:`fisherleak.Posterior`,
         :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is made anew without the row, and given is the mu
         that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says so. A scale
-        that present rows decided (``over="max"``) for a shape that is public is held fixed. Weights and n l2 are
-        held fixed too: the row leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
+        that present rows decided (``over="max"``) for a shape that is public is held fixed. So are weights and n l2: the row
+        leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
         leaves the scalers too: their standard deviations are those of the other rows; where noise acts stays as it is. A row
         without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without the row
         (the only one of its class, say): such a release tells for certain. For several independent releases the squares of mu
@@ -386,8 +386,8 @@ class Leakage:
     def membership_kind(self) -> str:
         """What :meth:`membership` gives: "mu", or, where rows decide the noise's covariance, "equivalent" or "upper bound".
 
-        "equivalent" is the mu that has the accuracy of the best test at even odds, and no mu: such numbers do not add up, and no
-        AUC or true positive rate follows from them. "upper bound" is one that the equivalent is not above. What is not known is
+        "equivalent" is the mu that has the accuracy of the best test at even odds. Such numbers do not add up, and no AUC or
+        true positive rate follows from them. "upper bound" is one that the equivalent is not above. What is not known is
         refused, as :meth:`membership` does.
 
         Examples

@@ -3,8 +3,8 @@ r"""How far releases with and without rows are apart, whatever is released and b
 With :math:`w_{(-S)}` the minimiser without the rows S and :math:`W^T W` the information of the noise at scale 1,
 :math:`|W (w_{(-S)} - w)|`; the squares of independent releases add up. S is one row, or all rows of a group.
 
-Where the rows decide the covariance of the noise there is no such mu. Then it is that of equal accuracy of the best test at even
-odds, with the noise made anew without the rows (``engine.reshaped``): it does not add up.
+Where the rows decide the covariance of the noise there is no such mu. Then it is that of equal accuracy of the best test at
+even odds, with the noise made anew without the rows (``engine.reshaped``): it does not add up.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ __all__ = ["MadeAnew", "made_anew"]
 
 Vector = NDArray[np.float64]
 WORK, SEARCHED = 2**32, 2**29
-"""Steps for all rows that are left out, up to which it takes some minutes: of noise of the shape H^-1, and of one searched for."""
+"""Steps for all rows that are left out, up to which it takes minutes: for the shape H^-1, and for one that is searched for."""
 EACH = 2**18
 """Steps that one of them takes beside n p^2."""
 LIGHT = 24

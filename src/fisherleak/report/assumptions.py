@@ -11,10 +11,9 @@ __all__ = ["assumptions_of", "unread_cells"]
 
 OWN_SHAPE = (
     "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
-    "attacks and etas of several rows together hold it fixed, and are a little too small. Membership, where it is measured, is how "
-    "often the best test is correct with the noise's covariance made anew without the row, at the same scale."
+    "attacks and etas of several rows together hold it fixed, and are a little too small. Membership, where it is measured, is "
+    "how often the best test is correct with the noise's covariance made anew without the row, at the same scale."
 )
-
 BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
 
 
