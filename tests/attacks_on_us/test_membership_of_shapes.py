@@ -199,7 +199,7 @@ def test_breast_cancer(name: str) -> None:
     shape, _, admissible = name.partition(", ")
     data = breast_cancer(5, 1.0) if admissible else breast_cancer(30, 0.1)
     leak = data.leak()
-    over = {"over": "admissible", "random_state": 0} if admissible else {}
+    over: dict[str, Any] = {"over": "admissible", "random_state": 0} if admissible else {}
     noise: Any = fl.calibrate(leak, 20.0 if admissible else 0.3, shape=shape, **over)
     rows = [int(np.argmax(leak.per_example())), 5]
     for row, said in zip(rows, asked(data, noise, rows), strict=True):
@@ -238,6 +238,7 @@ def test_sets_of_rows_are_left_out_together(name: str) -> None:
     said = ndtr(0.5 * leak.with_noise(noise).membership_by_group(person)[0])
     assert reached(data, noise, rows) == pytest.approx(said, abs=CLOSE)
     attack = fl.attacks.Membership(data.fit(), data.X, data.y, groups=person)
+    assert attack.people is not None
     assert attack.accuracy(noise)[attack.people.index(0)] == pytest.approx(said, abs=1e-9)
 
 
@@ -264,7 +265,7 @@ def test_folded_scales_move_the_shape_too(shape: str) -> None:
     def known(X: Vector, y: Vector) -> tuple[Vector, Vector]:
         A = np.column_stack([X, np.ones(len(y))])
         G = A.T @ A + 300.0 * np.diag([*X.var(axis=0), 0.0])
-        return np.linalg.solve(G, A.T @ y), G
+        return np.asarray(np.linalg.solve(G, A.T @ y), dtype=np.float64), np.asarray(G)
 
     (w1, G1), N = known(data.X, data.y), None
     for row in (3, int(np.argmax(np.abs(data.X).max(axis=1)))):

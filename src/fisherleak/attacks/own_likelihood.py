@@ -178,7 +178,7 @@ class NormalLikelihood:
     @classmethod
     def of(cls, reshaped: Reshaped, theta: Any, sets: Sequence[Rows]) -> NormalLikelihood:
         made = reshaped.covariances(sets)
-        known = np.isfinite(made).all(axis=(1, 2))
+        known = np.asarray(np.isfinite(made).all(axis=(1, 2)))
         made = np.where(known[:, None, None], made, np.eye(len(reshaped.white)))
         return cls(np.asarray(theta), reshaped.white, made, known)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -116,7 +117,7 @@ class FromGram:
 
         def remade(K: Vector) -> Vector:
             turned = np.linalg.solve(K, np.broadcast_to(middle, K.shape))
-            return np.linalg.solve(K, np.swapaxes(turned, 1, 2))
+            return np.asarray(np.linalg.solve(K, np.swapaxes(turned, 1, 2)), dtype=np.float64)
 
         return cls(jacobian, root, centring, mechanism.scale, remade)
 
@@ -142,7 +143,7 @@ class FromGram:
 
     @property
     def white(self) -> Vector:
-        return self._outer @ np.linalg.solve(self.root.T, self.centring) / self.scale
+        return np.asarray(self._outer @ np.linalg.solve(self.root.T, self.centring) / self.scale, dtype=np.float64)
 
     @property
     def _outer(self) -> Vector:
@@ -150,10 +151,10 @@ class FromGram:
         size = len(self.root)
         if self.remade is None:
             return np.eye(size)
-        return np.linalg.inv(np.linalg.cholesky(self.remade(np.eye(size)[None, :, :])[0]))
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.remade(np.eye(size)[None, :, :])[0])), dtype=np.float64)
 
     def covariances(self, sets: Sequence[Rows]) -> Vector:
-        K = np.stack([self._left(rows) for rows in sets])
+        K = np.stack([self._left(rows, push) for rows, push in zip(sets, self._pushes(sets), strict=True)])
         values = np.linalg.eigvalsh(K)
         K[values[:, 0] <= SINGULAR] = np.nan
         known = np.isfinite(K[:, 0, 0])
@@ -166,31 +167,37 @@ class FromGram:
         direct = self.remade is None and self.linear.folding is None
         return direct or is_bounded(self, count) or count * len(self.root) ** 3 <= LIGHT
 
-    def _left(self, rows: Rows) -> Vector:
-        """K without a set of rows."""
+    def _left(self, rows: Rows, push: Vector | None) -> Vector:
+        """K without a set of rows, with the diagonal of P."""
         x, omega = self._rows(rows)
         q = x @ self.root.T
         K = np.eye(len(self.root)) - (q * omega[:, None]).T @ q
-        push = self.push(rows)
         return K if push is None else np.asarray(K + (self.root * push) @ self.root.T)
 
-    def push(self, rows: Rows) -> Vector | None:
-        """Diagonal of P, (p,)."""
-        fold = MovingScales.of(self.linear)
+    def _pushes(self, sets: Sequence[Rows]) -> Sequence[Vector | None]:
+        """Diagonals of P, (p,) each; None where no scale moves."""
+        fold, X = MovingScales.of(self.linear), self.linear.X
         if fold is None:
-            return None
-        X = self.linear.X[rows]
-        omega = self._rows(rows)[1]
-        there: Any = np.ones((1, len(rows)))
-        return np.asarray(host(fold.push(X[None, ...], omega[None, :], there)), dtype=np.float64)[0]
+            return [None] * len(sets)
+        omega = np.ones(len(X)) if self.linear.fit.sample_weight is None else self.linear.fit.sample_weight
+        # single rows at once, sets one by one
+        single = all(len(rows) == 1 for rows in sets)
+        parts = [np.concatenate(list(sets))[:, None]] if single else [rows[None, :] for rows in sets]
+        found: list[Any] = [fold.push(X[rows], omega[rows], np.ones(rows.shape)) for rows in parts]
+        return [*np.concatenate(found)]
+
+    @cached_property
+    def _known(self) -> tuple[Vector, Vector]:
+        """All centred rows (n, p) and their weights."""
+        fit = self.linear.fit
+        X = np.asarray(self.linear.X, dtype=np.float64)
+        centre = None if fit.centre is None else np.asarray(host(fit.centre))
+        omega = np.ones(len(X)) if fit.sample_weight is None else np.asarray(fit.sample_weight, dtype=np.float64)
+        return np.asarray(with_constant(X, fit.intercept is not None, centre)), omega
 
     def _rows(self, rows: Rows) -> tuple[Vector, Vector]:
-        """Centred rows (k, p) and their weights."""
-        fit = self.linear.fit
-        X = np.asarray(host(self.linear.X), dtype=np.float64)[rows]
-        centre = None if fit.centre is None else np.asarray(host(fit.centre))
-        omega = np.ones(len(X)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight))[rows]
-        return np.asarray(with_constant(X, fit.intercept is not None, centre)), np.asarray(omega, dtype=np.float64)
+        x, omega = self._known
+        return x[rows], omega[rows]
 
     def along_rows(self, jacobian: Jacobian, rows: Rows, moves: Vector) -> Vector:
         """The equivalent mu of single rows where K changes along one direction alone, (b,)."""
@@ -217,9 +224,9 @@ class FromGram:
         """
         found = []
         B = self.root.T @ self.root
-        for rows, move in zip(sets, moves @ self.white.T, strict=True):
+        for rows, push, move in zip(sets, self._pushes(sets), moves @ self.white.T, strict=True):
             x, omega = self._rows(rows)
-            q, push = x @ self.root.T, self.push(rows)
+            q = x @ self.root.T
             C = np.sqrt(omega)[:, None] * q
             inner = C @ C.T
             square, down = float(np.sum(inner**2)), float(np.linalg.norm(inner, 2))
@@ -247,7 +254,7 @@ def equivalent_norms(
     xp = namespace(jacobian.X)
     asked: Any = like(everyone, jacobian.X, xp) if alone else list(parts)
     moves = np.asarray(host(removal_moves(jacobian, asked, tolerance)), dtype=np.float64)
-    lost = ~np.isfinite(moves).all(axis=1)
+    lost = np.asarray(~np.isfinite(moves).all(axis=1))
     # total variation grows along a move, since both densities fall off evenly from their means: what may be missing is added
     missing = 0.0 if jacobian.fit.loss.quadratic else 2.0 * tolerance
     moves = np.where(lost[:, None], 0.0, (1.0 + missing) * moves)
@@ -273,7 +280,7 @@ def _walked(reshaped: Reshaped, sets: Sequence[Rows], moves: Vector) -> Iterator
     for start in range(0, len(sets), most):
         some = slice(start, start + most)
         covariances = reshaped.covariances(sets[some])
-        known = np.isfinite(covariances).all(axis=(1, 2))
+        known = np.asarray(np.isfinite(covariances).all(axis=(1, 2)))
         values, vectors = np.linalg.eigh(np.where(known[:, None, None], covariances, np.eye(len(white))))
         turned = (np.swapaxes(vectors, 1, 2) @ (moves[some] @ white.T)[:, :, None])[:, :, 0]
         yield np.where(known, equivalent_mu(values, turned), np.inf)

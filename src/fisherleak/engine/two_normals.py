@@ -91,13 +91,14 @@ def _mu(told: Vector, kept: Vector) -> Vector:
 
 def _apart(variances: Vector, moves: Vector) -> tuple[Vector, Vector]:
     """TV and 1 - TV, (b,): the first not below the truth and the second not above it, but for rounding."""
-    step, nodes = STEP, np.arange(int(FARTHEST / STEP) + 1, dtype=np.float64)
-    pair: Vector = STEP * _sums(variances, moves, STEP * nodes, first=0.5)
+    step, nodes = STEP, np.asarray(STEP * np.arange(int(FARTHEST / STEP) + 1), dtype=np.float64)
+    pair: Vector = np.asarray(STEP * _sums(variances, moves, nodes, first=0.5), dtype=np.float64)
     error, unsettled = np.full_like(pair, np.inf), np.arange(len(moves))
     for _ in range(MOST_HALVINGS):
-        between = step * (np.arange(int(FARTHEST / step), dtype=np.float64) + 0.5)
+        between = np.asarray(step * (np.arange(int(FARTHEST / step)) + 0.5), dtype=np.float64)
         before: Vector = pair[:, unsettled]
-        finer: Vector = 0.5 * before + 0.5 * step * _sums(variances[unsettled], moves[unsettled], between)
+        more = _sums(variances[unsettled], moves[unsettled], between)
+        finer: Vector = np.asarray(0.5 * before + 0.5 * step * more, dtype=np.float64)
         error[:, unsettled], pair[:, unsettled] = np.abs(finer - before), finer
         step *= 0.5
         # whichever of the two is the smaller is what counts
