@@ -25,6 +25,7 @@ METHODS = {
     *(
         "membership",
         "membership_by_group",
+        "membership_kind",
         "per_example",
         "per_label",
         "plot",

@@ -163,9 +163,15 @@ class FromGram:
         found[known] = outer @ made @ outer.T
         return found
 
+    @property
+    def direct(self) -> bool:
+        """Whether K changes along one direction alone when a row leaves: nothing else is made of it, and no scale moves."""
+        folding = self.linear.folding
+        moving = folding is not None and folding.totals is not None and bool(np.any(host(folding.totals) > 0))
+        return self.remade is None and not (moving and self.linear.fit.l2 > 0)
+
     def is_light(self, count: int) -> bool:
-        direct = self.remade is None and self.linear.folding is None
-        return direct or is_bounded(self, count) or count * len(self.root) ** 3 <= LIGHT
+        return self.direct or is_bounded(self, count) or count * len(self.root) ** 3 <= LIGHT
 
     def _left(self, rows: Rows, push: Vector | None) -> Vector:
         """K without a set of rows, with the diagonal of P."""
@@ -258,7 +264,7 @@ def equivalent_norms(
     # total variation grows along a move, since both densities fall off evenly from their means: what may be missing is added
     missing = 0.0 if jacobian.fit.loss.quadratic else 2.0 * tolerance
     moves = np.where(lost[:, None], 0.0, (1.0 + missing) * moves)
-    if isinstance(reshaped, FromGram) and alone and reshaped.remade is None and jacobian.folding is None:
+    if isinstance(reshaped, FromGram) and alone and reshaped.direct:
         found = reshaped.along_rows(jacobian, everyone, moves)
     elif isinstance(reshaped, FromGram) and is_bounded(reshaped, len(parts)):
         found = reshaped.bounds(parts, moves)
@@ -271,7 +277,7 @@ def is_bounded(reshaped: Reshaped, count: int) -> bool:
     """Whether so many rows, or sets of them, get an upper bound in place of the best test's own figure."""
     if not isinstance(reshaped, FromGram) or reshaped.remade is not None:
         return False
-    return reshaped.linear.folding is not None and count * len(reshaped.root) ** 3 > WORK
+    return not reshaped.direct and count * len(reshaped.root) ** 3 > WORK
 
 
 def _walked(reshaped: Reshaped, sets: Sequence[Rows], moves: Vector) -> Iterator[Vector]:

@@ -27,8 +27,8 @@ Vector = NDArray[np.float64]
 STEP = 0.5
 """In u, to begin with."""
 MOST_HALVINGS = 9
-SETTLED = 1e-6
-"""Change, as a part of TV and 1e-3, or of 1 - TV where that is less, at which no step is halved any more."""
+SETTLED = 1e-5
+"""Change, as a part of TV and 0.01, or of 1 - TV where that is less, at which no step is halved any more."""
 SAFETY = 3.0
 """Times the last change that is added."""
 FARTHEST = 32.0
@@ -102,7 +102,7 @@ def _apart(variances: Vector, moves: Vector) -> tuple[Vector, Vector]:
         error[:, unsettled], pair[:, unsettled] = np.abs(finer - before), finer
         step *= 0.5
         # whichever of the two is the smaller is what counts
-        change, least = np.abs(finer - before), np.where(finer[0] < finer[1], finer[0] + 1e-3, np.abs(finer[1]))
+        change, least = np.abs(finer - before), np.where(finer[0] < finer[1], finer[0] + 0.01, np.abs(finer[1]))
         unsettled = unsettled[np.where(finer[0] < finer[1], *change) > SETTLED * least]
         if not unsettled.size:
             break

@@ -96,7 +96,7 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     if not isinstance(jacobian.X, np.ndarray):
         _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
     if noise.calibrated.asked is not None:
-        made: Reshaped = doors.made_anew(jacobian, noise, count)
+        made: Reshaped = doors.noise_made_anew(jacobian, noise, count)
         return made
     found = FromGram.of_shape(jacobian, noise, noise.calibrated.shape)
     if found is None:
