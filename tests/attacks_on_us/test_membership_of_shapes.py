@@ -183,7 +183,7 @@ def test_nobody_is_right_more_often_than_stated(name: str, table: str) -> None:
     for row, right in zip(rows, said, strict=True):
         assert reached(data, noise, [row]) == pytest.approx(right, abs=CLOSE), (name, table, row)
     if not name.startswith("least-loss") or name.endswith("admissible"):
-        np.testing.assert_allclose(ndtr(0.5 * shaped.membership()[rows]), said, atol=1e-6)
+        np.testing.assert_allclose(ndtr(0.5 * shaped.membership()[rows]), said, atol=2e-5)
 
 
 def test_shapes_from_public_rows_are_public() -> None:
