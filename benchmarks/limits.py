@@ -61,7 +61,7 @@ def warfarin() -> None:
     attack = fl.attacks.WhiteBox(model, data.X, data.y, "vkorc1")
     print(f"\nIWPC, R2 without noise {1 - np.sum((Z @ theta - data.y_test) ** 2) / rest:.3f}")
     print(
-        "| eta | R2, isotropic | R2, hessian | best presence test of anyone, AUC | median | vkorc1 guessed, mean | worst row |"
+        "| eta | R2, isotropic | R2, hessian | best test of membership of anyone | median | vkorc1 guessed, mean | worst row |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for eta in ETAS:
@@ -71,10 +71,10 @@ def warfarin() -> None:
             draws = theta[:, None] + noise.draws(COPIES, theta.size, rng).T
             found.append(float(np.mean(1 - np.sum((Z @ draws - data.y_test[:, None]) ** 2, axis=0) / rest)))
         mu = np.asarray(leak.with_noise(noise).membership())
-        auc = norm.cdf(np.array([mu.max(), np.median(mu)]) / np.sqrt(2))
+        told = norm.cdf(np.array([mu.max(), np.median(mu)]) / 2)
         right = np.asarray(attack.accuracy(noise))
         print(
-            f"| {eta:g} | {found[0]:.3f} | {found[1]:.3f} | {auc[0]:.3f} | {auc[1]:.3f} | {np.mean(right):.3f} | "
+            f"| {eta:g} | {found[0]:.3f} | {found[1]:.3f} | {told[0]:.3f} | {told[1]:.3f} | {np.mean(right):.3f} | "
             f"{np.max(right):.3f} |"
         )
 

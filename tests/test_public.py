@@ -37,6 +37,7 @@ METHODS = {
     *(
         "membership",
         "membership_by_group",
+        "membership_kind",
         "per_example",
         "per_label",
         "plot",

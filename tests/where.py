@@ -58,6 +58,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/test_own_shape.py",
         "attacks_on_us/test_pivot.py",
     ),
+    "engine/reshaped.py": ("attacks_on_us/test_membership_of_shapes.py", "protection/test_own_shape.py"),
+    "protection/made_anew.py": ("attacks_on_us/test_membership_of_shapes.py",),
     "engine/encodings.py": ("leakage/test_coordinates.py", "models/test_transformers.py"),
     "engine/folding.py": ("models/test_scalers.py", "models/test_imputers.py", "engine/norms/test_folded.py"),
     "engine/information.py": (

@@ -11,12 +11,17 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pandas
-from scipy.stats import norm
+from scipy.linalg import sqrtm
+from scipy.stats import multivariate_normal, norm
 
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.model import train
+from fisherleak.audit.policy import policy_of
 from fisherleak.audit.presence import presence_of, told_at
+from fisherleak.audit.records import Plan
+from fisherleak.audit.released_files import load_model, retrain, save_model
+from fisherleak.audit.run import audit_trained
 from fisherleak.engine import left_out
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
@@ -104,3 +109,81 @@ def test_a_row_that_is_told_for_certain_breaks_nothing() -> None:
     assert found["rows"][0]["mu"] is None
     assert found["rows"][0]["right"] == 1.0
     assert "more than 99 of 100" in render(summarise(result))
+
+
+SHAPED = Settings("income", l2=0.1, held_out=0.0, rare=5)
+
+
+def shaped_audit(folder: Path, table: pandas.DataFrame, **options: Any) -> Any:
+    """The audit of a release whose noise has a shape of the table's own rows, held against a rule on membership."""
+    pytest.importorskip("skops")
+    bounds = {"age": (0.0, 100.0), "height": (145.0, 195.0), "income": (0.0, 90.0)} if "over" not in options else None
+    given = {"eta": 0.5, "random_state": 0, "bounds": bounds, **options}
+    save_model(from_frame(table), SHAPED, folder / "m.skops", **given)
+    saved = load_model(folder / "m.skops")
+    trained = retrain(saved, from_frame(table))
+    rule = policy_of({"membership": {"max_right": 0.9999}})
+    plan = Plan(noise=saved.noise_on(trained), attacks=False, draws=4, policy=rule)
+    return audit_trained(trained, saved.settings, plan)
+
+
+def incomes(n: int = 1500) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, n).astype(float)
+    height = 170.0 + rng.normal(0.0, 4.0, n) + 0.2 * (age - 54.0)
+    income = 20.0 + 0.3 * age + rng.normal(0.0, 4.0, n)
+    income[7] = 80.0
+    return pandas.DataFrame({"age": age, "height": height, "income": income})
+
+
+@pytest.mark.parametrize("shape", ["hessian", "least-loss"])
+def test_shapes_of_the_rows_own_are_counted_in_figures_rules_and_files(shape: str, tmp_path: Path) -> None:
+    table = incomes()
+    result = shaped_audit(tmp_path, table, shape=shape)
+    presence, trained, scale = result.presence, result.trained, result.unit_scale
+    assert presence.kind == "equivalent"
+    assert presence.top[0].auc is presence.top[0].found is None
+    summary = summarise(result)
+    assert summary["membership"]["kind"] == "equivalent"
+    (rule,) = summary["policy"]["rules"]
+    assert rule["value"] == summary["membership"]["right_max"] == presence.top[0].right
+    assert rule["noise"] is None
+    assert "made anew without the row" in " ".join(summary["assumptions"])
+    assert "–" in render(summary)
+    # least squares without the row, whose penalty follows the columns' standard deviations, in the same public frame
+    X, y, row, n = trained.design.X, trained.design.y, presence.top[0].row, trained.design.n
+
+    def known(rows: Any) -> tuple[Any, Any]:
+        A = np.column_stack([X[rows], np.ones(len(rows))])
+        G = A.T @ A + 0.1 * n * np.diag([*X[rows].var(axis=0), 0.0])
+        return np.linalg.solve(G, A.T @ y[rows]), G
+
+    (own, G), (other, G0) = known(np.arange(n)), known(np.delete(np.arange(n), row))
+    S, S0 = trained.leak.noise.shape, np.linalg.inv(G0)
+    if shape == "least-loss":
+        N = G @ S @ G @ S @ G
+        root = np.real(sqrtm(G0))
+        back = np.linalg.inv(root)
+        S0 = S0 @ root @ np.real(sqrtm(back @ N @ back)) @ root @ S0
+    laws = multivariate_normal(own, scale**2 * S), multivariate_normal(other, scale**2 * S0)
+    rng, right = np.random.default_rng(0), 0.0
+    for k in (0, 1):
+        drawn = laws[k].rvs(200_000, random_state=rng)
+        right += 0.5 * float(np.mean(laws[k].logpdf(drawn) > laws[1 - k].logpdf(drawn)))
+    assert right == pytest.approx(presence.top[0].right, abs=0.005)
+
+
+def test_where_the_shape_cannot_be_made_anew_a_rule_fails_and_everything_says_why(tmp_path: Path) -> None:
+    result = shaped_audit(tmp_path, incomes(300), over="max", shape="least-loss")
+    why = "Whether someone is in the table is not known: its covariance, shape='least-loss', was computed from the rows"
+    assert not result.presence.measured
+    assert result.presence.note.startswith(why)
+    summary = summarise(result)
+    (rule,) = summary["policy"]["rules"]
+    assert not rule["passed"]
+    assert rule["value"] is None
+    assert rule["note"].startswith(why)
+    assert summary["membership"] is None
+    assert any(sentence.startswith(why) for sentence in summary["assumptions"])
+    assert any(sentence.startswith(why) for sentence in result.warnings)
+    assert "is not known: its covariance" in render(summary)

@@ -10,6 +10,10 @@ f the density of the noise. For normal noise it has closed forms: with :math:`\m
 information of the noise at scale 1, the area under its ROC curve is :math:`\Phi(\mu / \sqrt 2)`, it is right
 :math:`\Phi(\mu / 2)` of the time at equal odds, and its true positive rate is :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` where
 its false positive rate is alpha.
+
+Where the rows decide the covariance of the noise, the release without the row is another normal distribution,
+:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``engine.reshaped``). How often the best test is right
+is known, by the mu of equal accuracy; its curve is simulated.
 """
 
 from __future__ import annotations
@@ -29,16 +33,19 @@ from fisherleak._support.arrays import Array, device, host, like, namespace, nor
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum, members_of
-from fisherleak.attacks.own_likelihood import ShapedLikelihood, is_shaped, likelihood_of
+from fisherleak.attacks.own_likelihood import NormalLikelihood, ShapedLikelihood, is_shaped, likelihood_of
 from fisherleak.attacks.scores import log_density
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
-from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves
 from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
+from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.told_present import reshaped_by
 from fisherleak.models import as_table
 from fisherleak.rows.selection import check_rows
 
@@ -104,7 +111,9 @@ class Membership:
     depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less.
     A release whose scalers are folded in is refused.
     Closed forms are for normal noise; ``simulate`` and ``infer`` take any. The mu behind them is that of
-    :meth:`fisherleak.Leakage.membership`: infinite where there is no model without the row.
+    :meth:`fisherleak.Leakage.membership`: infinite where there is no model without the row. Where the rows decide the noise's
+    covariance, by ``shape="hessian"`` or ``"least-loss"`` say, ``mu`` and ``accuracy`` count that, and ``auc`` and
+    ``true_positive_rate`` are refused: ``simulate`` has them.
 
     Examples
     --------
@@ -180,12 +189,39 @@ class Membership:
         >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
         array([0.142, 0.03 , 0.081])
         """
+        if is_shaped(noise) or has_own_shape(noise):
+            return self._equivalent(noise)
         check_noise(noise)
         check_normal(noise)
         unit = noise.rescaled(1.0)
         if self._known is None or self._known[0] != unit:
             self._known = unit, self._norms(unit)
         return self._known[1] / noise.scale
+
+    def _equivalent(self, noise: Any) -> Array:
+        """The mu of equal accuracy under noise whose covariance the rows decide, (m,)."""
+        reshaped, own = self._reshaped(noise), self._jacobian
+        assert isinstance(own, Jacobian)
+        sets = self._sets or [np.asarray([row]) for row in host(self.rows).tolist()]
+        found = equivalent_norms(reshaped, own, EXACT, sets)
+        return like(found, own.X, namespace(own.X))
+
+    def _reshaped(self, noise: Any) -> Reshaped:
+        """The noise as it is made anew without each of the attacked rows; what is not known is refused by name."""
+        own = self._jacobian
+        if isinstance(own, OutputsJacobian):
+            raise InvalidInputError(
+                f"{type(noise).__name__} whose covariance the rows decide is attacked for models of one output only: use "
+                "shape='isotropic'."
+            )
+        if not is_shaped(noise):
+            return reshaped_by(own, noise, int(self.rows.shape[0]))
+        if not own.fit.loss.unit_curvature:
+            raise InvalidInputError(
+                f"{type(noise).__name__} has a closed form for the squared loss only, and the loss is {own.fit.loss.name}: "
+                "simulate it, attack.simulate(noise)."
+            )
+        return FromGram.of_mechanism(own, noise)
 
     def _norms(self, noise: Noise) -> Array:
         """Lengths of the moves, by the information of the noise at scale 1."""
@@ -209,6 +245,7 @@ class Membership:
         >>> presence.auc(fl.Gaussian(10.0))[:3].round(3)
         array([0.54 , 0.508, 0.523])
         """
+        _refuse_curve(noise, "auc")
         return normal_cdf(self.mu(noise) / math.sqrt(2.0))
 
     def accuracy(self, noise: Noise) -> Array:
@@ -244,6 +281,7 @@ class Membership:
         >>> presence.true_positive_rate(fl.Gaussian(10.0), at=[0.001, 0.01])[0].round(4)
         array([0.0016, 0.0145])
         """
+        _refuse_curve(noise, "true_positive_rate")
         mu = self.mu(noise)
         if np.ndim(at) == 0:
             return normal_cdf(_quantile(at) + mu)
@@ -274,7 +312,7 @@ class Membership:
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
         known: Any = known_noise(released, noise)
-        if is_shaped(known):
+        if is_shaped(known) or has_own_shape(known):
             score = self._scores_by_shape(self._likelihood(known), b, range(self.rows.shape[0]))
         else:
             score = self._scores(known, b, slice(0, self.rows.shape[0]))
@@ -301,7 +339,7 @@ class Membership:
         True
         """
         _quantile(at)
-        if is_shaped(noise):
+        if is_shaped(noise) or has_own_shape(noise):
             return self._simulated_by_shape(noise, check_draws(releases, "releases"), random_state, at)
         check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
@@ -316,8 +354,17 @@ class Membership:
         right, auc, found = np.concatenate(parts, axis=1)
         return Presence(right, auc, found, float(at), int(releases))
 
-    def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood:
+    def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood | NormalLikelihood:
         own = self._jacobian
+        if not is_shaped(mechanism):
+            sets = self._sets or [np.asarray([row]) for row in host(self.rows).tolist()]
+            found = NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
+            if np.any(~found.known & np.isfinite(host(self.moves)).all(axis=1)):
+                raise InvalidInputError(
+                    "Without one of these rows no noise is found, so that nothing is released and the release tells for "
+                    "certain: accuracy(noise) says which, attack the others with rows=."
+                )
+            return found
         if self._sets is not None:
             raise InvalidInputError(
                 f"{type(mechanism).__name__} has no likelihood here without several rows: attack rows one by one, without "
@@ -326,7 +373,7 @@ class Membership:
         return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 
     def _scores_by_shape(
-        self, likelihood: ShapedLikelihood | TiltedLikelihood, b: Vector, rows: Sequence[int]
+        self, likelihood: ShapedLikelihood | TiltedLikelihood | NormalLikelihood, b: Vector, rows: Sequence[int]
     ) -> Vector:
         """The same under noise that the data shape, (T, rows)."""
         some = list(rows)
@@ -374,6 +421,14 @@ def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, V
     auc = (ranks.sum(axis=0) - 0.5 * count * (count + 1)) / count**2
     threshold = np.quantile(absent, 1.0 - at, axis=0, method="higher")
     return right, auc, np.mean(present > threshold, axis=0)
+
+
+def _refuse_curve(noise: Any, name: str) -> None:
+    if is_shaped(noise) or has_own_shape(noise):
+        raise InvalidInputError(
+            f"{name} has a closed form for noise whose covariance does not depend on the rows, and that of this "
+            f"{type(noise).__name__} does: accuracy(noise) is known, and attack.simulate(noise) has all three."
+        )
 
 
 def _step(score: Vector) -> Vector:

@@ -13,6 +13,7 @@ of it comes from products of releases with rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,10 +32,12 @@ from fisherleak.engine.mechanisms.self_shaped import (
     released_inverse,
 )
 from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.reshaped import Reshaped
 from fisherleak.engine.risk import with_constant
+from fisherleak.engine.sets_left_out import Rows
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["ShapedLikelihood", "is_shaped", "likelihood_of"]
+__all__ = ["NormalLikelihood", "ShapedLikelihood", "is_shaped", "likelihood_of"]
 
 Vector = NDArray[np.float64]
 
@@ -149,3 +152,55 @@ class ShapedLikelihood:
         else:
             drawn = z @ self.mechanism.root(len(u)).T @ (self.inverse + part * np.outer(u, u))
         return np.asarray(move + self.mechanism.scale * drawn)
+
+
+@dataclass(frozen=True)
+class NormalLikelihood:
+    """Releases with Gaussian noise whose covariance the rows decide, held against those without a row or a set of rows.
+
+    Parameters
+    ----------
+    theta : array of shape (p,)
+        The model.
+    white : array of shape (p, p)
+        With which the noise has the covariance I.
+    covariances : array of shape (m, p, p)
+        Those without each row, by ``white``.
+    known : array of shape (m,)
+        Whether there is one.
+    """
+
+    theta: Vector
+    white: Vector
+    covariances: Vector
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, reshaped: Reshaped, theta: Any, sets: Sequence[Rows]) -> NormalLikelihood:
+        made = reshaped.covariances(sets)
+        known = np.asarray(np.isfinite(made).all(axis=(1, 2)))
+        made = np.where(known[:, None, None], made, np.eye(len(reshaped.white)))
+        return cls(np.asarray(theta), reshaped.white, made, known)
+
+    def some(self, rows: Any) -> NormalLikelihood:
+        return replace(self, covariances=self.covariances[rows], known=self.known[rows])
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Vector:
+        """What is released, (count, p)."""
+        z = rng.standard_normal((count, len(self.theta)))
+        return np.asarray(self.theta + np.linalg.solve(self.white, z.T).T)
+
+    def ratio(self, b: Vector, moves: Vector, others: None) -> Vector:
+        """Log-likelihoods of releases w + b, (T, p), without each row, less those with all: (T, m)."""
+        y, m = b @ self.white.T, moves @ self.white.T
+        found = []
+        for move, covariance in zip(m, self.covariances, strict=True):
+            root = np.linalg.cholesky(covariance)
+            z = np.linalg.solve(root, (y - move).T)
+            found.append(0.5 * np.sum(y * y, axis=1) - 0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diag(root))))
+        return np.stack(found, axis=1)
+
+    def without(self, row: int, move: Vector, count: int, rng: np.random.Generator) -> Vector:
+        """What is released without one row, less the model of all: (count, p)."""
+        z = rng.standard_normal((count, len(move))) @ np.linalg.cholesky(self.covariances[row]).T
+        return np.asarray(move + np.linalg.solve(self.white, z.T).T)

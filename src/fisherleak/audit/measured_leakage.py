@@ -261,15 +261,20 @@ def _membership(leak: Leakage) -> Json | None:
     if presence_unknown(leak):
         return None
     mu = np.asarray(host(leak.membership(1e-3)), dtype=np.float64)
-    right = ndtr(0.5 * mu)
+    right, kind = ndtr(0.5 * mu), leak.membership_kind
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
         {"row": int(k), "id": _name(leak, int(k)), "mu": float(mu[k]) if np.isfinite(mu[k]) else None}
-        | {"right": right[k], "auc": ndtr(mu[k] / np.sqrt(2.0)), "found": ndtr(ndtri(FALSE_POSITIVES) + mu[k])}
+        | {"right": right[k]}
+        | {
+            "auc": ndtr(mu[k] / np.sqrt(2.0)) if kind == "mu" else None,
+            "found": ndtr(ndtri(FALSE_POSITIVES) + mu[k]) if kind == "mu" else None,
+        }
         for k in np.argsort(-right, kind="stable")[:MOST_TOLD]
     ]
     return {
         **{
+            "kind": kind,
             "right_mean": float(right.mean()),
             "right_max": float(right.max()),
             "right_q95": high,

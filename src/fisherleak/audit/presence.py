@@ -5,7 +5,9 @@ moves the model, in standard deviations of the noise (``engine.removal``; scales
 is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
 and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
 
-Where rows belong to people, all rows of a person are left out together: "row" below is then a person.
+Where rows belong to people, all rows of a person are left out together: "row" below is then a person. Where the rows decide
+the noise's covariance, mu is that of equal accuracy (:attr:`fisherleak.Leakage.membership_kind`), at this noise alone, and
+there is no AUC.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from fisherleak.audit.model import Trained
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms import one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.told_present import unknown_by_shape
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
 from fisherleak.tables.whose_rows import People
@@ -48,9 +53,10 @@ class Told:
     row: int
     mu: float
     right: float
-    auc: float
-    found: float
-    """Part of those present that he names, where he wrongly names ``FALSE_POSITIVES`` of the absent."""
+    auc: float | None
+    found: float | None
+    """Part of those present that he names, where he wrongly names ``FALSE_POSITIVES`` of the absent; this and the AUC are not
+    known where rows decide the noise's covariance."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ class PresenceFigures:
     """How well presence can be told at an audit's noise; without figures, why it was not measured."""
 
     mu: Any = field(repr=False, default=None)
-    """(n,), or (people,), at noise of scale 1 in standard units; lazy where the rows are."""
+    """(n,), or (people,), at noise of scale 1 in standard units; lazy where the rows are. Times the audit's scale where mu is
+    not in proportion to that."""
     mean: float = 0.5
     """How often the best attacker is right, over all rows."""
     high: float | None = None
@@ -67,6 +74,8 @@ class PresenceFigures:
     notable: int = 0
     top: tuple[Told, ...] = field(repr=False, default=())
     note: str = ""
+    kind: str = "mu"
+    """As ``Leakage.membership_kind``."""
 
     @property
     def measured(self) -> bool:
@@ -75,11 +84,16 @@ class PresenceFigures:
 
 def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     """Figures at a noise of some scale in standard units."""
-    why = _unknown(trained)
-    if why:
+    leak, people = trained.leak, trained.design.people
+    by_rows = has_own_shape(leak.noise)
+    leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
+    if by_rows and (why := unknown_by_shape(leak, leak.n if people is None else people.count)):
+        return PresenceFigures(note=f"Whether someone is in the table is {why}.")
+    if not by_rows and (why := _unknown(trained)):
         return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
-    people = trained.design.people
-    mu = trained.leak.membership(CLOSE) if people is None else _without_people(trained, people)
+    kind = leak.membership_kind
+    mu = leak.membership(CLOSE) if people is None else _without_people(leak, people)
+    mu = mu * scale if by_rows else mu
 
     def right(mu: Any) -> tuple[Any, ...]:
         part = ndtr(0.5 * mu / scale)
@@ -87,9 +101,9 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
 
     total, notable = sum_rows(right, mu)
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
-    listed = tuple(told_at(*pair, scale) for pair in top)
+    listed = tuple(told_at(*pair, scale, kind) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
-    return PresenceFigures(mu, float(total) / mu.shape[0], high, median, int(notable), listed)
+    return PresenceFigures(mu, float(total) / mu.shape[0], high, median, int(notable), listed, kind=kind)
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:
@@ -98,9 +112,11 @@ def _quantiles(mu: Vector) -> tuple[float, float]:
     return float(high), float(median)
 
 
-def told_at(row: int, mu: float, scale: float) -> Told:
+def told_at(row: int, mu: float, scale: float, kind: str = "mu") -> Told:
     """What a mu at noise of scale 1 is worth at another scale."""
     mu = math.inf if mu >= CERTAIN else mu / scale
+    if kind != "mu":
+        return Told(row, mu, float(ndtr(0.5 * mu)), None, None)
     found = float(ndtr(ndtri(FALSE_POSITIVES) + mu))
     return Told(row, mu, float(ndtr(0.5 * mu)), float(ndtr(mu / math.sqrt(2.0))), found)
 
@@ -109,9 +125,9 @@ def _finite(mu: Any) -> Any:
     return np.minimum(mu, CERTAIN)
 
 
-def _without_people(trained: Trained, people: People) -> Vector:
+def _without_people(leak: Leakage, people: People) -> Vector:
     """Mu of leaving out all rows of each person, (people,)."""
-    found = trained.leak.membership_by_group(people.of_row, CLOSE)
+    found = leak.membership_by_group(people.of_row, CLOSE)
     return np.array([found[k] for k in range(people.count)])
 
 

@@ -138,15 +138,13 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
 def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
     for key, limit in policy.section("membership").items():
         presence = audit.presence
-        if audit.trained.shaped_at is not None:
-            yield Rule(f"membership.{key}", limit, None, False, f"Presence {NOT_KNOWN}")
-            continue
         if not presence.measured:
             yield Rule(f"membership.{key}", limit, None, False, presence.note)
             continue
         count = _told_better(audit, limit)
         worst = presence.top[0]
-        noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if np.isfinite(worst.mu) else None
+        in_proportion = np.isfinite(worst.mu) and presence.kind == "mu"
+        noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if in_proportion else None
         words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
         name, passed = f"membership.{key}", count == 0 and worst.right <= limit * (1.0 + CLOSE)
         yield Rule(name, limit, worst.right, passed, _with(words, count), count, worst.row, noise)

@@ -39,7 +39,7 @@ from fisherleak.audit.noises import as_noise
 from fisherleak.audit.passing_noise import Again, passing_noise
 from fisherleak.audit.people import refuse_varying, varying
 from fisherleak.audit.policy import Policy
-from fisherleak.audit.presence import presence_of
+from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
@@ -205,7 +205,7 @@ def audit_trained(
         gate=gate,
         presence=presence,
         draws=plan.draws,
-        warnings=(*said, *_sentences(caught), *_cautions(trained)),
+        warnings=(*said, *_sentences(caught), *_cautions(trained), *_unknown(trained, presence)),
         seconds=clock.seconds,
         released=plan.released,
     )
@@ -363,6 +363,11 @@ def _cautions(trained: Trained) -> list[str]:
     if 2 * lost > design.rows_read:
         cautions.append(f"More than half of the rows ({lost} of {design.rows_read}) were dropped: see why above.")
     return cautions
+
+
+def _unknown(trained: Trained, presence: PresenceFigures) -> list[str]:
+    """That membership is not known where the rows decide the noise's covariance."""
+    return [presence.note] if has_own_shape(trained.leak.noise) and not presence.measured else []
 
 
 def _sentences(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -13,9 +13,11 @@ from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "Calibration", "Confidential", "has_own_shape"]
+__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "Asked", "Calibration", "Confidential", "has_own_shape"]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
+HESSIAN, FOR_ANYONE = "hessian", "least-loss-for-anyone"
+"""Names, on a card, of shapes that rows decide."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,20 @@ class Confidential:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What noise with a shape of the rows' own was asked to keep: arguments of :func:`fisherleak.calibrate`.
+
+    ``groups`` is the group of each row, as an array.
+    """
+
+    over: str
+    attributes: Any
+    label: bool | None
+    groups: Any
+    gap: float
+
+
+@dataclass(frozen=True)
 class Calibration:
     """How the scale of a noise was found.
 
@@ -75,6 +91,9 @@ class Calibration:
     least : float, optional
         With such a shape: a standard deviation, at scale 1, that the noise has in every direction, computed from public numbers
         alone. The grid of a release follows it.
+    asked : Asked, optional
+        With a shape that rows which are there decided: what :func:`fisherleak.calibrate` was asked, so that the noise can be
+        made anew without a row. Left out of records, copies and pickles.
     """
 
     over: str
@@ -87,6 +106,7 @@ class Calibration:
     folded: bool | None = field(default=None, compare=False, repr=False)
     shape: str | None = None
     least: float | None = field(default=None, compare=False, repr=False)
+    asked: Asked | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:
         known = (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
@@ -106,7 +126,7 @@ class Calibration:
         """What stays of it there: that the shape is the rows' own, and where it acts; nothing of a public shape."""
         if self.shape is None:
             return None
-        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least)
+        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least, asked=self.asked)
 
     def record(self) -> Json:
         """JSON types, for a card."""

@@ -33,7 +33,7 @@ from fisherleak.engine.removal import EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
-from fisherleak.leakage.told_present import presence_norms, refuse_lazy_groups
+from fisherleak.leakage.told_present import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 
@@ -376,8 +376,12 @@ class Leakage:
 
         Notes
         -----
-        **What holds, and when.** Exact for normal noise whose scale and shape do not depend on the row. Weights and n l2 are
-        held fixed: the row leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
+        **What holds, and when.** Exact for normal noise whose covariance does not depend on the row. Where the rows decide its
+        shape (``shape="hessian"`` or ``"least-loss"`` of the table's own rows, :class:`fisherleak.Posterior`,
+        :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is made anew without the row, and given is the mu
+        that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says so. A scale
+        that present rows decided (``over="max"``) for a shape that is public is held fixed. So are weights and n l2: the row
+        leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
         leaves the scalers too: their standard deviations are those of the other rows; where noise acts stays as it is. A row
         without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without the row
         (the only one of its class, say): such a release tells for certain. For several independent releases the squares of mu
@@ -388,7 +392,22 @@ class Leakage:
         >>> leak.membership()[:3].round(4)
         array([0.1417, 0.0298, 0.0806])
         """
-        return presence_norms(self._information, check_positive(tolerance, "tolerance")) / self._scale
+        return membership_of(self, check_positive(tolerance, "tolerance"))
+
+    @property
+    def membership_kind(self) -> str:
+        """What :meth:`membership` gives: "mu", or, where rows decide the noise's covariance, "equivalent" or "upper bound".
+
+        "equivalent" is the mu that has the accuracy of the best test at even odds. Such numbers do not add up, and no AUC or
+        true positive rate follows from them. "upper bound" is one that the equivalent is not above. What is not known is
+        refused, as :meth:`membership` does.
+
+        Examples
+        --------
+        >>> leak.membership_kind
+        'mu'
+        """
+        return presence_kind(self)
 
     def membership_by_group(self, labels: Any, tolerance: float = EXACT) -> dict[Any, float]:
         r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
@@ -420,7 +439,7 @@ class Leakage:
         refuse_lazy_groups(self._information.rows[0])
         members = rows_by_group(self._labels(labels), self.n)
         sets = [host(rows) for rows in members.values()]
-        found = host(presence_norms(self._information, tolerance, sets)) / self._scale
+        found = host(membership_of(self, tolerance, sets))
         return dict(zip(members, found.tolist(), strict=True))
 
     # for people

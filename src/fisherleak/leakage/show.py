@@ -21,6 +21,7 @@ from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.leakage.told_present import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
@@ -46,6 +47,12 @@ WIDE = 20.0
 """Per cent by which an upper limit may be above its average before more draws are advised."""
 SHOWN_AT_ONCE = 1_000_000
 """Cells of the training rows up to which a representation computes etas."""
+PRESENCE_KINDS = {
+    "mu": "",
+    "equivalent": "; the noise's covariance is made anew without the row",
+    "upper bound": "; upper bounds, the noise's covariance made anew without the row",
+}
+"""What is said of them beside the figures."""
 ENOUGH = 1e-3
 """Relative error of mu that no digit shown betrays."""
 
@@ -59,7 +66,8 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    if not _shaped(leakage) and _membership_known(leakage):
+    by_rows = _shaped(leakage) or has_own_shape(leakage._noise)
+    if not unknown_by_shape(leakage, leakage.n) if by_rows else _membership_known(leakage):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
@@ -183,8 +191,8 @@ def _presence(leakage: Any) -> str:
 
 def presence_unknown(leakage: Any) -> str:
     """Why presence is not measured; nothing where it is known and does not take long."""
-    if _shaped(leakage):
-        return "not measured: the noise's shape depends on the data"
+    if _shaped(leakage) or has_own_shape(leakage._noise):
+        return unknown_by_shape(leakage, leakage.n)
     several = _has_several(leakage)
     jacobians = _several_jacobians(leakage) if several else leakage._information.jacobians
     if not all(jacobian.noise.normal for jacobian in jacobians):
@@ -210,7 +218,15 @@ def _told(leakage: Any) -> str:
     middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median row"
     return (
         f"the best attacker tells it right {100 * worst:.1f} times in 100 at worst (row {row}){middle}; 50 is guessing"
+        f"{PRESENCE_KINDS[leakage.membership_kind]}{_fixed_scale(leakage)}"
     )
+
+
+def _fixed_scale(leakage: Any) -> str:
+    """That the scale of public noise is held fixed though rows decided it: made anew, it would tell more."""
+    told = getattr(leakage._noise, "calibrated", None)
+    by_rows = told is not None and told.by_present_rows and leakage.membership_kind == "mu"
+    return "; with the noise's scale held fixed, though these rows decided it" if by_rows else ""
 
 
 def _median(values: Any) -> float:

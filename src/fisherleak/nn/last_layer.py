@@ -172,8 +172,18 @@ class HeadLeakage(InputLeakage):
         found = [head.leakage.membership(tolerance) for head in self._heads]
         if len(found) == 1:
             return found[0]
+        if any(head.leakage.membership_kind != "mu" for head in self._heads):
+            raise InvalidInputError(
+                "Squares of mu add up for noise whose covariance does not depend on the rows, and that of one of these heads "
+                "does: ask each head's leakage by itself."
+            )
         xp = namespace(found[0])
         return xp.sqrt(sum((mu**2 for mu in found[1:]), start=found[0] ** 2))
+
+    @property
+    def membership_kind(self) -> str:
+        """That of the only head; squares of several are added up where each has a mu."""
+        return self._heads[0].leakage.membership_kind if len(self._heads) == 1 else "mu"
 
     def _what(self) -> str:
         return "a head on a frozen network" if len(self._heads) == 1 else f"{len(self._heads)} heads on frozen networks"

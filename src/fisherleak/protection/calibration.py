@@ -16,7 +16,7 @@ from typing import Any
 
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
-from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.calibrated import ADMISSIBLE, Asked, Calibration
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
@@ -172,7 +172,10 @@ def calibrate(
         noise, told = admissible_scale(leakage, target, bounds, attributes, label, random_state)
     else:
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
-        told = Calibration(over, target, shape=shape if isinstance(shape, str) and shape in OWN else None)
+        told = Calibration(over, target)
+        if isinstance(shape, str) and shape in OWN:
+            members = None if groups is None else leakage._labels(groups)
+            told = Calibration(over, target, shape=shape, asked=Asked(over, attributes, label, members, gap))
     return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
 
 
@@ -249,4 +252,4 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
             UncountedScaleWarning,
             stacklevel=stacklevel,
         )
-    return remembering(noise, dataclasses.replace(calibrated, confidential=None))
+    return remembering(noise, dataclasses.replace(calibrated, confidential=None, asked=None))

@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, like, namespace
+from fisherleak.engine.calibrated import FOR_ANYONE
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.perturbation import Attribute
@@ -58,8 +59,6 @@ from fisherleak.protection.quantities import Points, Quantities, feature_map
 __all__ = ["FOR_ANYONE", "Between", "between", "evenly_weighted", "first_of_squared", "shape_for_anyone"]
 
 Vector = NDArray[np.float64]
-FOR_ANYONE = "least-loss-for-anyone"
-"""Its name on a card."""
 MOST_EXACT, BLOCK = 1024, 64
 """Corners whose second term is computed as it is, so many at a time; the others' is bounded in closed form."""
 FLOOR = 1e-9

@@ -35,15 +35,13 @@ import numpy as np
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
 from fisherleak._support.numbers import number
-from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
+from fisherleak.engine.calibrated import ADMISSIBLE, HESSIAN, Calibration, Confidential
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.newton import factor_at
 from fisherleak.engine.noise import Gaussian, grid_of
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
+from fisherleak.engine.reshaped import linear_part, public_curvature
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.admissible import (
@@ -68,7 +66,6 @@ from fisherleak.protection.quantities import Quantities, feature_map, quantities
 
 __all__ = ["HESSIAN", "admissible_own_shape", "linear_part", "own_shape", "public_curvature"]
 
-HESSIAN = "hessian"
 FINEST = 2.0**-30
 """Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""
 
@@ -77,27 +74,6 @@ def own_shape(jacobian: Jacobian) -> Gaussian:
     """Noise of covariance G^-1 over the released parameters."""
     U = raw_map(linear_part(jacobian).fit)
     return Gaussian(1.0, U @ U.T)
-
-
-def public_curvature(loss: Loss) -> float:
-    """A at no parameters: a public number of a loss with traits."""
-    assert loss.traits is not None
-    return loss.traits.at_zero
-
-
-def linear_part(jacobian: Jacobian) -> Jacobian:
-    """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
-    fit = jacobian.fit
-    a = public_curvature(fit.loss)
-    risk = Risk(
-        *(jacobian.X, jacobian.y, fit.sample_weight, LOSSES["squared"], fit.l2 / a, fit.intercept is not None),
-        intercept_l2=fit.intercept_l2 / a,
-        known_centre=fit.centre,
-        scales=fit.scales,
-    )
-    factor = factor_at(risk, risk.at(fit.centred_theta, curvature=True))
-    there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
-    return replace(jacobian, fit=there)
 
 
 def admissible_own_shape(

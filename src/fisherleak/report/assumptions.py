@@ -15,8 +15,10 @@ LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under
 
 OWN_SHAPE = (
     "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
-    "presence, attacks and etas of several rows together hold it fixed, and are a little too small."
+    "attacks and etas of several rows together hold it fixed, and are a little too small. Membership, where it is measured, is "
+    "how often the best test is correct with the noise's covariance made anew without the row, at the same scale."
 )
+BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
 
 
 def assumptions_of(audit: Audit) -> list[str]:
@@ -43,6 +45,7 @@ def assumptions_of(audit: Audit) -> list[str]:
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
+        *(() if audit.presence.kind != "upper bound" else (BOUNDED,)),
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
         *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.decided,

@@ -360,6 +360,7 @@ def _membership(audit: Audit) -> Json | None:
     if not presence.measured:
         return None
     return {
+        "kind": presence.kind,
         "right_mean": presence.mean,
         "right_max": presence.top[0].right,
         "right_q95": presence.high,
