@@ -23,6 +23,7 @@ from fisherleak.engine.norms import one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
+from fisherleak.leakage.recognised import recognised_words
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
 from fisherleak.tables.whose_rows import People
@@ -67,6 +68,10 @@ class PresenceFigures:
     notable: int = 0
     top: tuple[Told, ...] = field(repr=False, default=())
     note: str = ""
+    recognised: int = 0
+    """Rows that are told for certain, whatever the noise: their removal moves a public scale or centre."""
+    recognised_note: str = ""
+    """The same in a sentence, with the remedy; nothing where there are none."""
 
     @property
     def measured(self) -> bool:
@@ -75,10 +80,13 @@ class PresenceFigures:
 
 def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     """Figures at a noise of some scale in standard units."""
+    people = trained.design.people
+    known = _recognised(trained)
+    said = recognised_words(known, trained.design.n if people is None else people.count, people is not None)
     why = _unknown(trained)
     if why:
-        return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
-    people = trained.design.people
+        note = " ".join(filter(None, (f"Whether someone is in the table was not measured: {why}.", said)))
+        return PresenceFigures(note=note, recognised=known, recognised_note=said)
     mu = trained.leak.membership(CLOSE) if people is None else _without_people(trained, people)
 
     def right(mu: Any) -> tuple[Any, ...]:
@@ -89,7 +97,18 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
     listed = tuple(told_at(*pair, scale) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
-    return PresenceFigures(mu, float(total) / mu.shape[0], high, median, int(notable), listed)
+    figures = (mu, float(total) / mu.shape[0], high, median, int(notable), listed)
+    return PresenceFigures(*figures, recognised=known, recognised_note=said)
+
+
+def _recognised(trained: Trained) -> int:
+    """Rows, or people, whose removal moves the public frame."""
+    people, count = trained.design.people, 0
+    for frame in trained.leak._frames:  # one, or none
+        told = frame.told_rows() if people is None else frame.told_sets(people.sets)
+        (found,) = sum_rows(lambda mu: (np.count_nonzero(mu),), told)
+        count += int(found)
+    return count
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:

@@ -156,8 +156,8 @@ def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
         worst = presence.top[0]
         noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if np.isfinite(worst.mu) else None
         words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
-        name = f"membership.{key}"
-        yield Rule(name, limit, worst.right, count == 0, _with(words, count), count, worst.row, noise)
+        name, words = f"membership.{key}", " ".join(filter(None, (_with(words, count), presence.recognised_note)))
+        yield Rule(name, limit, worst.right, count == 0, words, count, worst.row, noise)
 
 
 def _told_better(audit: Audit, limit: float) -> int:

@@ -33,6 +33,7 @@ from fisherleak.engine.removal import EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
+from fisherleak.leakage.recognised import RowsFrame, certain
 from fisherleak.leakage.told_present import presence_norms, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
@@ -76,6 +77,8 @@ class Leakage:
     """(n, number of attributes): cells that were missing and that an imputer filled; None where there are none."""
     _queried: Queried | None = field(default=None, repr=False)
     """How queries to the model become its features; None where that is not known."""
+    _frames: tuple[RowsFrame, ...] = field(default=(), repr=False)
+    """Public centres and scales that come from the rows: who moves them is recognised."""
 
     # what is measured
 
@@ -366,17 +369,22 @@ class Leakage:
         -----
         **What holds, and when.** Exact for normal noise whose scale and shape do not depend on the row. Weights and n l2 are
         held fixed: the row leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
-        leaves the scalers too: their standard deviations are those of the other rows; where noise acts stays as it is. A row
-        without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without the row
-        (the only one of its class, say): such a release tells for certain. For several independent releases the squares of mu
-        add up.
+        leaves the scalers too: their standard deviations are those of the other rows. A row without weight, in the loss and in
+        the scalers, has a mu of zero. Infinite where there is no minimum without the row (the only one of its class, say): such
+        a release tells for certain. For several independent releases the squares of mu add up.
+
+        **Scales and centres.** End to end, noise without a shape acts in units of the columns' scales and at their centres,
+        both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is recognised: its
+        mu is infinite. Bounds that are declared avoid that (``fl.measure(..., bounds=...)``). With ``public="preprocessing"``
+        scales and centres are taken as public, and nothing is said about rows that move them.
 
         Examples
         --------
         >>> leak.membership()[:3].round(4)
         array([0.1417, 0.0298, 0.0806])
         """
-        return presence_norms(self._information, check_positive(tolerance, "tolerance")) / self._scale
+        found = presence_norms(self._information, check_positive(tolerance, "tolerance")) / self._scale
+        return certain(found, self._shown_frames)
 
     def membership_by_group(self, labels: Any, tolerance: float = EXACT) -> dict[Any, float]:
         r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
@@ -396,7 +404,8 @@ class Leakage:
         Returns
         -------
         dict
-            From group to mu; infinite where there is no minimum without the group.
+            From group to mu; infinite where there is no minimum without the group, or where its removal moves a public scale
+            or centre.
 
         Examples
         --------
@@ -409,6 +418,7 @@ class Leakage:
         members = rows_by_group(self._labels(labels), self.n)
         sets = [host(rows) for rows in members.values()]
         found = host(presence_norms(self._information, tolerance, sets)) / self._scale
+        found = certain(found, self._shown_frames, sets)
         return dict(zip(members, found.tolist(), strict=True))
 
     # for people
@@ -503,6 +513,11 @@ class Leakage:
         if self._noise is None or isinstance(self._information, DataShaped | ShapedReleases):
             return 1.0
         return float(self._noise.scale)
+
+    @property
+    def _shown_frames(self) -> tuple[RowsFrame, ...]:
+        """The frames that the release tells."""
+        return tuple(frame for frame in self._frames if frame.shows(self._noise))
 
     def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
         """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""
