@@ -25,9 +25,9 @@ class PublicPenalty:
     r"""The penalty of a release that is given none: numbers that its card tells anyway decide it, and no value of a row does.
 
     With p parameters, n rows and R the longest admissible row, in standard deviations as the limit is, noise that keeps a limit
-    eta costs about :math:`p R^2 / (2 n^2 \lambda \eta^2)` of loss per row, and the penalty itself about :math:`\lambda / 2` where coefficients
-    have a length of one. Their sum is least at :math:`\lambda = \sqrt{p}\, R / (n \eta)`, which is taken, with two digits,
-    between the ends of ``PENALTIES``.
+    eta costs about :math:`p R^2 / (2 n^2 \lambda \eta^2)` of loss per row, and the penalty itself about :math:`\lambda / 2`
+    where coefficients have a length of one. Their sum is least at :math:`\lambda = \sqrt{p}\, R / (n \eta)`, which is taken,
+    with two digits, between the ends of ``PENALTIES``.
 
     Of K classes the label decides the noise, whose scale is about :math:`R / (n \lambda \eta)` as the penalty holds the
     parameters (``several_penalty``), at :math:`p R^2 / (2 K n^2 \lambda^2 \eta^2)` of loss, and the penalty costs

@@ -13,9 +13,11 @@ from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "Calibration", "Confidential", "has_own_shape"]
+__all__ = ["ADMISSIBLE", "Calibration", "Confidential", "Frame", "has_own_shape"]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
+Frame = tuple[tuple[int, float, float], ...]
+"""Place, centre and scale of features."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Calibration:
     least : float, optional
         With such a shape: a standard deviation, at scale 1, that the noise has in every direction, computed from public numbers
         alone. The grid of a release follows it.
+    frame : tuple, optional
+        Place, centre and scale of each feature whose column has declared bounds, which give them: where the noise acts.
     """
 
     over: str
@@ -87,10 +91,11 @@ class Calibration:
     folded: bool | None = field(default=None, compare=False, repr=False)
     shape: str | None = None
     least: float | None = field(default=None, compare=False, repr=False)
+    frame: Frame | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:
         known = (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
-        return type(self), (*known, None, self.folded, self.shape, self.least)
+        return type(self), (*known, None, self.folded, self.shape, self.least, self.frame)
 
     @property
     def counted(self) -> bool:
@@ -103,21 +108,23 @@ class Calibration:
         return self.over not in (ADMISSIBLE, NOTHING)
 
     def at_another_scale(self) -> Self | None:
-        """What stays of it there: that the shape is the rows' own, and where it acts; nothing of a public shape."""
-        if self.shape is None:
+        """What stays of it there: that the shape is the rows' own, and where the noise acts; nothing of a public shape."""
+        if self.shape is None and self.frame is None:
             return None
-        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least)
+        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least, frame=self.frame)
 
     def record(self) -> Json:
         """JSON types, for a card."""
         found: Json = {"over": self.over} | ({} if self.eta is None else {"eta": self.eta})
-        told = ("bounds", "step", "offset", "probability", "shape", "least")
+        told = ("bounds", "step", "offset", "probability", "shape", "least", "frame")
         more: Json = {name: getattr(self, name) for name in told}
         return found | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
+        frame = record.get("frame")
+        told["frame"] = None if frame is None else tuple((int(k), float(c), float(s)) for k, c, s in frame)
         return cls(record["over"], record.get("eta"), **told)
 
 

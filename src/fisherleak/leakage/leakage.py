@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
+from fisherleak.engine.calibrated import Frame
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
@@ -33,7 +34,7 @@ from fisherleak.engine.removal import EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
-from fisherleak.leakage.recognised import RowsFrame, certain
+from fisherleak.leakage.recognised import RowsFrame, acting_in, certain
 from fisherleak.leakage.told_present import presence_norms, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
@@ -79,6 +80,8 @@ class Leakage:
     """How queries to the model become its features; None where that is not known."""
     _frames: tuple[RowsFrame, ...] = field(default=(), repr=False)
     """Public centres and scales that come from the rows: who moves them is recognised."""
+    _frame: Frame = field(default=(), repr=False)
+    """Those that declared bounds give instead, with the noise that was calibrated with them."""
 
     # what is measured
 
@@ -124,11 +127,29 @@ class Leakage:
         if isinstance(noise, Posterior | ObjectivePerturbation):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
+        frame = getattr(getattr(noise, "calibrated", None), "frame", None) or ()
+        if frame != self._frame:
+            return self._acting_in(frame).with_noise(noise)
         if isinstance(self._information, DataShaped | ShapedOutputs):
             return replace(
                 self, _information=information_of(self._information.jacobian.with_noise(noise)), _noise=noise
             )
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
+
+    def _acting_in(self, frame: Frame) -> Leakage:
+        """The same model with noise in a frame that declared bounds give to some features."""
+        if not self._frames:
+            raise InvalidInputError(
+                "noise was calibrated with bounds for a pipeline whose scalers were counted: measure that pipeline with "
+                "public='nothing'."
+            )
+        return replace(self, _information=acting_in(self._information, self._frames, frame), _frame=frame)
+
+    def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
+        """The same with the frame that declared bounds give, where a noise can remember it."""
+        kept = "calibrated" in getattr(self._noise, "__dataclass_fields__", ())
+        found = tuple(each for frame in self._frames if not frame.published for each in frame.within(bounds or {}))
+        return self._acting_in(found) if kept and found != self._frame else self
 
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
@@ -375,8 +396,9 @@ class Leakage:
 
         **Scales and centres.** End to end, noise without a shape acts in units of the columns' scales and at their centres,
         both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is recognised: its
-        mu is infinite. Bounds that are declared avoid that (``fl.measure(..., bounds=...)``). With ``public="preprocessing"``
-        scales and centres are taken as public, and nothing is said about rows that move them.
+        mu is infinite. Noise of ``fl.calibrate(..., over="admissible", bounds=...)`` takes them from the bounds instead. With
+        ``public="preprocessing"`` scales and centres are taken as public: that is the assumption, and rows that move them are
+        not named.
 
         Examples
         --------
@@ -517,7 +539,8 @@ class Leakage:
     @property
     def _shown_frames(self) -> tuple[RowsFrame, ...]:
         """The frames that the release tells."""
-        return tuple(frame for frame in self._frames if frame.shows(self._noise))
+        left = [frame.without(self._frame) for frame in self._frames if frame.shows(self._noise)]
+        return tuple(frame for frame in left if frame is not None)
 
     def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
         """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""

@@ -13,20 +13,23 @@ With W the total weight of a column, m its mean, v its variance, and :math:`\del
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
-from fisherleak._support.grids import GAP, GRID, public_units
+from fisherleak._support.grids import GAP, GRID, public_units, units_within
+from fisherleak.engine.calibrated import Frame
+from fisherleak.engine.information import Information
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
+from fisherleak.engine.norms import information_of, one_release
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["FrameColumn", "RowsFrame", "certain", "recognised_words"]
+__all__ = ["FrameColumn", "RowsFrame", "acting_in", "certain", "recognised_words"]
 
 UNSURE = 1e-9
 """Distance from an edge of the grid, relative to the place on it, up to which the grid's own rounding decides."""
@@ -49,6 +52,8 @@ class FrameColumn:
     centred: bool = True
     scaled: bool = True
     """Which of the two come from the rows."""
+    name: str | None = None
+    """Of the raw column that the feature is, as it is."""
 
     def stays(self, mean: Vector, spread: Vector) -> NDArray[np.bool_]:
         """Whether rows with such a mean and standard deviation, in the column's own unit, have the same centre and scale."""
@@ -89,6 +94,20 @@ class RowsFrame:
         """Whether a release with a noise tells the frame: a shape is over raw parameters, and answers have no grid of it."""
         elsewhere = isinstance(noise, Answers | SampledLabels | Posterior | ObjectivePerturbation)
         return self.published or not (elsewhere or getattr(noise, "shape", None) is not None)
+
+    def without(self, frame: Frame) -> RowsFrame | None:
+        """What still comes from the rows where declared bounds give the centres and scales of some features."""
+        given = {place for place, _, _ in frame}
+        columns = tuple(column for column in self.columns if column.place not in given)
+        return replace(self, columns=columns) if columns else None
+
+    def within(self, bounds: Mapping[str, Any]) -> Frame:
+        """The centres and scales that bounds, which are checked, give to features that are columns of these names."""
+        return tuple(
+            (column.place, *units_within(*(float(end) for end in bounds[column.name])))
+            for column in self.columns
+            if column.place is not None and column.name in bounds
+        )
 
     def told_rows(self) -> Array:
         """Infinite for every row whose removal moves the frame, zero for others, (n,)."""
@@ -142,6 +161,20 @@ def _told(columns: Sequence[FrameColumn], total: tuple[Vector, Vector, Vector], 
         own = column.offset + column.unit * (mean[k] - shift[:, k])
         moved |= touched & ~column.stays(own, column.unit * spread[:, k])
     return np.where(moved, np.inf, 0.0)
+
+
+def acting_in(information: Information, frames: Sequence[RowsFrame], frame: Frame) -> Information:
+    """The same release with noise that acts in the rows' frame but for the features that ``frame`` gives."""
+    jacobian: Any = getattr(information, "jacobian", None) or one_release(information)
+    own = [(column.place, column.centre, column.scale) for each in frames for column in each.columns]
+    matrix, d = np.array(host(jacobian.folding.frame)), int(jacobian.X.shape[1])
+    for place, centre, scale in (*own, *frame):
+        matrix[place, place] = scale
+        if jacobian.fit.intercept is not None:
+            matrix[d, place] = centre
+    there = like(matrix, jacobian.folding.frame, namespace(jacobian.folding.frame))
+    other: Any = replace(jacobian, folding=replace(jacobian.folding, frame=there))
+    return information_of(other.with_noise(jacobian.noise))
 
 
 def certain(mu: Array, frames: Sequence[RowsFrame], sets: Sets | None = None) -> Array:
