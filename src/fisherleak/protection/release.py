@@ -111,9 +111,9 @@ def release(
     was calibrated, ``fl.calibrate(..., over="admissible", bounds=...)``. Of other columns they come from the rows, on a public
     grid, and a row whose removal moves one of them can be recognised (:meth:`Leakage.membership`). A shape is over raw
     coefficients, then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose
-    public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its own noise: the
-    bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid alone. Draws of
-    mechanisms have 30 significant bits.
+    public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its
+    own noise: the bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid
+    alone. Draws of mechanisms have 30 significant bits.
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
