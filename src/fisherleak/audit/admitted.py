@@ -60,12 +60,9 @@ def public_penalty(
 
 
 def _in_one_unit(trained: Trained, limit: float, columns: Sequence[str] | None) -> float:
-    """A limit in standard deviations of columns, as ``_times`` takes them; of several columns the least is taken."""
-    times, design = _times(trained.design), trained.design
-    if columns is None:
-        return limit / max(times.values(), default=1.0)
-    unit = {feature.name: feature.scale / times.get(feature.name, 1.0) for feature in design.features}
-    return limit * min((unit.get(name, 1.0) for name in columns), default=1.0)
+    """A limit in standard units: on columns it is in their own, and the least of these is taken."""
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    return limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
 
 
 def _times(design: Design) -> dict[str, float]:
@@ -84,7 +81,8 @@ def public_shape(
 ) -> PublicShape:
     """The shape for a limit, from the same numbers and the penalty; none of the rows' own is counted for several outputs."""
     size, loss = trained.parameters, trained.fit.loss
-    own = _in_one_unit(trained, limit, columns)
+    # what a shape tells is about standard deviations, and so is the limit that it is held against
+    own = _in_one_unit(trained, limit, columns) / max(_times(trained.design).values(), default=1.0)
     if trained.kind.several or loss.traits is None:
         return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
     longest, widest = _reach(trained, bounds)

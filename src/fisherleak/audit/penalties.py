@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fisherleak._support.numbers import number
-
 __all__ = ["DEVIATIONS", "NOT_GIVEN", "PENALTIES", "PublicPenalty"]
 
 NOT_GIVEN = "No penalty was given."
@@ -24,8 +22,8 @@ the noise for eta = 0.5 and 1."""
 class PublicPenalty:
     r"""The penalty of a release that is given none: numbers that its card tells anyway decide it, and no value of a row does.
 
-    With p parameters, n rows and R the longest admissible row, in standard deviations as the limit is, noise that keeps a limit
-    eta costs about :math:`p R^2 / (2 n^2 \lambda \eta^2)` of loss per row, and the penalty itself about :math:`\lambda / 2`
+    With p parameters, n rows and R the longest admissible row, in standard deviations, noise that keeps a limit eta
+    costs about :math:`p R^2 / (2 n^2 \lambda \eta^2)` of loss per row, and the penalty itself about :math:`\lambda / 2`
     where coefficients have a length of one. Their sum is least at :math:`\lambda = \sqrt{p}\, R / (n \eta)`, which is taken,
     with two digits, between the ends of ``PENALTIES``.
 
@@ -57,7 +55,6 @@ class PublicPenalty:
         return (
             f"{NOT_GIVEN} It is l2 = {self.l2:g}, which is {rule} to two digits, at least {PENALTIES[0]:g} and at most "
             f"{PENALTIES[-1]:g}, about where it and the noise cost least together: p = {self.parameters} parameters, "
-            f"n = {self.rows} rows, eta = {number(self.limit)} the limit and R = {self.longest:.3g} the longest row within the "
-            f"bounds, both in standard deviations. {DEVIATIONS} Nothing but numbers of this card decides it; `l2` chooses "
-            "another."
+            f"n = {self.rows} rows, eta = {self.limit:g}, and R = {self.longest:.3g}, the longest row within the bounds in "
+            f"standard deviations. {DEVIATIONS} Nothing but numbers of this card decides it; `l2` chooses another."
         )
