@@ -11,7 +11,7 @@ attacker who knows everything outside S can recover a value (or any unit combina
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +144,10 @@ class Leakage:
                 "public='nothing'."
             )
         return replace(self, _information=acting_in(self._information, self._frames, frame), _frame=frame)
+
+    def _not_framed(self, names: Collection[str]) -> Leakage:
+        """The same, with columns of these names in the rows' frame whatever their bounds."""
+        return replace(self, _frames=tuple(frame.unnamed(names) for frame in self._frames)) if names else self
 
     def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
         """The same with the frame that declared bounds give, where a noise can remember it."""

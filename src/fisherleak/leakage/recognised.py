@@ -13,7 +13,7 @@ With W the total weight of a column, m its mean, v its variance, and :math:`\del
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,6 +100,10 @@ class RowsFrame:
         given = {place for place, _, _ in frame}
         columns = tuple(column for column in self.columns if column.place not in given)
         return replace(self, columns=columns) if columns else None
+
+    def unnamed(self, names: Collection[str]) -> RowsFrame:
+        """The same with columns of these names known by their place only, so that bounds give them nothing."""
+        return replace(self, columns=tuple(replace(c, name=None) if c.name in names else c for c in self.columns))
 
     def within(self, bounds: Mapping[str, Any]) -> Frame:
         """The centres and scales that bounds, which are checked, give to features that are columns of these names."""
