@@ -71,8 +71,8 @@ def _times(design: Design) -> dict[str, float]:
     About one where the unit comes from the rows. Declared bounds tell no deviation: their unit is their width over
     :math:`\sqrt{12}`, and a column is taken to vary by a twelfth of the width, so that both ends are six deviations away.
     """
-    numbers = [f for f in design.features if f.kind == "number"]
-    known = {each.name: each.bounds for each in (*numbers, *((design.target,) if design.target.standardised else ()))}
+    known = {feature.name: feature.bounds for feature in design.features if feature.kind == "number"}
+    known |= {design.target.name: design.target.bounds} if design.target.standardised else {}
     return {name: 1.0 if bounds is None else math.sqrt(12.0) for name, bounds in known.items()}
 
 

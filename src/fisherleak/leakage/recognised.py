@@ -107,10 +107,11 @@ class RowsFrame:
 
     def within(self, bounds: Mapping[str, Any]) -> Frame:
         """The centres and scales that bounds, which are checked, give to features that are columns of these names."""
+        known = [(column.place, bounds.get(column.name or "")) for column in self.columns]
         return tuple(
-            (column.place, *units_within(*(float(end) for end in bounds[column.name])))
-            for column in self.columns
-            if column.place is not None and column.name in bounds
+            (place, *units_within(float(ends[0]), float(ends[1])))
+            for place, ends in known
+            if place is not None and ends is not None
         )
 
     def told_rows(self) -> Array:
@@ -130,7 +131,7 @@ class RowsFrame:
         return _told(self.columns, total, sums)
 
     def _arrays(self) -> tuple[Any, Any, Any]:
-        return tuple(x if x is None or is_lazy(x) else np.asarray(host(x)) for x in (self.X, self.y, self.weights))
+        return _here(self.X), _here(self.y), _here(self.weights)
 
     def _totals(self) -> tuple[Vector, Vector, Vector]:
         """Weight, mean and variance of every column, (m,) each, in two passes: columns of years keep their digits."""
@@ -139,6 +140,11 @@ class RowsFrame:
         mean = total / weight
         _, rest, squares = sum_rows(lambda *rows: tuple(_leaving(columns, mean, *rows).sum(axis=1)), *self._arrays())
         return weight, mean + rest / weight, squares / weight - (rest / weight) ** 2
+
+
+def _here(x: Any) -> Any:
+    """Rows as NumPy has them, or lazy."""
+    return x if x is None or is_lazy(x) else np.asarray(host(x))
 
 
 def _leaving(columns: Sequence[FrameColumn], mean: Vector, X: Any, y: Any, weights: Any) -> Vector:

@@ -118,7 +118,7 @@ class Design:
     @property
     def declared(self) -> dict[str, tuple[float, float]]:
         """Declared bounds of the model's numbers and of its target."""
-        known = {feature.name: feature.bounds for feature in (*self.features, self.target)}
+        known = {feature.name: feature.bounds for feature in self.features} | {self.target.name: self.target.bounds}
         return {name: bounds for name, bounds in known.items() if bounds is not None}
 
     @property
