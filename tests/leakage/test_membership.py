@@ -77,7 +77,8 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
         units = [public_units(*pair) for pair in zip(mean, scales, strict=True)]
         told = np.array([scale for _, scale in units]) != np.diag(folding.frame)[:3]
         told |= np.array([centre for centre, _ in units]) != folding.frame[3, :3]
-        expected.append(np.inf if told.any() else np.linalg.norm(folding.frame @ (other.theta - fit.theta)) / 0.3)
+        moved = float(np.linalg.norm(folding.frame @ (other.theta - fit.theta))) / 0.3
+        expected.append(np.inf if told.any() else moved)
     np.testing.assert_allclose(found[::3], expected, rtol=2e-8)
     shaped = leak.with_noise(fl.Gaussian(0.3, folding.frame.T @ folding.frame + np.eye(4)))
     assert np.isfinite(shaped.membership()).all()
