@@ -159,6 +159,7 @@ def test_all_rows_of_a_person_leave_together() -> None:
     trained = train(from_frame(whole), settings)
     own = frame_of(trained)
     expected = [frame_of(train(from_frame(whole[whole.person != k]), settings)) != own for k in range(30)]
+    assert trained.design.people is not None
     found = trained.leak.membership_by_group(trained.design.people.of_row)
     np.testing.assert_array_equal(np.isinf([found[k] for k in range(30)]), expected)
     assert any(expected)
@@ -171,14 +172,15 @@ def test_all_rows_of_a_person_leave_together() -> None:
 
 def test_the_card_has_one_sentence_without_bounds_whatever_the_rows(tmp_path: Path) -> None:
     said = set()
-    for seed, more in ((0, {}), (1, {}), (2, {"bounds": {"age": BOUNDS["age"]}})):
+    ways: list[tuple[int, Any]] = [(0, None), (1, None), (2, {"age": BOUNDS["age"]})]
+    for seed, bounds in ways:
         card, _ = save_model(
             from_frame(table(seed)),
             Settings("dose", held_out=0.0),
             tmp_path / "m.skops",
             noise=5.0,
             overwrite=True,
-            **more,
+            bounds=bounds,
         )
         said.add(tuple(sentence for sentence in card["assumptions"] if "Bounds were not declared" in sentence))
     assert said == {(FROM_ROWS,)}
@@ -211,7 +213,7 @@ def numbers(seed: int, n: int = 60) -> tuple[pandas.DataFrame, Any]:
 
 
 def units(model: Any) -> Any:
-    return [scale.public for scale in complete(neutral(model)[1], 3)]
+    return [scale.public for scale in complete(neutral(model)[1] or (), 3)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -249,16 +251,17 @@ def test_noise_calibrated_with_bounds_acts_in_their_frame() -> None:
     X, y = numbers(0, 2000)
     model = make_pipeline(StandardScaler(), Ridge(alpha=400.0)).fit(X, y)
     leak = fl.measure(model, X, y, public="nothing")
-    bounds = {name: BOUNDS[name] for name in X} | {"income": (0.0, 1e6), "label": (-200.0, 400.0)}
+    bounds = {**BOUNDS, "income": (0.0, 1e6), "label": (-200.0, 400.0)}
+    bounds.pop("dose")
     noise = fl.calibrate(leak, 1.0, over="admissible", bounds=bounds, random_state=0)
     assert isinstance(noise, fl.Gaussian)
     measured = leak.with_noise(noise)
     assert np.isfinite(measured.membership()).all()
     # covariance of what is released, by the frame of the bounds alone
-    made = [units_within(*bounds[name]) for name in X]
+    made = [units_within(*bounds[str(name)]) for name in X]
     F = np.eye(4)
     F[range(3), range(3)], F[3, :3] = [scale for _, scale in made], [centre for centre, _ in made]
-    shape = np.linalg.inv(F.T @ F)
+    shape: Any = np.linalg.inv(F.T @ F)
     same = leak.with_noise(fl.Gaussian(noise.scale, shape))
     np.testing.assert_allclose(measured.per_example(), same.per_example(), rtol=1e-9)
     np.testing.assert_allclose(measured.membership(), same.membership(), rtol=1e-9)
@@ -284,10 +287,13 @@ def test_noise_calibrated_with_bounds_acts_in_their_frame() -> None:
 def test_private_release_with_bounds_has_no_frame_of_the_rows() -> None:
     X, y = numbers(1, 2000)
     X = X.assign(income=X.income.clip(upper=9e5))
-    bounds = {name: BOUNDS[name] for name in X} | {"income": (0.0, 1e6), "label": (-200.0, 400.0)}
+    bounds = {**BOUNDS, "income": (0.0, 1e6), "label": (-200.0, 400.0)}
+    bounds.pop("dose")
     private = fl.PrivateRelease(make_pipeline(StandardScaler(), Ridge(alpha=400.0)), eta=1.0, bounds=bounds)
     private.set_params(keep_unperturbed=True).fit(X, y)
+    assert isinstance(private.leakage_, fl.Leakage)
     assert np.isfinite(private.leakage_.membership()).all()
     half = fl.PrivateRelease(make_pipeline(StandardScaler(), Ridge(alpha=400.0)), eta=1.0, bounds={"age": (0.0, 120.0)})
     half.set_params(keep_unperturbed=True).fit(X, y)
-    assert [place for place, _, _ in half.noise_.calibrated.frame] == [0]
+    noise: Any = half.noise_
+    assert [place for place, _, _ in noise.calibrated.frame] == [0]

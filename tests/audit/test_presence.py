@@ -58,7 +58,7 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
     rng = np.random.default_rng(0)
     X = rng.standard_t(3, size=(30, 90))
     table = pandas.DataFrame(X, columns=[f"g{j}" for j in range(90)]).assign(y=X[:, 0] + rng.normal(size=30))
-    bounds = tuple((name, (-50.0, 50.0)) for name in table)
+    bounds = tuple((str(name), (-50.0, 50.0)) for name in table)
     trained = train(from_frame(table), Settings("y", held_out=0.0, l2=0.1, bounds=bounds))
     expected = np.array([moved_without(trained, row) for row in range(30)])
     np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
