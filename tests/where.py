@@ -120,6 +120,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/training_rows.py": ("engine/test_erm.py", "models/test_read.py"),
     "errors.py": ("test_public.py", "cli/test_bad_input.py"),
     "leakage/behind.py": ("nn/test_last_layer.py", "nn/test_heads.py"),
+    "leakage/recognised.py": ("attacks_on_us/test_frame.py", "leakage/test_membership.py", "audit/test_presence.py"),
     "leakage/chosen.py": ("leakage/test_leakage.py", "models/test_read.py"),
     "leakage/doors.py": ("audit/test_measured_leakage.py",),
     "leakage/kinks.py": ("models/test_transformers.py",),

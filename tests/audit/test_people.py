@@ -55,6 +55,12 @@ def settings(kind: str = "wage", **given: Any) -> Settings:
     return Settings(kind, person="worker", held_out=0.0, **given)
 
 
+def bounds_of(frame: pandas.DataFrame, kind: str = "wage") -> Any:
+    """Of all numbers, so that nobody moves a scale or a centre."""
+    names = train(from_frame(frame), settings(kind)).design.unbounded
+    return tuple((name, (float(frame[name].min()) - 1.0, float(frame[name].max()) + 1.0)) for name in names)
+
+
 @pytest.fixture(scope="module", params=["wage", "sick"])
 def trained(request: pytest.FixtureRequest) -> Trained:
     return train(from_frame(visits(kind=request.param)), settings(request.param))
@@ -120,7 +126,8 @@ def test_one_row_each_gives_the_figures_of_rows() -> None:
 
 def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     frame = visits()
-    found = audit(frame, settings(group="town"), noise=0.1, max_eta=1e-6, balance=True, **PLAIN)
+    own = settings(group="town", bounds=bounds_of(frame))
+    found = audit(frame, own, noise=0.1, max_eta=1e-6, balance=True, **PLAIN)
     summary = summarise(found)
     data = summary["data"]
     assert (data["person_column"], data["people"], data["train_rows"]) == ("worker", 40, len(frame))
@@ -153,7 +160,8 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
 def test_presence_is_that_of_fits_without_all_rows_of_a_person(kind: str, public: str) -> None:
     """Linear, logistic and softmax."""
     frame = visits(kind="wage" if kind == "job" else kind)
-    found = audit(frame, settings(kind, l2=0.1, public=public), noise=0.5, **PLAIN)
+    own = settings(kind, l2=0.1, public=public, bounds=bounds_of(frame, kind))
+    found = audit(frame, own, noise=0.5, **PLAIN)
     assert found.design.people is not None
     expected = [moved_without(found.trained, rows) for rows in rows_by_person(found.design.people)]
     np.testing.assert_allclose(found.presence.mu, expected, rtol=1e-3)

@@ -72,7 +72,7 @@ def test_the_shape_of_the_hessian_costs_less_and_is_confirmed(tmp_path: Path) ->
 
 def test_a_card_whose_limit_or_shape_was_changed_fails(tmp_path: Path) -> None:
     path = tmp_path / "m.skops"
-    saved_with(path, bounds=BOUNDS, shape="hessian")
+    saved_with(path, shape="hessian")
     card = json.loads(card_path(path).read_text(encoding="utf-8"))
     card["noise"]["shape"] = "least-loss"
     card_path(path).write_text(json.dumps(card), encoding="utf-8")
@@ -164,7 +164,7 @@ CLASSES = Settings("rich", l2=0.1, held_out=0.0, rare=5)
 
 @pytest.mark.parametrize("public", [True, False])
 def test_classifiers_take_their_shape_from_public_rows_or_their_own(public: bool, tmp_path: Path) -> None:
-    options: Any = {"eta": 0.5, "bounds": {name: BOUNDS[name] for name in ("age", "height")}, "random_state": 0}
+    options: Any = {"eta": 0.5, "bounds": {"age": (10.0, 100.0), "height": (130.0, 210.0)}, "random_state": 0}
     given = {"shape_from": from_frame(OTHERS)} if public else {"shape": "hessian"}
     card, _ = save_model(from_frame(RICH), CLASSES, tmp_path / "m.skops", **options, **given)
     assert card["shape"]["name"] == "hessian"
@@ -176,7 +176,7 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
     """Rows for each parameter, about: no value of the table decides it. A ledger takes the same noise on all."""
     names = []
     for ledger in (None, tmp_path / "ledger.json"):
-        card, _ = saved_with(tmp_path / "m.skops", bounds=BOUNDS, ledger=ledger, overwrite=True)
+        card, _ = saved_with(tmp_path / "m.skops", ledger=ledger, overwrite=True)
         names.append(card["shape"]["name"])
     assert names == ["least-loss", "isotropic"]
     trained = train(from_frame(people(1500)), SETTINGS)

@@ -24,6 +24,7 @@ REPEATABLE = {
     ("release", "--attribute"),
     ("attack", "--attribute"),
     ("audit", "--spread"),
+    ("audit", "--bounds"),
     ("release", "--bounds"),
     ("release", "--levels"),
     *(

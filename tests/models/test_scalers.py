@@ -188,7 +188,7 @@ def test_other_refusals() -> None:
 def test_membership_end_to_end_is_measured() -> None:
     model = make_pipeline(pre.StandardScaler(), lm.Ridge()).fit(FRAME[NUMBERS], Y)
     leak = fl.measure(model, FRAME[NUMBERS], Y, public="nothing")
-    assert np.isfinite(leak.membership()).all()
+    assert 0 < np.isfinite(leak.membership()).sum() < len(Y)  # some move a scale or a centre, and are told by that
     assert "membership" in leak.to_frame()
 
 

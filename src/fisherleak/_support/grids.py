@@ -1,14 +1,16 @@
-r"""Centres and scales of columns on a public grid: what may be said of them beside a release.
+r"""Centres and scales of columns, where the noise of a release acts: what may be said of them beside it.
 
-A scale is the nearest power of :math:`2^{1/4}`, so that it is within 9 % of the standard deviation, and a centre the nearest
-multiple of that scale. Small changes of a value move neither; exact ones would give the last unknown value of a column away.
+Declared bounds give both, and no row moves them. Else they come from the rows, on a public grid: a scale is the nearest power
+of :math:`2^{1/4}`, so that it is within 9 % of the standard deviation, and a centre the nearest multiple of that scale.
+Small changes of a value move neither; exact ones would give the last unknown value of a column away.
+A row that moves one of them by a step is recognised by that (``leakage.recognised``).
 """
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["GAP", "public_units"]
+__all__ = ["GAP", "GRID", "public_units", "units_within"]
 
 GRID = 4
 """Scales are powers of two to one over this."""
@@ -28,3 +30,17 @@ def public_units(centre: float, scale: float) -> tuple[float, float]:
     # twelve digits first: the last ones depend on the order of sums, and must not decide a tie
     public = 2.0 ** (round(float(f"{GRID * math.log2(scale):.12g}")) / GRID)
     return public * round(float(f"{centre / public:.12g}")), public
+
+
+def units_within(low: float, high: float) -> tuple[float, float]:
+    r"""Centre and scale of a column that declared bounds give: :math:`(l + u) / 2` and :math:`(u - l) / \sqrt{12}`.
+
+    The scale is the standard deviation of a number that lies anywhere between the bounds.
+
+    Examples
+    --------
+    >>> centre, scale = units_within(0.0, 120.0)
+    >>> centre, round(scale, 4)
+    (60.0, 34.641)
+    """
+    return 0.5 * low + 0.5 * high, (high - low) / math.sqrt(12.0)

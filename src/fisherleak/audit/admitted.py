@@ -65,12 +65,24 @@ def _in_one_unit(trained: Trained, limit: float, columns: Sequence[str] | None) 
     return limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
 
 
+def _times(design: Design) -> dict[str, float]:
+    r"""How many standard deviations make a unit of each number, and of the target, as far as public numbers tell.
+
+    About one where the unit comes from the rows. Declared bounds tell no deviation: their unit is their width over
+    :math:`\sqrt{12}`, and a column is taken to vary by a twelfth of the width, so that both ends are six deviations away.
+    """
+    known = {feature.name: feature.bounds for feature in design.features if feature.kind == "number"}
+    known |= {design.target.name: design.target.bounds} if design.target.standardised else {}
+    return {name: 1.0 if bounds is None else math.sqrt(12.0) for name, bounds in known.items()}
+
+
 def public_shape(
     trained: Trained, rows: int, limit: float, columns: Sequence[str] | None = None, bounds: Bounds | None = None
 ) -> PublicShape:
     """The shape for a limit, from the same numbers and the penalty; none of the rows' own is counted for several outputs."""
     size, loss = trained.parameters, trained.fit.loss
-    own = _in_one_unit(trained, limit, columns)
+    # what a shape tells is about standard deviations, and so is the limit that it is held against
+    own = _in_one_unit(trained, limit, columns) / max(_times(trained.design).values(), default=1.0)
     if trained.kind.several or loss.traits is None:
         return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
     longest, widest = _reach(trained, bounds)
@@ -79,14 +91,19 @@ def public_shape(
 
 
 def _reach(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
-    """The longest admissible row with its constant, and how far apart values of a number are whose column's scale they move."""
-    leak = _with_levels(trained)
+    """The longest admissible row with its constant, and how far apart values of a number are whose column's scale they move.
+
+    Both in standard deviations of columns, as ``_times`` takes them.
+    """
+    leak, times = _with_levels(trained), _times(trained.design)
     admissible = admissible_rows(
         one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
     )
-    farthest = [float(np.max(np.sum(part**2, axis=1))) for part in admissible.parts]
+    names = [attribute.name for attribute in one_release(leak._information).attributes]
+    own = zip(names, admissible.parts, strict=True)
+    farthest = [times.get(name, 1.0) ** 2 * float(np.max(np.sum(part**2, axis=1))) for name, part in own]
     moved = () if trained.folding is None else admissible.bounds.items()
-    widths = [each["high"] - each["low"] for name, each in moved if name != LABEL and "low" in each]
+    widths = [times[name] * (each["high"] - each["low"]) for name, each in moved if name != LABEL and "low" in each]
     return math.sqrt(1.0 + sum(farthest)), max(widths, default=0.0)
 
 
@@ -252,28 +269,19 @@ def _names(feature: Feature) -> tuple[str, ...]:
 
 def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
     """Bounds of numbers and of the label in standard units, and all levels of categories, which are public already."""
-    target, X = design.target, np.asarray(design.X)
+    target = design.target
     found: dict[str, Any] = {feature.name: _names(feature) for feature in design.features if feature.kind == "category"}
-    known = {f.name: (f.centre, f.scale, X[:, f.columns[0]]) for f in design.features if f.kind == "number"}
+    known = {f.name: (f.centre, f.scale) for f in design.features if f.kind == "number"}
     if not target.classes:
-        known[target.name] = (target.centre, target.scale, np.asarray(design.y))
+        known[target.name] = (target.centre, target.scale)
     for name, (low, high) in bounds.items():
-        if name in found:
-            raise InvalidInputError(f"`bounds` are for numbers, and '{name}' is a category: use `levels`.")
         own = target.name if name == LABEL and name not in known else name
         if own not in known:
             raise InvalidInputError(
                 f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, list(known))}"
             )
-        centre, scale, values = known[own]
-        ends = ((low - centre) / scale, (high - centre) / scale)
-        outside = int(np.sum((values < ends[0]) | (values > ends[1])))
-        if outside:
-            raise InvalidInputError(
-                f"Column '{own}' has {outside} row{'s' if outside > 1 else ''} outside the bounds ({low:g}, {high:g}): declare "
-                "wider ones, or clip the column before."
-            )
-        found[LABEL if own == target.name else own] = ends
+        centre, scale = known[own]
+        found[LABEL if own == target.name else own] = ((low - centre) / scale, (high - centre) / scale)
     return found
 
 
@@ -286,7 +294,10 @@ def _in_own_units(design: Design, settings: Settings, bounds: Json) -> Json:
     for name, record in bounds.items():
         centre, scale = units[name]
         own = dict(record)
-        if "low" in own:
+        ends = design.declared.get(design.target.name if name == LABEL else name)
+        if ends is not None:
+            own |= {"low": ends[0], "high": ends[1]}
+        elif "low" in own:
             own |= {"low": centre + scale * own["low"], "high": centre + scale * own["high"]}
         elif "levels" in own:
             own["from"] = "declared" if name in declared else "rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ class AskedNoise:
     noise: float | Noise | None
     limited: tuple[str, ...] | None
     over: str
-    bounds: Mapping[str, tuple[float, float]] | None
     shape: str | None
     shape_from: RawTable | None
 
@@ -44,7 +43,7 @@ class AskedNoise:
         """Refuse what does not go together, before anything is read."""
         if self.noise is not None and self.limited is not None:
             raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
-        _check_over(self.over, self.bounds, self.eta)
+        _check_over(self.over)
         _check_people(settings, self.over, self.eta, self.limited, ledger)
         check_shape(self.named, self.noise is not None, self.shape_from is not None)
         if self.eta is not None:
@@ -70,13 +69,13 @@ class AskedNoise:
         limits_anyone = self.target is not None and self.over == ADMISSIBLE and ledger is None
         if self.target is None or self.shape is not None or self.shape_from is not None or not limits_anyone:
             return None
-        return public_shape(trained, two_digits(trained.design.n), self.target, self.limited, self.bounds)
+        return public_shape(trained, two_digits(trained.design.n), self.target, self.limited, trained.design.declared)
 
     def penalty(self, trained: Trained) -> PublicPenalty | None:
         """The penalty that public numbers give; none where the limit is not on every row that could be there."""
         if self.target is None or self.over != ADMISSIBLE or not (self.limited is None or trained.kind.several):
             return None
-        return public_penalty(trained, two_digits(trained.design.n), self.target, self.bounds, self.limited)
+        return public_penalty(trained, two_digits(trained.design.n), self.target, trained.design.declared, self.limited)
 
     def holds_levels(self, trained: Trained) -> bool:
         """Whether intercepts have the penalty of the coefficients: of several classes, for whoever could be there."""
@@ -92,7 +91,8 @@ class AskedNoise:
         if self.over != ADMISSIBLE:
             return _calibrated(trained, self.target, self.limited, how, public)
         matrix = None if how == ISOTROPIC else how if public is None else public
-        return admitted_noise(trained, settings, self.target, self.limited, self.bounds, random_state, matrix)
+        bounds = trained.design.declared
+        return admitted_noise(trained, settings, self.target, self.limited, bounds, random_state, matrix)
 
 
 def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -105,11 +105,9 @@ def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | 
     return names
 
 
-def _check_over(over: str, bounds: Mapping[str, Any] | None, eta: float | None) -> None:
+def _check_over(over: str) -> None:
     if over not in OVER:
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
-    if bounds and (over != ADMISSIBLE or eta is None):
-        raise InvalidInputError("`bounds` say who could be in the table: they go with a limit `eta` on all of these.")
 
 
 def _check_people(

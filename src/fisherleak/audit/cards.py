@@ -99,6 +99,15 @@ HELD = (
 """Said of releases whose intercepts are not free."""
 
 
+FROM_ROWS = (
+    "Bounds were not declared for every numeric column. Without them, scales, centres and ranges come from the rows, on grids. "
+    "A row whose removal changes one of them can be recognised with certainty, which eta does not count. Declare `bounds` to "
+    "avoid that."
+)
+FROM_BOUNDS = "Scales and centres of columns follow from declared bounds alone: no row changes them."
+"""What is said of the frame: by the bounds that were declared, never by the rows."""
+
+
 def _column(feature: Feature) -> Json:
     """A column of the model: where noise acts on a number, or the levels of a category."""
     if feature.kind == "number":
@@ -160,9 +169,8 @@ def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tu
         "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
         "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
         _scale_words(noise, "row" if design.people is None else "person"),
-        "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
-        "and the number of rows has two digits: a person who moves one of them across an edge of its grid, by an outlier say, "
-        "is told by that, and eta does not count it.",
+        FROM_BOUNDS if not design.unbounded else FROM_ROWS,
+        "The number of rows is taken as public; two digits of it are here.",
         "Every further release from the same data adds to what is revealed.",
     ]
     if shaped[0] != ISOTROPIC:

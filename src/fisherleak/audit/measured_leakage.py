@@ -28,6 +28,7 @@ from fisherleak.engine.norms.shaped_releases import ShapedReleases
 from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.recognised import certain, recognised_words
 from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
 from fisherleak.rows.selection import rows_by_group
 
@@ -262,6 +263,7 @@ def _membership(leak: Leakage) -> Json | None:
         return None
     mu = np.asarray(host(leak.membership(1e-3)), dtype=np.float64)
     right, kind = ndtr(0.5 * mu), leak.membership_kind
+    known = int(np.count_nonzero(host(certain(np.zeros(leak.n), leak._shown_frames))))
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
         {"row": int(k), "id": _name(leak, int(k)), "mu": float(mu[k]) if np.isfinite(mu[k]) else None}
@@ -284,6 +286,8 @@ def _membership(leak: Leakage) -> Json | None:
             "notable": NOTABLE,
             "count": int((right >= NOTABLE).sum()),
             "false_positives": FALSE_POSITIVES,
+            "recognised": known,
+            "note": recognised_words(known, leak.n),
             "rows": rows,
         },
     }

@@ -47,6 +47,7 @@ from fisherleak.errors import (
     UnsupportedModelError,
 )
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.recognised import FrameColumn, RowsFrame
 from fisherleak.models import as_table
 from fisherleak.protection.calibration import calibrate, enough
 from fisherleak.protection.shape_term import ShapeTerm, knows_shape, shape_term
@@ -113,6 +114,8 @@ class Settings:
     """The penalty of the intercepts of several classes, at the columns' public centres; zero where they are free."""
     missing: str = "impute"
     """"impute": missing cells are filled inside the model; "drop": rows that lack a column are left out."""
+    bounds: tuple[tuple[str, tuple[float, float]], ...] = ()
+    """(low, high) of numbers and of the target that are declared, by column: centre and scale follow from them alone."""
 
     @property
     def choices(self) -> Choices:
@@ -284,7 +287,8 @@ def trained_on(
     X, y, _ = training_rows(design.X, design.y, None, None)
     folding = _folding(design, fit) if public == "nothing" else None
     information = information_about(fit, X, y, PLAIN, tuple(_attributes(design)), folding)
-    return Trained(kind, design, l2, fit, Leakage(information, PLAIN, as_table(design.X)), public)
+    frames = _frames(design) if public == "nothing" else ()
+    return Trained(kind, design, l2, fit, Leakage(information, PLAIN, as_table(design.X), _frames=frames), public)
 
 
 def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Fit:
@@ -325,6 +329,17 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     totals[numbers] = design.n
     # features are in the public units already, so that the space of the noise is that of the parameters
     return Folding(slopes, means, False, nothing, nothing, np.eye(means.size + 1), totals)
+
+
+def _frames(design: Design) -> tuple[RowsFrame, ...]:
+    """The centres and scales that no declared bounds give: they come from the rows, and a card has them."""
+    moved, target = design.unbounded, design.target
+    columns = [
+        FrameColumn(f.columns[0], f.centre, f.scale, f.centre, f.scale) for f in design.features if f.name in moved
+    ]
+    if target.name in moved:
+        columns.append(FrameColumn(None, target.centre, target.scale, target.centre, target.scale))
+    return (RowsFrame(design.X, design.y, None, tuple(columns), published=True),) if columns else ()
 
 
 def _in_columns(sentence: str, design: Design) -> str:

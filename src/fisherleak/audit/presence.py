@@ -27,6 +27,7 @@ from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import is_known, is_light
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.recognised import recognised_words
 from fisherleak.leakage.told_present import unknown_by_shape
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
@@ -76,6 +77,10 @@ class PresenceFigures:
     note: str = ""
     kind: str = "mu"
     """As ``Leakage.membership_kind``."""
+    recognised: int = 0
+    """Rows that are told for certain, whatever the noise: their removal moves a public scale or centre."""
+    recognised_note: str = ""
+    """The same in a sentence, with the remedy; nothing where there are none."""
 
     @property
     def measured(self) -> bool:
@@ -87,10 +92,10 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     leak, people = trained.leak, trained.design.people
     by_rows = has_own_shape(leak.noise)
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
-    if by_rows and (why := unknown_by_shape(leak, leak.n if people is None else people.count)):
-        return PresenceFigures(note=f"Whether someone is in the table is {why}.")
-    if not by_rows and (why := _unknown(trained)):
-        return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
+    known = _recognised(trained)
+    said = recognised_words(known, trained.design.n if people is None else people.count, people is not None)
+    if why := _not_measured(trained, leak, by_rows):
+        return PresenceFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
     kind = leak.membership_kind
     mu = leak.membership(CLOSE) if people is None else _without_people(leak, people)
     mu = mu * scale if by_rows else mu
@@ -103,7 +108,28 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     top = digest(map_rows(_finite, mu), MOST_LISTED).top
     listed = tuple(told_at(*pair, scale, kind) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
-    return PresenceFigures(mu, float(total) / mu.shape[0], high, median, int(notable), listed, kind=kind)
+    figures = (mu, float(total) / mu.shape[0], high, median, int(notable), listed)
+    return PresenceFigures(*figures, kind=kind, recognised=known, recognised_note=said)
+
+
+def _not_measured(trained: Trained, leak: Leakage, by_rows: bool) -> str:
+    """Why membership is not known, in a sentence; nothing where it is."""
+    people = trained.design.people
+    if by_rows:
+        why = unknown_by_shape(leak, leak.n if people is None else people.count)
+        return why and f"Whether someone is in the table is {why}."
+    why = _unknown(trained)
+    return why and f"Whether someone is in the table was not measured: {why}."
+
+
+def _recognised(trained: Trained) -> int:
+    """Rows, or people, whose removal moves the public frame."""
+    people, count = trained.design.people, 0
+    for frame in trained.leak._frames:  # one, or none
+        told = frame.told_rows() if people is None else frame.told_sets(people.sets)
+        (found,) = sum_rows(lambda mu: (np.count_nonzero(mu),), told)
+        count += int(found)
+    return count
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:

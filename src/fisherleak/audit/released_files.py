@@ -137,8 +137,9 @@ def save_model(
         Whose etas the limit is on: of whoever could be in the table in place of any row, so that no row decides the noise's
         scale; or of the rows that are there, whose scale tells about the row that decides it.
     bounds : mapping, optional
-        For "admissible", in the columns' own units: (low, high) of numbers and of the target. Others are taken from the rows,
-        on a coarse grid on which the two values farthest out agree.
+        In the columns' own units: (low, high) of numbers and of the target. The centre and scale in which noise acts on a
+        column follow from them, so that no row moves these. For "admissible" they say who could be in the table; others are
+        then taken from the rows, on a coarse grid on which the two values farthest out agree.
     balance : bool
         Reweight with IRFIL before. The weights follow from the data, and a limit counts that: with ``over="max"`` only, for one
         output, and without a ledger.
@@ -169,7 +170,7 @@ def save_model(
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
     if (eta is None) == (noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
-    asked = AskedNoise(eta, noise, limited_columns(attribute), over, bounds, shape, shape_from)
+    asked = AskedNoise(eta, noise, limited_columns(attribute), over, shape, shape_from)
     asked.check(settings, ledger)
     if balance:
         check_balance(over, eta is not None, asked.named in OWN and shape_from is None, ledger is not None)
@@ -177,7 +178,8 @@ def save_model(
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
     _skops()
-    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
+    declared = settings.bounds if bounds is None else tuple(bounds.items())
+    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
     trained = train(raw, settings)
     if tell is not None:
         tell(trained.design.decided)

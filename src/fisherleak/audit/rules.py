@@ -146,8 +146,9 @@ def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
         in_proportion = np.isfinite(worst.mu) and presence.kind == "mu"
         noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if in_proportion else None
         words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
+        words = " ".join(filter(None, (_with(words, count), presence.recognised_note)))
         name, passed = f"membership.{key}", count == 0 and worst.right <= limit * (1.0 + CLOSE)
-        yield Rule(name, limit, worst.right, passed, _with(words, count), count, worst.row, noise)
+        yield Rule(name, limit, worst.right, passed, words, count, worst.row, noise)
 
 
 def _told_better(audit: Audit, limit: float) -> int:

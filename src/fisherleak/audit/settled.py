@@ -82,11 +82,12 @@ def _feature_settled(design: Design, settings: Settings, feature: Feature) -> bo
 
 def _units_settled(design: Design, bounds: Json) -> bool:
     """Whether replacing one row by another within its bounds leaves all public centres and scales as they are."""
+    moved = design.unbounded
     known = {
-        f.name: ((f.centre, f.scale), design.raw(f)[~design.lacking(f)]) for f in design.features if f.kind == "number"
+        f.name: ((f.centre, f.scale), design.raw(f)[~design.lacking(f)]) for f in design.features if f.name in moved
     }
     target = design.target
-    if target.standardised:
+    if target.name in moved:
         own = target.centre + target.scale * np.asarray(design.y, dtype=np.float64)
         known[target.name] = ((target.centre, target.scale), own)
     return all(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fisherleak._support.numbers import number
+from fisherleak.audit.penalties import DEVIATIONS
 from fisherleak.audit.shaping import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.own_shape import HESSIAN
 
@@ -26,8 +27,8 @@ class PublicShape:
     r"""A shape of the rows' own or the same noise on all, decided by no value of a row.
 
     The inverse Hessian costs less where parameters are known with different precision, but one row moves it, which is counted
-    whatever the noise's scale. With R the longest admissible row and s the widest column, in standard units, and l the penalty
-    over the loss's curvature where all coefficients are zero, that is about
+    whatever the noise's scale. With R the longest admissible row and s the widest column, in standard deviations, and l the
+    penalty over the loss's curvature where all coefficients are zero, that is about
 
     .. math:: \frac{\sqrt 2}{n} \left( s + \frac{R}{0.1 + l} \right)
 
@@ -41,7 +42,7 @@ class PublicShape:
     rows: int
     """As the card has it, with two digits."""
     limit: float
-    """In standard units."""
+    """In standard deviations."""
     longest: float
     widest: float
     penalty: float
@@ -64,7 +65,8 @@ class PublicShape:
 
     def words(self) -> str:
         """What a card says of it."""
-        return f"{NO_SHAPE} {self._reason()} Nothing but numbers of this card decides it; `shape` chooses another."
+        deviations = f" {DEVIATIONS}" if self.possible and self.rows >= ROWS_PER_PARAMETER * self.parameters else ""
+        return f"{NO_SHAPE} {self._reason()}{deviations} Nothing but numbers of this card decides it; `shape` chooses another."
 
     def _reason(self) -> str:
         if not self.possible:
@@ -74,8 +76,8 @@ class PublicShape:
         about = (
             f"of about sqrt(2) (s + R / ({LEAST_SPREAD:g} + l)) / n = {number(self.tells)} beside a limit of "
             f"{number(self.limit)}, with n = {self.rows} rows, R = {number(self.longest)} the longest row and "
-            f"s = {number(self.widest)} the widest column within the bounds, in standard units, and l = {number(self.penalty)} "
-            "the penalty over the curvature at no coefficients"
+            f"s = {number(self.widest)} the widest column within the bounds, all in standard deviations, and "
+            f"l = {number(self.penalty)} the penalty over the curvature at no coefficients"
         )
         if self.name == LEAST_LOSS:
             return (

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from fisherleak.audit.defaults import DEFAULT_L2
-from fisherleak.cli._complete import columns, known_to_all, marks, models, ways
+from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, ways
 
 __all__ = [
     "L2",
+    "Bounds",
     "Categories",
     "Cluster",
     "Columns",
@@ -50,6 +51,16 @@ __all__ = [
 
 column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
 """An option that takes a column of the table."""
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bounds",
+        metavar="COLUMN=LOW:HIGH",
+        autocompletion=columns_to_set,
+        help="Numbers that could be in a column: its scale and centre then follow from them, and no row changes these. Without "
+        "bounds they come from the rows. Repeatable.",
+    ),
+]
 Table = Annotated[
     str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
 ]

@@ -28,6 +28,7 @@ SAME = (
     "id",
     "person",
     "public",
+    "bounds",
 )
 """Settings that a release takes as the audit does."""
 FORM = ("delimiter", "encoding", "columns")
@@ -44,11 +45,15 @@ def command_around(table: str | None, settings: Settings, form: Mapping[str, Any
     plain = type(settings)(settings.target)
     given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
     for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
-        words += _option(OPTIONS[name], value)
+        words += _option(OPTIONS[name], _ranges(value) if name == "bounds" else value)
     if form.get("header") is not None:
         words.append("--header" if form["header"] else "--no-header")
     out = "" if table is None else " --out model.skops"
     return printable(shlex.join([*words, "--noise"])) + " ", out
+
+
+def _ranges(bounds: tuple[tuple[str, tuple[float, float]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={low:.15g}:{high:.15g}" for name, (low, high) in bounds)
 
 
 def _option(option: str, value: Any) -> list[str]:

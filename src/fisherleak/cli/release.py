@@ -43,15 +43,7 @@ def release(
             "noise's scale then tells about the row that decides it).",
         ),
     ] = "admissible",
-    bounds: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bounds",
-            metavar="COLUMN=LOW:HIGH",
-            autocompletion=columns_to_set,
-            help="Numbers that could be in a column. Others are taken from the rows, on a coarse grid. Repeatable.",
-        ),
-    ] = None,
+    bounds: flags.Bounds = None,
     shape: Annotated[
         str | None,
         typer.Option(

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "Asked", "Calibration", "Confidential", "has_own_shape"]
+__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "Asked", "Calibration", "Confidential", "Frame", "has_own_shape"]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
 HESSIAN, FOR_ANYONE = "hessian", "least-loss-for-anyone"
 """Names, on a card, of shapes that rows decide."""
+Frame = tuple[tuple[int, float, float], ...]
+"""Place, centre and scale of features."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Calibration:
     asked : Asked, optional
         With a shape that rows which are there decided: what :func:`fisherleak.calibrate` was asked, so that the noise can be
         made anew without a row. Left out of records, copies and pickles.
+    frame : tuple, optional
+        Place, centre and scale of each feature whose column has declared bounds, which give them: where the noise acts.
     """
 
     over: str
@@ -107,10 +111,11 @@ class Calibration:
     shape: str | None = None
     least: float | None = field(default=None, compare=False, repr=False)
     asked: Asked | None = field(default=None, compare=False, repr=False)
+    frame: Frame | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:
         known = (self.over, self.eta, self.bounds, self.step, self.offset, self.probability)
-        return type(self), (*known, None, self.folded, self.shape, self.least)
+        return type(self), (*known, None, self.folded, self.shape, self.least, None, self.frame)
 
     @property
     def counted(self) -> bool:
@@ -123,21 +128,24 @@ class Calibration:
         return self.over not in (ADMISSIBLE, NOTHING)
 
     def at_another_scale(self) -> Self | None:
-        """What stays of it there: that the shape is the rows' own, and where it acts; nothing of a public shape."""
-        if self.shape is None:
+        """What stays of it there: that the shape is the rows' own, and where the noise acts; nothing of a public shape."""
+        if self.shape is None and self.frame is None:
             return None
-        return type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least, asked=self.asked)
+        kept = type(self)(NOTHING, None, folded=self.folded, shape=self.shape, least=self.least)
+        return replace(kept, asked=self.asked, frame=self.frame)
 
     def record(self) -> Json:
         """JSON types, for a card."""
         found: Json = {"over": self.over} | ({} if self.eta is None else {"eta": self.eta})
-        told = ("bounds", "step", "offset", "probability", "shape", "least")
+        told = ("bounds", "step", "offset", "probability", "shape", "least", "frame")
         more: Json = {name: getattr(self, name) for name in told}
         return found | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         told: Json = {name: record.get(name) for name in ("bounds", "step", "offset", "probability", "shape", "least")}
+        frame = record.get("frame")
+        told["frame"] = None if frame is None else tuple((int(k), float(c), float(s)) for k, c, s in frame)
         return cls(record["over"], record.get("eta"), **told)
 
 

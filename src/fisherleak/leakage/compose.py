@@ -110,7 +110,9 @@ def compose(*leakages: Leakage) -> Leakage:
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     pairs = zip(releases, common, strict=True)
     together = [replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs]
-    return Leakage(information_together(together), None, first._table, tuple(dict.fromkeys(notes)), absent)
+    frames = tuple(replace(frame, published=True) for leakage in leakages for frame in leakage._shown_frames)
+    told = tuple(dict.fromkeys(notes))
+    return Leakage(information_together(together), None, first._table, told, absent, _frames=frames)
 
 
 def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:

@@ -11,12 +11,13 @@ attacker who knows everything outside S can recover a value (or any unit combina
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
+from fisherleak.engine.calibrated import Frame
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
@@ -33,6 +34,7 @@ from fisherleak.engine.removal import EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
+from fisherleak.leakage.recognised import RowsFrame, acting_in, certain
 from fisherleak.leakage.told_present import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
@@ -76,6 +78,10 @@ class Leakage:
     """(n, number of attributes): cells that were missing and that an imputer filled; None where there are none."""
     _queried: Queried | None = field(default=None, repr=False)
     """How queries to the model become its features; None where that is not known."""
+    _frames: tuple[RowsFrame, ...] = field(default=(), repr=False)
+    """Public centres and scales that come from the rows: who moves them is recognised."""
+    _frame: Frame = field(default=(), repr=False)
+    """Those that declared bounds give instead, with the noise that was calibrated with them."""
 
     # what is measured
 
@@ -133,11 +139,33 @@ class Leakage:
         if isinstance(noise, Posterior | ObjectivePerturbation):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
+        frame = getattr(getattr(noise, "calibrated", None), "frame", None) or ()
+        if frame != self._frame:
+            return self._acting_in(frame).with_noise(noise)
         if isinstance(self._information, DataShaped | ShapedOutputs):
             return replace(
                 self, _information=information_of(self._information.jacobian.with_noise(noise)), _noise=noise
             )
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
+
+    def _acting_in(self, frame: Frame) -> Leakage:
+        """The same model with noise in a frame that declared bounds give to some features."""
+        if not self._frames:
+            raise InvalidInputError(
+                "noise was calibrated with bounds for a pipeline whose scalers were counted: measure that pipeline with "
+                "public='nothing'."
+            )
+        return replace(self, _information=acting_in(self._information, self._frames, frame), _frame=frame)
+
+    def _not_framed(self, names: Collection[str]) -> Leakage:
+        """The same, with columns of these names in the rows' frame whatever their bounds."""
+        return replace(self, _frames=tuple(frame.unnamed(names) for frame in self._frames)) if names else self
+
+    def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
+        """The same with the frame that declared bounds give, where a noise can remember it."""
+        kept = "calibrated" in getattr(self._noise, "__dataclass_fields__", ())
+        found = tuple(each for frame in self._frames if not frame.published for each in frame.within(bounds or {}))
+        return self._acting_in(found) if kept and found != self._frame else self
 
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
@@ -381,18 +409,23 @@ class Leakage:
         :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is made anew without the row, and given is the mu
         that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says so. A scale
         that present rows decided (``over="max"``) for a shape that is public is held fixed. So are weights and n l2: the row
-        leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it
-        leaves the scalers too: their standard deviations are those of the other rows; where noise acts stays as it is. A row
-        without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without the row
-        (the only one of its class, say): such a release tells for certain. For several independent releases the squares of mu
-        add up.
+        leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it leaves the scalers
+        too: their standard deviations are those of the other rows. A row without weight, in the loss and in the scalers, has a
+        mu of zero. Infinite where there is no minimum without the row (the only one of its class, say): such a release tells
+        for certain. For several independent releases the squares of mu add up.
+
+        **Scales and centres.** End to end, noise without a shape acts in units of the columns' scales and at their centres,
+        both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is recognised: its
+        mu is infinite. Noise of ``fl.calibrate(..., over="admissible", bounds=...)`` takes them from the bounds instead. With
+        ``public="preprocessing"`` scales and centres are taken as public: that is the assumption, and rows that move them are
+        not named.
 
         Examples
         --------
         >>> leak.membership()[:3].round(4)
         array([0.1417, 0.0298, 0.0806])
         """
-        return membership_of(self, check_positive(tolerance, "tolerance"))
+        return certain(membership_of(self, check_positive(tolerance, "tolerance")), self._shown_frames)
 
     @property
     def membership_kind(self) -> str:
@@ -427,7 +460,8 @@ class Leakage:
         Returns
         -------
         dict
-            From group to mu; infinite where there is no minimum without the group.
+            From group to mu; infinite where there is no minimum without the group, or where its removal moves a public scale
+            or centre.
 
         Examples
         --------
@@ -439,7 +473,7 @@ class Leakage:
         refuse_lazy_groups(self._information.rows[0])
         members = rows_by_group(self._labels(labels), self.n)
         sets = [host(rows) for rows in members.values()]
-        found = host(membership_of(self, tolerance, sets))
+        found = certain(host(membership_of(self, tolerance, sets)), self._shown_frames, sets)
         return dict(zip(members, found.tolist(), strict=True))
 
     # for people
@@ -534,6 +568,12 @@ class Leakage:
         if self._noise is None or isinstance(self._information, DataShaped | ShapedReleases):
             return 1.0
         return float(self._noise.scale)
+
+    @property
+    def _shown_frames(self) -> tuple[RowsFrame, ...]:
+        """The frames that the release tells."""
+        left = [frame.without(self._frame) for frame in self._frames if frame.shows(self._noise)]
+        return tuple(frame for frame in left if frame is not None)
 
     def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
         """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, device, namespace
+from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.erm import Fit, distance
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
@@ -23,6 +23,7 @@ from fisherleak.leakage.behind import Behind
 from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
+from fisherleak.leakage.recognised import FrameColumn, RowsFrame
 from fisherleak.models import Queried, Reading, Table, as_table, read, read_folded
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
@@ -176,7 +177,27 @@ def _measured(
         loose.warn(stacklevel=3)
     information = information_about(reading.fit, reading.features, reading.y, whitening, records, reading.folding)
     notes = () if loose is None else (loose.note(),)
-    return Leakage(information, noise, table, notes, _absent(reading, records), queried)
+    absent = _absent(reading, records)
+    return Leakage(information, noise, table, notes, absent, queried, _frames=_frames(reading, table))
+
+
+def _frames(reading: Reading, table: Table) -> tuple[RowsFrame, ...]:
+    """Centres and scales that folded scalers learned, in whose frame noise without a shape acts."""
+    if reading.folding is None or reading.folding.filling is not None:
+        return ()  # with imputers membership is not measured, and released values are counted from the centres
+    X = np.asarray(host(reading.features))
+    names: dict[int, str] = {}
+    for attribute in reading.attributes:
+        if attribute.name in table.names and table.is_numeric(table.names.index(attribute.name)):
+            values = table.numbers(table.names.index(attribute.name))
+            names |= {k: attribute.name for k in attribute.columns if np.array_equal(X[:, k], values)}
+    columns = tuple(
+        FrameColumn(k, scale.public[1], scale.public[0], centred=scale.centred, scaled=scale.scaled, name=names.get(k))
+        for k, scale in enumerate(reading.scales)
+        if scale.centred or scale.scaled
+    )
+    weights = reading.fit.sample_weight if reading.folding.weighted else None
+    return (RowsFrame(X, reading.y, weights, columns),) if columns else ()
 
 
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:

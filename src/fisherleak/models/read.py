@@ -33,7 +33,7 @@ from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
-from fisherleak.models.scalers import complete, folding_of, in_raw_units, neutral, refuse_learned_fills
+from fisherleak.models.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.several import all_parameters, check_determined, fit_here
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
@@ -84,6 +84,8 @@ class Reading:
     other_side: tuple[Attribute, ...] | None = None
     folding: Folding | None = None
     absent: dict[str, Mask] = field(default_factory=dict)
+    scales: tuple[Scale, ...] = ()
+    """What scalers that are folded in learned, one for each feature."""
 
 
 def final_estimator(model: Estimator) -> Any:
@@ -255,6 +257,7 @@ def read_folded(
         other_side=None if side is None else with_fills(side, folding.filling, risk.size),
         folding=folding,
         absent=prepared.absent,
+        scales=tuple(known),
     )
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "refuse_learned_fills",
     "scaled_parameters",
     "split_outputs",
+    "within_frame",
 ]
 
 Vector = NDArray[np.float64]
@@ -71,11 +72,20 @@ class Scale:
     """(probability or extreme, share): the scale is their sum; 0 is the least value, 1 the largest."""
     fill: Fill | None = None
     """What missing values are filled with before."""
+    centred: bool = False
+    """Whether the centre was learned."""
+    declared: tuple[float, float] | None = None
+    """Centre and scale that declared bounds give."""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the scale was learned."""
+        return self.spread or bool(self.points)
 
     @property
     def public(self) -> tuple[float, float]:
-        """Scale and centre on a public grid."""
-        centre, scale = public_units(self.centre, self.scale)
+        """Scale and centre in which noise acts: from declared bounds, or those that were learned, on a public grid."""
+        centre, scale = public_units(self.centre, self.scale) if self.declared is None else self.declared
         return scale, centre
 
 
@@ -114,6 +124,12 @@ def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
     return [
         Scale("", 0.0, 1.0, False) if scale is None else scale for scale in [*scales, *[None] * (width - len(scales))]
     ]
+
+
+def within_frame(scales: Sequence[Scale], frame: Sequence[tuple[int, float, float]]) -> list[Scale]:
+    """The same with the centres and scales that declared bounds give, by feature."""
+    known = {place: (centre, scale) for place, centre, scale in frame}
+    return [replace(scale, declared=known.get(k)) for k, scale in enumerate(scales)]
 
 
 def refuse_learned_fills(scales: Sequence[Scale]) -> None:
@@ -210,7 +226,10 @@ def _standard(step: Estimator) -> tuple[Any, Scales]:
         _refuse_constant(step, step.var_)
     if step.with_mean:
         made.mean_ = np.zeros(count)
-    return made, [Scale("StandardScaler", float(c), float(s), step.with_std) for c, s in _pairs(centres, scales)]
+    return made, [
+        Scale("StandardScaler", float(c), float(s), step.with_std, centred=step.with_mean)
+        for c, s in _pairs(centres, scales)
+    ]
 
 
 def _min_max(step: Estimator) -> tuple[Any, Scales]:
@@ -224,7 +243,8 @@ def _min_max(step: Estimator) -> tuple[Any, Scales]:
     points = ((1.0, share), (0.0, -share))
     centres = -step.min_ / step.scale_
     return made, [
-        Scale("MinMaxScaler", float(c), float(s), False, points) for c, s in _pairs(centres, 1.0 / step.scale_)
+        Scale("MinMaxScaler", float(c), float(s), False, points, centred=True)
+        for c, s in _pairs(centres, 1.0 / step.scale_)
     ]
 
 
@@ -249,7 +269,10 @@ def _robust(step: Estimator) -> tuple[Any, Scales]:
         points = ((high, 1.0), (low, -1.0))
     if step.with_centering:
         made.center_ = np.zeros(count)
-    return made, [Scale("RobustScaler", float(c), float(s), False, points) for c, s in _pairs(centres, scales)]
+    return made, [
+        Scale("RobustScaler", float(c), float(s), False, points, centred=step.with_centering)
+        for c, s in _pairs(centres, scales)
+    ]
 
 
 SCALERS: dict[type, Callable[[Any], tuple[Any, Scales]]] = {

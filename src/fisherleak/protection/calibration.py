@@ -20,11 +20,13 @@ from fisherleak.engine.calibrated import ADMISSIBLE, Asked, Calibration
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import one_release
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.accuracy import Attack, least_noise_against
 from fisherleak.protection.admissible import admissible_scale
+from fisherleak.protection.declared import admissible_rows
 from fisherleak.protection.own_shape import admissible_own_shape
 from fisherleak.protection.searched import searched
 from fisherleak.protection.shapes import OWN, noise_shaped
@@ -74,7 +76,9 @@ def calibrate(
         For ``over="admissible"``: of each column (low, high), or its levels; of the label (low, high) under "label"; or a norm
         of all features together under "norm". Columns left out take their observed range on the finest of a few public
         grids on which the two values farthest out have the same bound (an outlier makes it coarser, and tells its rough size:
-        declare such ranges), and levels with at least five rows.
+        declare such ranges), and levels with at least five rows. Measured end to end, the scale and centre in which noise
+        without a shape acts on a scaled column follow from its bounds, (high - low) / sqrt(12) and (low + high) / 2, so that
+        no row moves them; the noise remembers that, and :func:`fisherleak.release` does the same.
     shape : optional
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
@@ -169,6 +173,7 @@ def calibrate(
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, gap)
         leakage = leakage.with_noise(unit)
     if over == ADMISSIBLE:
+        leakage = _in_declared_frame(leakage, bounds)
         noise, told = admissible_scale(leakage, target, bounds, attributes, label, random_state)
     else:
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
@@ -176,7 +181,17 @@ def calibrate(
         if isinstance(shape, str) and shape in OWN:
             members = None if groups is None else leakage._labels(groups)
             told = Calibration(over, target, shape=shape, asked=Asked(over, attributes, label, members, gap))
-    return remembering(noise, dataclasses.replace(told, folded=leakage._information.folded))
+    return remembering(
+        noise, dataclasses.replace(told, folded=leakage._information.folded, frame=leakage._frame or None)
+    )
+
+
+def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
+    """Folded scalers with the scales and centres that declared bounds give: noise without a shape acts there."""
+    if getattr(leakage.noise, "shape", None) is not None or not bounds or not leakage._frames:
+        return leakage
+    admissible_rows(one_release(leakage._information), leakage._table, bounds)  # refuses bounds that are none
+    return leakage._within(bounds)
 
 
 def _of_a_leakage(given: Any) -> Leakage:

@@ -106,6 +106,8 @@ class Task:
     bounds: Mapping[str, Any] | None
     public: str
     random_state: Seed = None
+    ranges: frozenset[str] = frozenset()
+    """Columns whose bounds were taken from rows: they give no scale or centre."""
 
     @property
     def count(self) -> int:
@@ -196,7 +198,8 @@ def bounded_as(whole: Task, part: Task) -> Task:
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none
-    return replace(part, bounds={**ranges, **(whole.bounds or {})})
+    declared = whole.bounds or {}
+    return replace(part, bounds={**ranges, **declared}, ranges=frozenset(ranges) - set(declared))
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,8 @@ def _calibrated(
     task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed, gap: float = RELEASED_GAP
 ) -> Noise:
     if task.over == ADMISSIBLE:
-        return calibrate(leak, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
+        own = leak._not_framed(task.ranges)
+        return calibrate(own, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
     asked = gap if shape == "least-loss" else None
     if task.groups is not None:
         return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=asked)

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak.engine.calibrated import Frame
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
@@ -39,6 +40,7 @@ from fisherleak.models.scalers import (
     raw_parameters_of_several,
     refuse_learned_fills,
     split_outputs,
+    within_frame,
 )
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.transformers import check_steps
@@ -117,12 +119,14 @@ def release(
 
     Notes
     -----
-    Noise without a shape acts on (coefficients times their columns' scales, level at their centres), with scales and centres on
-    a public grid, where scalers are folded in, and on the parameters themselves elsewhere; a shape is over raw coefficients,
-    then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose public centre
-    is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its own noise: the
-    bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid alone. Draws of
-    mechanisms have 30 significant bits.
+    Noise without a shape acts on (coefficients times their columns' scales, level at their centres) where scalers are folded
+    in, and on the parameters themselves elsewhere. Scales and centres come from the bounds that were declared when the noise
+    was calibrated, ``fl.calibrate(..., over="admissible", bounds=...)``. Of other columns they come from the rows, on a public
+    grid, and a row whose removal moves one of them can be recognised (:meth:`Leakage.membership`). A shape is over raw
+    coefficients, then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose
+    public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its
+    own noise: the bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid
+    alone. Draws of mechanisms have 30 significant bits.
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
@@ -238,7 +242,7 @@ def _in_frame(
     """Raw parameters with noise that acts where :func:`fisherleak.measure` takes it to act, and what imputers fill in, (d,)."""
     intercept = bool(estimator.fit_intercept)
     d = theta.shape[0] - int(intercept)
-    known = complete(scales, d)
+    known = within_frame(complete(scales, d), _declared_frame(noise))
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
     raw = raw_parameters(theta, known)
     fills = learned_fills(known)
@@ -258,12 +262,17 @@ def _in_frame(
     return np.append(coef, level), filled
 
 
+def _declared_frame(noise: Noise) -> Frame:
+    """Centres and scales of features that declared bounds gave when the noise was calibrated."""
+    return getattr(getattr(noise, "calibrated", None), "frame", None) or ()
+
+
 def _several_in_frame(
     estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
 ) -> np.ndarray:
     """Raw parameters of several outputs, with noise in the frame of one for each of them."""
     intercept, d = bool(estimator.fit_intercept), int(estimator.n_features_in_)
-    known = complete(scales, d)
+    known = within_frame(complete(scales, d), _declared_frame(noise))
     refuse_learned_fills(known)
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
     raw = raw_parameters_of_several(theta, known, intercept)

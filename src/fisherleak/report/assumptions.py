@@ -23,14 +23,13 @@ BOUNDED = "With so many rows and columns the figures on membership are upper bou
 
 def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
-    own = "in standard deviations too" if design.target.standardised else "as the model sees it"
+    own = "in its unit too" if design.target.standardised else "as the model sees it"
     people = design.people
     known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
-        "Etas of rows, groups and the whole data are in standard units: every number counts in standard deviations of its "
-        f"column (rounded to a public grid, within 9 %), every category by its indicators, and the label counts {own}. Etas of "
-        "single columns are in the column's own unit.",
+        f"Etas of rows, groups and the whole data are in standard units: every number counts in {_units(audit)}, every "
+        f"category by its indicators, and the label counts {own}. Etas of single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
         f"level at public centres. {audit.noise.note}",
         "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
@@ -39,8 +38,8 @@ def assumptions_of(audit: Audit) -> list[str]:
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
         audit.presence.note
-        or f"Whether someone is in the table is measured beside eta, for attackers who know {known}, and are not told how many "
-        "there are.",
+        or f"Whether someone is in the table is measured beside eta, for attackers who know {known}. The number of rows is "
+        "taken as public.",
         "This is not differential privacy and not anonymity.",
         "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
@@ -72,6 +71,15 @@ def policy_scope(audit: Audit) -> str:
 
 def _shown(value: object) -> str:
     return " ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
+
+
+def _units(audit: Audit) -> str:
+    """What a standard unit of a number is: from declared bounds, or from the rows."""
+    rows = "standard deviations of its column (rounded to a public grid, within 9 %)"
+    if not audit.design.declared:
+        return rows
+    bounds = "units of the width of its declared bounds over √12"
+    return f"{bounds}, or, without bounds, in {rows}" if audit.design.unbounded else bounds
 
 
 def _classes_sentence(count: int) -> str:

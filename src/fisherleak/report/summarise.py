@@ -368,6 +368,8 @@ def _membership(audit: Audit) -> Json | None:
         "notable": NOTABLE,
         "count": presence.notable,
         "false_positives": FALSE_POSITIVES,
+        "recognised": presence.recognised,
+        "note": presence.recognised_note,
         "rows": [_told(audit, item) for item in presence.top],
     }
 

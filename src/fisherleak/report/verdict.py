@@ -171,7 +171,8 @@ def _presence(summary: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"Whether someone is in the table can be told rightly {in_hundred(found['right_max'])} of 100 times at most, "
-        f"{in_hundred(found['right_mean'])} on average; 50 is guessing."
+        f"{in_hundred(found['right_mean'])} on average; 50 is guessing.",
+        *([found["note"]] if found.get("note") else []),
     ]
 
 

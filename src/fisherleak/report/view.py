@@ -52,7 +52,7 @@ def page(summary: Mapping[str, Any]) -> Json:
     shown["heat_columns"] = order[: CHARTED["heat_columns"]]
     shown["names"] = [_text(attribute["name"]) for attribute in whole]
     shown.setdefault("membership", None)  # earlier summaries have none of these
-    for name in ("right_q95", "right_median"):
+    for name in ("right_q95", "right_median", "note"):
         (shown["membership"] or {}).setdefault(name, None)
     shown.setdefault("label", None)
     shown.setdefault("told_apart", [])

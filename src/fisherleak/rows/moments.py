@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Moments"]
+__all__ = ["Moments", "check_within"]
 
 EXTREME = 1e100
 """Numbers beyond this, or all below its inverse, overflow or vanish when they are squared and multiplied."""
@@ -62,3 +62,12 @@ class Moments:
             raise InvalidInputError(f"{what} has values no larger than {largest:.1e}: use a smaller unit.")
         spread = math.sqrt(self.squares / self.count)
         return (self.mean, 0.0) if spread <= SAME * abs(self.mean) else (self.mean, spread)
+
+
+def check_within(what: str, known: Moments, bounds: tuple[float, float]) -> None:
+    """Refuse values outside declared bounds."""
+    low, high = bounds
+    if known.count and (known.low < low or known.high > high):
+        raise InvalidInputError(
+            f"{what} has values outside the bounds ({low:g}, {high:g}): declare wider ones, or clip the column before."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ __all__ = [
     "spelled",
 ]
 
+LABEL = "label"
+"""What bounds may call the target, where no column is called so."""
 WAYS = ("impute", "drop")
 """What may become of rows that lack a column."""
 MOST_FORCED = 1000
@@ -201,6 +204,12 @@ class Choices:
     """Whether a last row that holds totals is kept."""
     missing: str = "impute"
     """What becomes of rows that lack a column: "impute" fills it inside the model, "drop" leaves them out."""
+    bounds: tuple[tuple[str, tuple[float, float]], ...] = ()
+    """(low, high) of numbers and of the target that are declared, by column: centre and scale follow from them."""
+
+    def within(self, name: str) -> tuple[float, float] | None:
+        """The bounds that were declared for a column."""
+        return dict(self.bounds).get(name)
 
 
 def spelled(names: Sequence[str], choices: Choices) -> Choices:
@@ -219,7 +228,11 @@ def spelled(names: Sequence[str], choices: Choices) -> Choices:
     single: dict[str, Any] = {
         key: None if getattr(choices, key) is None else own(getattr(choices, key)) for key in ("id", "group", "person")
     }
-    return replace(choices, target=own(choices.target), **lists, **single)
+    target = own(choices.target)
+    bounds = tuple(
+        (target if name == LABEL and LABEL not in names else own(name), ends) for name, ends in choices.bounds
+    )
+    return replace(choices, target=target, bounds=bounds, **lists, **single)
 
 
 def check_choices(names: Sequence[str], choices: Choices) -> None:
@@ -228,6 +241,7 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
     said += [("numbers", name) for name in choices.numbers] + [("categories", name) for name in choices.categories]
     said += [("drop", name) for name in choices.drop] + [("unite", name) for name in choices.unite]
     check_levels(names, choices)
+    check_bounds(names, choices)
     if choices.missing not in WAYS:
         raise InvalidInputError(f"`missing` must be one of {', '.join(WAYS)}; got {choices.missing!r}.")
     single = {"id": choices.id, "person": choices.person, "group": choices.group}
@@ -256,6 +270,22 @@ def check_levels(names: Sequence[str], choices: Choices) -> None:
             raise InvalidInputError(f"`levels` names the column '{name}', which is not there. {nearest(name, names)}")
         if name in seen or not levels or len(set(levels)) != len(levels):
             raise InvalidInputError(f"`levels` must list the levels of column '{name}' once, each of them once.")
+        seen.add(name)
+
+
+def check_bounds(names: Sequence[str], choices: Choices) -> None:
+    """Declared bounds of columns that exist, each column once: two finite numbers, the first the smaller."""
+    seen: set[str] = set()
+    for name, ends in choices.bounds:
+        if name not in names:
+            raise InvalidInputError(f"`bounds` name '{name}', which is no column. {nearest(name, names)}")
+        if name in seen:
+            raise InvalidInputError(f"`bounds` name '{name}' twice: give each column once.")
+        numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends)
+        if not (numbers and ends[0] < ends[1]):
+            raise InvalidInputError(
+                f"`bounds` of '{name}' must be two finite numbers, the first the smaller; got {ends!r}."
+            )
         seen.add(name)
 
 

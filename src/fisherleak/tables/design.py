@@ -1,6 +1,7 @@
 r"""From a table to the rows and features of a linear model.
 
-Numbers are brought to units near their standard deviation, centres and scales on a public grid; categories become an indicator
+Numbers are brought to the units that declared bounds give, or near their standard deviation, centres and scales on a public
+grid; categories become an indicator
 for each level but the first. Only the features are kept in float64, once, column by column: a raw number is
 :math:`\mathrm{centre} + \mathrm{scale} \cdot z`.
 """
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import is_lazy
+from fisherleak._support.checks import nearest
 from fisherleak._support.grids import GAP
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
@@ -114,6 +116,19 @@ class Design:
         return is_lazy(self.X)
 
     @property
+    def declared(self) -> dict[str, tuple[float, float]]:
+        """Declared bounds of the model's numbers and of its target."""
+        known = {feature.name: feature.bounds for feature in self.features} | {self.target.name: self.target.bounds}
+        return {name: bounds for name, bounds in known.items() if bounds is not None}
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """Numbers, and the target, whose centre and scale come from the rows: no bounds were declared for them."""
+        numbers = [f.name for f in self.features if f.kind == "number" and f.bounds is None]
+        target = self.target
+        return (*numbers, *((target.name,) if target.standardised and target.bounds is None else ()))
+
+    @property
     def decided(self) -> list[str]:
         """What was decided about the table, in sentences, and how to decide otherwise."""
         ignored = [column for column in self.columns if column.kind == "ignored" and column.assumed]
@@ -175,10 +190,12 @@ def design_of(
     raw, complete, lazily = found.raw, found.complete, found.lazily
     unsure = "" if choices.id is None else check_ids(raw, choices.id, found.profiles[choices.id], lazily)
     parted = _parted(found, choices, held_out, seed)
-    facts, people, target = parted.facts, parted.people, standardised(complete.target, parted.facts.label)
+    facts, people = parted.facts, parted.people
+    target = standardised(complete.target, facts.label, choices.within(choices.target))
     whose = None if people is None else people.of_row
     thin = thin_columns(raw, complete, parted.split, found.profiles, choices.rare, whose, lazily)
     features, refused = features_of(complete.used, facts, found.profiles, choices, thin)
+    _check_bounded(choices, features, target)
     maker = FeatureMaker(replace(complete, target=target), parted.split, features, choices.id, found.groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
     sha256 = checksum_of(raw, lazily)
@@ -336,6 +353,19 @@ def _check_table(raw: RawTable, held_out: float, room: Room | None) -> None:
         raise InvalidInputError(
             f"A cluster reads Parquet files where its workers are, and {raw.source} is read here: save it as Parquet."
         )
+
+
+def _check_bounded(choices: Choices, features: tuple[Feature, ...], target: Target) -> None:
+    """Refuse bounds of what is no number of the model."""
+    numbers = [feature.name for feature in features if feature.kind == "number"]
+    numbers += [] if target.classes else [target.name]
+    for name, _ in choices.bounds:
+        if any(feature.name == name and feature.kind == "category" for feature in features):
+            raise InvalidInputError(f"`bounds` are for numbers, and '{name}' is a category: use `levels`.")
+        if name not in numbers:
+            raise InvalidInputError(
+                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, numbers)}"
+            )
 
 
 def _tidied(values: Vector) -> Vector:

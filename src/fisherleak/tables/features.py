@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.grids import public_units
+from fisherleak._support.grids import public_units, units_within
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows.moments import Moments
+from fisherleak.rows.moments import Moments, check_within
 from fisherleak.tables.arrow_columns import as_codes, as_numbers, places
 from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
@@ -63,6 +63,8 @@ class Feature:
     """The column of numbers of which this feature tells who lacks it."""
     yes_no: bool = False
     """Whether it is a number that is 0 or 1, and measured like a category."""
+    bounds: tuple[float, float] | None = None
+    """Declared ones, from which centre and scale then follow; where there are none, they follow from the rows."""
 
     @property
     def has_share(self) -> bool:
@@ -150,7 +152,8 @@ def _feature(
     if not (fact.count if isinstance(fact, Moments) else fact):
         return NOTHING
     if isinstance(fact, Moments):
-        made = _number(column.name, fact, gaps, profile.numbers is not None and profile.numbers.few is not None)
+        few = profile.numbers is not None and profile.numbers.few is not None
+        made = _number(column.name, fact, gaps, few, choices.within(column.name))
         return made if isinstance(made, str) else replace(made, yes_no=column.yes_no)
     levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
@@ -160,16 +163,22 @@ def _feature(
     return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays, gaps=gaps)
 
 
-def _number(name: str, known: Moments, gaps: Gaps, few: bool) -> Feature | str:
-    """Centre and scale are those of the values that are there; mean and spread those with the others at the centre."""
+def _number(name: str, known: Moments, gaps: Gaps, few: bool, bounds: tuple[float, float] | None) -> Feature | str:
+    """Centre and scale are those of declared bounds, or of the values that are there.
+
+    Mean and spread are those with the others at the centre.
+    """
     mean, spread = known.checked(f"Column '{name}'")
     if spread == 0:
         return CONSTANT
-    centre, scale = public_units(mean, spread)
+    centre, scale = public_units(mean, spread) if bounds is None else units_within(*bounds)
+    if bounds is not None:
+        check_within(f"Column '{name}'", known, bounds)
     prior = spread
     if gaps.rows:
         mean, spread = (known + Moments(gaps.rows, centre, 0.0, centre, centre)).checked(f"Column '{name}'")
-    return Feature(name, "number", (), centre, scale, few=few, mean=mean, spread=spread, gaps=gaps, prior=prior)
+    own: dict[str, Any] = {"mean": mean, "spread": spread, "gaps": gaps, "prior": prior, "bounds": bounds}
+    return Feature(name, "number", (), centre, scale, few=few, **own)
 
 
 def _levels(

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.grids import public_units
+from fisherleak._support.grids import public_units, units_within
 from fisherleak._support.level_types import plain_level
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows.moments import Moments
+from fisherleak.rows.moments import Moments, check_within
 from fisherleak.tables.arrow_columns import as_numbers, places
 from fisherleak.tables.choices import sort_of
 from fisherleak.tables.profile import Numbers, Profile
@@ -105,6 +105,8 @@ class Target:
     scale: float = 1.0
     unlike_data: bool = False
     """Whether a model was named that takes classes where the values alone would have given numbers, or the other way."""
+    bounds: tuple[float, float] | None = None
+    """Declared ones, from which centre and scale then follow."""
 
 
 def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
@@ -289,13 +291,16 @@ def check_finite(numbers: Numbers, name: str) -> None:
         )
 
 
-def standardised(target: Target, moments: Moments) -> Target:
-    """The target with the centre and scale of its labels where its kind of model wants them standardised."""
+def standardised(target: Target, moments: Moments, bounds: tuple[float, float] | None = None) -> Target:
+    """The target with the centre and scale of its bounds, or of its labels, where its kind of model wants them standardised."""
     if moments.low == moments.high:
         raise InvalidInputError(
             f"The target '{target.name}' has one value only in the {moments.count} training rows that are complete: there is "
             "nothing to predict."
         )
+    if bounds is not None:
+        check_within(f"The target '{target.name}'", moments, bounds)
+        target = replace(target, bounds=bounds)
     if not target.standardised:
         return target
     centre, scale = moments.checked(f"The target '{target.name}'")
@@ -303,5 +308,5 @@ def standardised(target: Target, moments: Moments) -> Target:
         raise InvalidInputError(
             f"The target '{target.name}' has one value only in the training rows: nothing to predict."
         )
-    centre, scale = public_units(centre, scale)
+    centre, scale = public_units(centre, scale) if bounds is None else units_within(*bounds)
     return replace(target, centre=centre, scale=scale)

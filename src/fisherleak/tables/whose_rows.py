@@ -44,6 +44,11 @@ class People:
         """How many rows each has."""
         return np.bincount(self.of_row, minlength=self.count)
 
+    @property
+    def sets(self) -> list[Places]:
+        """The rows of each."""
+        return np.split(np.argsort(self.of_row, kind="stable"), np.cumsum(self.sizes)[:-1])
+
     def among(self, rows: Places) -> People:
         """Those whom some rows, by their number from 1, belong to."""
         present, places = np.unique(self.of_row[rows - 1], return_inverse=True)
