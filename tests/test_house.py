@@ -21,6 +21,7 @@ TOPICS = {
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
+    "attacks_on_us/test_membership_never_low.py": "membership that is shown, against fits without each row",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",
     "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",

@@ -260,7 +260,7 @@ def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) ->
 def _membership(leak: Leakage) -> Json | None:
     if presence_unknown(leak):
         return None
-    mu = np.asarray(host(leak.membership(1e-3)), dtype=np.float64)
+    mu = np.asarray(host(leak.membership()), dtype=np.float64)
     right = ndtr(0.5 * mu)
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [

@@ -22,7 +22,7 @@ from fisherleak.audit.model import Trained
 from fisherleak.engine.norms import one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
-from fisherleak.engine.removal import is_known, is_light
+from fisherleak.engine.removal import CLOSE, is_known, is_light
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
 from fisherleak.tables.whose_rows import People
@@ -34,8 +34,6 @@ FALSE_POSITIVES = 0.01
 NOTABLE = 0.6
 """Rows about which the best attacker is right at least this often are counted."""
 MOST_LISTED = 20
-CLOSE = 1e-3
-"""Relative error of mu that no digit shown betrays."""
 CERTAIN = 1e100
 """Stands for an infinite mu in sums: the release tells for certain."""
 Vector = NDArray[np.float64]
@@ -73,13 +71,13 @@ class PresenceFigures:
         return self.mu is not None
 
 
-def presence_of(trained: Trained, scale: float) -> PresenceFigures:
-    """Figures at a noise of some scale in standard units."""
+def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE) -> PresenceFigures:
+    """Figures at a noise of some scale in standard units; mu is never below the truth and within the tolerance."""
     why = _unknown(trained)
     if why:
         return PresenceFigures(note=f"Whether someone is in the table was not measured: {why}.")
     people = trained.design.people
-    mu = trained.leak.membership(CLOSE) if people is None else _without_people(trained, people)
+    mu = trained.leak.membership(tolerance) if people is None else _without_people(trained, people, tolerance)
 
     def right(mu: Any) -> tuple[Any, ...]:
         part = ndtr(0.5 * mu / scale)
@@ -109,9 +107,9 @@ def _finite(mu: Any) -> Any:
     return np.minimum(mu, CERTAIN)
 
 
-def _without_people(trained: Trained, people: People) -> Vector:
+def _without_people(trained: Trained, people: People, tolerance: float) -> Vector:
     """Mu of leaving out all rows of each person, (people,)."""
-    found = trained.leak.membership_by_group(people.of_row, CLOSE)
+    found = trained.leak.membership_by_group(people.of_row, tolerance)
     return np.array([found[k] for k in range(people.count)])
 
 

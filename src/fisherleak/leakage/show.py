@@ -44,8 +44,6 @@ __all__ = [
 MOST_SHOWN = 5
 SHOWN_AT_ONCE = 1_000_000
 """Cells of the training rows up to which a representation computes etas."""
-ENOUGH = 1e-3
-"""Relative error of mu that no digit shown betrays."""
 
 
 def to_frame(leakage: Any, index: Any) -> Any:
@@ -201,7 +199,7 @@ def presence_unknown(leakage: Any) -> str:
 
 def _told(leakage: Any) -> str:
     """The worst row's and the median row's part of right answers."""
-    right = map_rows(_part_right, leakage.membership(ENOUGH))
+    right = map_rows(_part_right, leakage.membership())
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place
     middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median row"
