@@ -223,6 +223,8 @@ def _higher(task: Removal, moves: Array) -> Array:
 
 def by_chords(task: Removal, part: Leaving, begun: Moves) -> Moves:
     """Moves improved by the gradients of all rows until they settle; those that do not are not settled."""
+    if task.rest is None:
+        return begun
     xp = namespace(begun.moves)
     moves, places = begun.moves, np.arange(begun.moves.shape[0])
     done: list[tuple[NDArray[np.int64], Moves]] = []
@@ -269,17 +271,15 @@ def _after_a_chord(task: Removal, part: Leaving, moves: Array, seen: Array, ener
     rate = (task.rest.rate(moves, length, step / (1.0 - SLOW)) + task.turn(part)) / part.left
     near = xp.clip(rate, 0.0, SLOW)
     error = xp.where(rate <= SLOW, task.spread * step * near / (1.0 - near), xp.inf)
-    far = xp.nonzero(~(rate <= SLOW))[0]
-    if not far.shape[0]:
+    if bool(xp.all(rate <= SLOW)):
         return error
-    part, step, seen = part.take(far), xp.take(step, far), xp.take(seen, far)
     log_slope, tallest = task.rest.log_slope, task.rest.tallest
-    change = log_slope * (_largest_scores(task, xp.take(moves, far, axis=0)) + tallest * step)
+    change = log_slope * (_largest_scores(task, moves) + tallest * step)
     grown = xp.exp(xp.clip(change, 0.0, FARTHEST)) / part.kept
     own = log_slope * tallest * grown * step
     found = seen + task.spread * grown * step / (1.0 - xp.clip(own, 0.0, 0.5))
-    error[far] = xp.where((change < FARTHEST) & (own <= 0.5), found, xp.inf)
-    return error
+    found = xp.where((change < FARTHEST) & (own <= 0.5), found, xp.inf)
+    return xp.where(rate <= SLOW, error, found)
 
 
 def _largest_scores(task: Removal, moves: Array) -> Array:
