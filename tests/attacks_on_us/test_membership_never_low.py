@@ -166,6 +166,7 @@ def test_no_row_is_below_its_refit_where_it_moves_the_scales_too(n: int) -> None
     model = make_pipeline(StandardScaler(), LogisticRegression(C=5.0, tol=1e-12, solver="newton-cholesky")).fit(X, y)
     leak = fl.measure(model, X, y, fl.Gaussian(1.0), public="nothing", polish=True)
     (jacobian,) = leak._information.jacobians
+    assert jacobian.folding is not None
     fit, frame = jacobian.fit, jacobian.folding.frame
     x = np.column_stack([X - X.mean(axis=0), np.ones(n)])
     loss, l2, exact = fit.loss, n * fit.l2, np.empty(n)

@@ -11,13 +11,13 @@ import cases
 import fisherleak as fl
 from fisherleak.engine import removal
 from fisherleak.engine.remainders import BEND, FOURTH, slopes, steepness
-from fisherleak.engine.removal_steps import Removal
+from fisherleak.engine.removal_steps import RemovalTask
 from fisherleak.engine.third_derivative import higher_terms, third_derivative
 
 CURVED = [loss for loss in fl.LOSSES if loss != "squared"]
 
 
-def task(loss: str, weighted: bool = False) -> Removal:
+def task(loss: str, weighted: bool = False) -> RemovalTask:
     case = cases.make(loss, seed=4, n=300, d=3, weighted=weighted, intercept=True)
     return removal._task(case.leak()._information.jacobians[0], 1e-8)
 
@@ -61,11 +61,10 @@ def test_what_is_left_out_is_within_its_bounds(loss: str, size: float, weighted:
     third = third_derivative(risk, model, own.step)
     beyond = bent - 0.5 * third.twice(moves)
     later = beyond - higher_terms(risk, model, root, moves @ inverse.T, rest.log_slope, own.step) @ inverse
-    norm = lambda vectors: np.linalg.norm(vectors @ root, axis=1)  # noqa: E731
     least = 1e-15 * np.abs(omega * f.r(z, y)) @ np.linalg.norm(x @ root, axis=1)
-    assert (norm(bent) <= rest.without_third(moves, lengths) + least).all()
-    assert (norm(beyond) <= rest.beyond_third(moves, lengths) + least).all()
-    assert (norm(later) <= rest.beyond_fifth(moves, lengths) + least).all()
+    assert (np.linalg.norm(bent @ root, axis=1) <= rest.without_third(moves, lengths) + least).all()
+    assert (np.linalg.norm(beyond @ root, axis=1) <= rest.beyond_third(moves, lengths) + least).all()
+    assert (np.linalg.norm(later @ root, axis=1) <= rest.beyond_fifth(moves, lengths) + least).all()
     changed = omega * (f.a(z + v, y) - f.a(z, y))
     rates = [np.linalg.norm(root.T @ (x * each[:, None]).T @ x @ root, 2) for each in changed]
     assert (rates <= rest.rate(moves, lengths, np.zeros(40)) + 1e-14).all()

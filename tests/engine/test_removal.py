@@ -76,7 +76,7 @@ def test_a_tolerance_is_kept_without_a_pass_for_each_row(
         improved[0] += part.rows.shape[0]
         return chords(task, part, *rest)
 
-    chords = removal.by_chords
+    chords = removal_steps.by_chords
     monkeypatch.setattr(removal, "by_chords", counted)
     found = removal_norms(jacobian(case), tolerance)
     assert (np.abs(found - exact) <= tolerance * exact).all()
@@ -94,7 +94,7 @@ def test_among_many_rows_one_newton_step_is_near_enough(loss: str, monkeypatch: 
         improved[0] += part.rows.shape[0]
         return third(task, part)
 
-    third = removal.by_third
+    third = removal_steps.by_third
     monkeypatch.setattr(removal, "by_third", counted)
     found = removal_norms(jacobian(case), 1e-2)
     assert (np.abs(found - exact) <= 1e-2 * exact).all()

@@ -29,7 +29,15 @@ from fisherleak.engine.neighbours import AT_ONCE, EPSILON, risk_of_fit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.remainders import remainders, steepness
-from fisherleak.engine.removal_steps import Moves, Removal, by_chords, by_higher_terms, by_newton, by_third, refit
+from fisherleak.engine.removal_steps import (
+    BoundedMoves,
+    RemovalTask,
+    by_chords,
+    by_higher_terms,
+    by_newton,
+    by_third,
+    refit,
+)
 from fisherleak.engine.sets_left_out import Rows, filled_up, leave_sets_out, members
 from fisherleak.engine.third_derivative import pays, third_derivative
 from fisherleak.errors import InvalidInputError
@@ -52,7 +60,7 @@ WORK = 2**32
 
 Bucket = tuple[Array, Array]
 """Places among what is asked for, and rows there, (m,), or sets of k rows, (m, k)."""
-Finish = Callable[[Removal, Moves], Array]
+Finish = Callable[[RemovalTask, BoundedMoves], Array]
 """From moves for rows as they are centred to what is wanted of them."""
 
 
@@ -89,12 +97,12 @@ def removal_moves(jacobian: Jacobian, rows: Array | Sequence[Rows], tolerance: f
     return _walked(_task(jacobian, tolerance), buckets, _released)
 
 
-def _length(task: Removal, found: Moves) -> Array:
+def _length(task: RemovalTask, found: BoundedMoves) -> Array:
     """Lengths with the errors added."""
     return task.length(found.moves) + found.error
 
 
-def _released(task: Removal, found: Moves) -> Array:
+def _released(task: RemovalTask, found: BoundedMoves) -> Array:
     """Moves of the parameters as they are released, for rows that are not centred."""
     return task.fit.uncentred(found.moves.T).T
 
@@ -161,10 +169,10 @@ def is_light(fit: Fit, count: int | None = None) -> bool:
     return fit.loss.quadratic or pays(n, p) or n * (n if count is None else count) * p <= WORK
 
 
-def _task(jacobian: Jacobian, tolerance: float) -> Removal:
+def _task(jacobian: Jacobian, tolerance: float) -> RemovalTask:
     """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
     risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = Removal(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
+    task = RemovalTask(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
     if jacobian.fit.loss.quadratic:
         return task
     if jacobian.fit.distance > AT_MINIMUM:
@@ -183,7 +191,7 @@ def _largest_spread(metric: Array, B: Array) -> float:
     return float(namespace(B).linalg.eigvalsh(metric @ B @ metric.T)[-1]) if found is None else found
 
 
-def _usual(task: Removal) -> tuple[float, float]:
+def _usual(task: RemovalTask) -> tuple[float, float]:
     """The mean move when an example is left out, by H and of its own score, or numbers that rounding still tells from zero."""
     xp = namespace(task.B)
     model, B = task.model, task.B
@@ -198,7 +206,7 @@ def _usual(task: Removal) -> tuple[float, float]:
     return max(by_hessian, least) / n, max(own, least * predicted) / n or 1.0
 
 
-def _walked(task: Removal, buckets: Sequence[Bucket], finish: Finish) -> Array:
+def _walked(task: RemovalTask, buckets: Sequence[Bucket], finish: Finish) -> Array:
     """``finish(task, moves)`` of every row or set that is left out, block by block; infinite where there is no minimum."""
     xp = namespace(task.B)
     places, found, later = [], [], []
@@ -221,21 +229,21 @@ def _walked(task: Removal, buckets: Sequence[Bucket], finish: Finish) -> Array:
     return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
 
 
-def _blocks(task: Removal, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
+def _blocks(task: RemovalTask, rows: Array, doing: str) -> Iterator[tuple[int, Array]]:
     width = 1 if rows.ndim == 1 else SET_COPIES * rows.shape[1]
     most, count = max(1, rows_per_block(task.risk.size, task.risk.X) // width), rows.shape[0]
     for start in track(range(0, count, most), -(-count // most), doing):
         yield start, rows[start : min(start + most, count), ...]
 
 
-def _with_third(task: Removal, count: int) -> Removal:
+def _with_third(task: RemovalTask, count: int) -> RemovalTask:
     """T where so many rows would cost more passes over all others."""
     if not count or task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
         return task
     return replace(task, third=third_derivative(task.risk, task.model, task.step))
 
 
-def _improved(task: Removal, rows: Array, finish: Finish) -> Array:
+def _improved(task: RemovalTask, rows: Array, finish: Finish) -> Array:
     """The same for rows for which one Newton step is not near enough."""
     xp = namespace(rows)
     parts = []
@@ -258,28 +266,28 @@ def _improved(task: Removal, rows: Array, finish: Finish) -> Array:
     return xp.concat(parts, axis=0)
 
 
-def _few_by_chords(task: Removal, part: Leaving, moves: Moves) -> Moves:
+def _few_by_chords(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> BoundedMoves:
     """By chords, some rows at a time."""
     xp = namespace(moves.moves)
     count, found = moves.moves.shape[0], []
     for start in range(0, count, AT_ONCE):
         some = xp.arange(start, min(start + AT_ONCE, count), device=device(moves.moves))
         found.append(by_chords(task, part.take(some), moves.take(some)))
-    return Moves(
+    return BoundedMoves(
         *(xp.concat([getattr(each, name) for each in found], axis=0) for name in ("moves", "error", "settled"))
     )
 
 
-def _fitted(task: Removal, part: Leaving, moves: Moves) -> Moves:
+def _fitted(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> BoundedMoves:
     """By fits; not settled where there is no minimum."""
     xp = namespace(moves.moves)
     fits = [refit(task, members(part.rows[k, ...])) for k in range(moves.moves.shape[0])]
     moved = xp.stack([moves.moves[k, :] if fit is None else fit[0] for k, fit in enumerate(fits)])
     error = like([0.0 if fit is None else fit[1] for fit in fits], moved, xp)
-    return Moves(moved, error, like([0.0 if fit is None else 1.0 for fit in fits], moved, xp) > 0)
+    return BoundedMoves(moved, error, like([0.0 if fit is None else 1.0 for fit in fits], moved, xp) > 0)
 
 
-def _removed(task: Removal, rows: Array) -> Leaving:
+def _removed(task: RemovalTask, rows: Array) -> Leaving:
     xp = namespace(task.risk.X)
     risk, weights = task.risk, task.risk.weights
     if rows.ndim == 2:

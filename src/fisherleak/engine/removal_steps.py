@@ -34,7 +34,7 @@ from fisherleak.engine.third_derivative import ThirdDerivative, higher_terms
 from fisherleak.errors import FisherleakError, NearSingularWarning
 from fisherleak.rows import rows_per_block, sum_rows
 
-__all__ = ["Moves", "Removal", "by_chords", "by_higher_terms", "by_newton", "by_third", "refit"]
+__all__ = ["BoundedMoves", "RemovalTask", "by_chords", "by_higher_terms", "by_newton", "by_third", "refit"]
 
 MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
@@ -45,7 +45,7 @@ REFITTED = 10.0
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalTask:
     """A fit at its minimum, how moves are measured, and what all examples share."""
 
     fit: Fit
@@ -106,31 +106,33 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Moves:
+class BoundedMoves:
     """Moves (m, p), what each is off at most as the noise sees it, (m,), and which are near enough."""
 
     moves: Array
     error: Array
     settled: Array
 
-    def take(self, chosen: Array) -> Moves:
+    def take(self, chosen: Array) -> BoundedMoves:
         xp = namespace(self.moves)
-        return Moves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.settled)))
+        return BoundedMoves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.settled)))
 
 
-def _still(task: Removal, part: Leaving) -> Array:
+def _still(task: RemovalTask, part: Leaving) -> Array:
     """Rows that move nothing when they go."""
     return part.weightless & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
 
 
-def _found(task: Removal, part: Leaving, moves: Array, error: Array) -> Moves:
+def _found(task: RemovalTask, part: Leaving, moves: Array, error: Array) -> BoundedMoves:
     xp = namespace(moves)
     still = _still(task, part)
     error = xp.where(still, 0.0, error)
-    return Moves(moves, error, still | (task.near(moves, error) & (part.left > UNSURE)))
+    return BoundedMoves(moves, error, still | (task.near(moves, error) & (part.left > UNSURE)))
 
 
-def _off(task: Removal, moves: Array, length: Array, residual: Array, kept: Array, turn: Array | float = 0.0) -> Array:
+def _off(
+    task: RemovalTask, moves: Array, length: Array, residual: Array, kept: Array, turn: Array | float = 0.0
+) -> Array:
     """|W (D_* - D)| at most, from a bound of A (Phi(D) - D) by the norm of H^-1; A is no less than the part ``kept`` of H."""
     assert task.rest is not None
     xp = namespace(moves)
@@ -139,19 +141,19 @@ def _off(task: Removal, moves: Array, length: Array, residual: Array, kept: Arra
     return task.spread * xp.where(rate <= SLOW, far, xp.inf) / (1.0 - xp.clip(rate, 0.0, SLOW))
 
 
-def by_newton(task: Removal, part: Leaving) -> Moves:
+def by_newton(task: RemovalTask, part: Leaving) -> BoundedMoves:
     """A block's moves by H alone."""
     precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
     moves = moves_of_squared(part, task.B, task.fit.centred_theta, precision)
     xp = namespace(moves)
     if task.rest is None:
-        return Moves(moves, xp.zeros_like(part.left), _still(task, part) | (part.left > UNSURE))
+        return BoundedMoves(moves, xp.zeros_like(part.left), _still(task, part) | (part.left > UNSURE))
     length = task.by_hessian(moves)
     residual = task.rest.without_third(moves, length) + (precision * length if part.folded else 0.0)
     return _found(task, part, moves, _off(task, moves, length, residual, part.left * part.kept))
 
 
-def by_third(task: Removal, part: Leaving) -> Moves:
+def by_third(task: RemovalTask, part: Leaving) -> BoundedMoves:
     """A block's moves by H and T."""
     newton = part.solve(task.B, part.pull(task.fit.centred_theta))
     xp = namespace(newton)
@@ -162,7 +164,7 @@ def by_third(task: Removal, part: Leaving) -> Moves:
     return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
 
 
-def by_higher_terms(task: Removal, part: Leaving, begun: Moves) -> Moves:
+def by_higher_terms(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
     """The same with the terms after T at earlier moves: one round, and one more where that is not near enough."""
     if task.third is None or task.rest is None:
         return begun
@@ -177,7 +179,9 @@ def by_higher_terms(task: Removal, part: Leaving, begun: Moves) -> Moves:
     return _in_order([(host(near), found.take(near)), (host(far), _with_terms(task, part.take(far), *known))])
 
 
-def _with_terms(task: Removal, part: Leaving, newton: Array, moves: Array, begun: Array, terms: Array) -> Moves:
+def _with_terms(
+    task: RemovalTask, part: Leaving, newton: Array, moves: Array, begun: Array, terms: Array
+) -> BoundedMoves:
     """A round from moves, with the terms after T as they are at those that were begun with."""
     assert task.rest is not None
     xp = namespace(moves)
@@ -188,7 +192,7 @@ def _with_terms(task: Removal, part: Leaving, newton: Array, moves: Array, begun
 
 
 def _rounds(
-    task: Removal, part: Leaving, newton: Array, moves: Array, terms: Array | None, count: int
+    task: RemovalTask, part: Leaving, newton: Array, moves: Array, terms: Array | None, count: int
 ) -> tuple[Array, Array, Array]:
     """Moves with T (and P, and terms that are known) at earlier moves; what a further round may move, and lengths by H."""
     assert task.third is not None
@@ -203,7 +207,7 @@ def _rounds(
     return moves, (task.rest.rate(moves, length, last) + task.turn(part)) * last, length
 
 
-def _after_third(task: Removal) -> Any:
+def _after_third(task: RemovalTask) -> Any:
     """What a row's gradient does beyond T, as a function of its score, the score's move and its label."""
     loss, step = task.fit.loss, task.step
 
@@ -213,7 +217,7 @@ def _after_third(task: Removal) -> Any:
     return terms
 
 
-def _higher(task: Removal, moves: Array) -> Array:
+def _higher(task: RemovalTask, moves: Array) -> Array:
     """The terms after T of all rows, (m, p)."""
     assert task.rest is not None
     root, inverse = task.roots
@@ -221,13 +225,13 @@ def _higher(task: Removal, moves: Array) -> Array:
     return seen @ inverse
 
 
-def by_chords(task: Removal, part: Leaving, begun: Moves) -> Moves:
+def by_chords(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
     """Moves improved by the gradients of all rows until they settle; those that do not are not settled."""
     if task.rest is None:
         return begun
     xp = namespace(begun.moves)
     moves, places = begun.moves, np.arange(begun.moves.shape[0])
-    done: list[tuple[NDArray[np.int64], Moves]] = []
+    done: list[tuple[NDArray[np.int64], BoundedMoves]] = []
     previous = None
     for count in range(MOST_CHORDS):
         gradient = _gradients(task, part, moves)
@@ -242,27 +246,27 @@ def by_chords(task: Removal, part: Leaving, begun: Moves) -> Moves:
         hopeless = (part.left <= UNSURE) | (length <= task.rounding) | ((rate > SLOW) | xp.isnan(rate)) & (count > 2)
         stop = host(settled | hopeless)
         some = like(np.flatnonzero(stop), moves, xp)
-        done.append((places[stop], Moves(moves, error, settled).take(some)))
+        done.append((places[stop], BoundedMoves(moves, error, settled).take(some)))
         places = places[~stop]
         if not places.size:
             break
         going = like(np.flatnonzero(~stop), moves, xp)
         part, moves, previous = part.take(going), xp.take(moves, going, axis=0), xp.take(length, going)
     else:
-        done.append((places, Moves(moves, xp.full_like(previous, xp.inf), xp.zeros_like(previous) > 0)))
+        done.append((places, BoundedMoves(moves, xp.full_like(previous, xp.inf), xp.zeros_like(previous) > 0)))
     return _in_order(done)
 
 
-def _in_order(parts: list[tuple[NDArray[np.int64], Moves]]) -> Moves:
+def _in_order(parts: list[tuple[NDArray[np.int64], BoundedMoves]]) -> BoundedMoves:
     first = parts[0][1].moves
     xp = namespace(first)
     order = like(np.argsort(np.concatenate([places for places, _ in parts])), first, xp)
     names = ("moves", "error", "settled")
-    together = Moves(*(xp.concat([getattr(each, name) for _, each in parts], axis=0) for name in names))
+    together = BoundedMoves(*(xp.concat([getattr(each, name) for _, each in parts], axis=0) for name in names))
     return together.take(order)
 
 
-def _after_a_chord(task: Removal, part: Leaving, moves: Array, seen: Array, energy: Array) -> Array:
+def _after_a_chord(task: RemovalTask, part: Leaving, moves: Array, seen: Array, energy: Array) -> Array:
     """|W (D_* - D)| at most after a chord step to D of such lengths, as the noise and as H_- see it."""
     assert task.rest is not None
     xp = namespace(moves)
@@ -282,7 +286,7 @@ def _after_a_chord(task: Removal, part: Leaving, moves: Array, seen: Array, ener
     return xp.where(rate <= SLOW, error, found)
 
 
-def _largest_scores(task: Removal, moves: Array) -> Array:
+def _largest_scores(task: RemovalTask, moves: Array) -> Array:
     """The largest move of a score of any row that counts, (m,)."""
     xp = namespace(moves)
     intercept, centre = task.risk.intercept, task.risk.centre
@@ -296,14 +300,14 @@ def _largest_scores(task: Removal, moves: Array) -> Array:
     return found
 
 
-def _gradients(task: Removal, part: Leaving, moves: Array) -> Array:
+def _gradients(task: RemovalTask, part: Leaving, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
     theta = task.fit.centred_theta[None, :] + moves
     own = part.own_gradient(theta, task.fit.loss.r)
     return gradients_at(task.risk, theta) - task.gradient[None, :] - own + part.pushed(theta)
 
 
-def refit(task: Removal, rows: Rows) -> tuple[Array, float] | None:
+def refit(task: RemovalTask, rows: Rows) -> tuple[Array, float] | None:
     """The move by a true fit without some rows, and its error; None where there is no minimum."""
     risk = task.risk
     xp = namespace(risk.X)
