@@ -26,6 +26,7 @@ TOPICS = {
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_membership_of_shapes.py": "who was in the data, by the covariance of the noise that rows decide",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
+    "attacks_on_us/test_membership_never_low.py": "membership that is shown, against fits without each row",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
     "attacks_on_us/test_released_categories.py": "rare categories, and values that a released model does not know",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",

@@ -116,6 +116,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "engine/test_block_maps.py",
     ),
     "engine/risk.py": ("engine/test_erm.py", "engine/test_neighbours.py"),
+    "engine/removal_steps.py": ("engine/test_removal.py", "attacks_on_us/test_membership_never_low.py"),
     "engine/third_derivative.py": ("engine/test_removal.py",),
     "engine/training_rows.py": ("engine/test_erm.py", "models/test_read.py"),
     "errors.py": ("test_public.py", "cli/test_bad_input.py"),

@@ -28,7 +28,7 @@ def attack_on(loss: str = "squared", **options: Any) -> fl.attacks.Membership:
 def test_closed_forms_are_those_of_the_leakage(loss: str, noise: fl.Gaussian) -> None:
     case = make(loss, 2, 40, 3, intercept=True)
     attack = attack_on(loss)
-    mu = case.leak(noise).membership()
+    mu = case.leak(noise).membership(1e-8)
     np.testing.assert_allclose(attack.mu(noise), mu, rtol=1e-9)
     np.testing.assert_allclose(attack.auc(noise), norm.cdf(mu / np.sqrt(2)), rtol=1e-9)
     np.testing.assert_allclose(attack.accuracy(noise), norm.cdf(mu / 2), rtol=1e-9)
@@ -116,7 +116,7 @@ def test_pipelines(name: str) -> None:
     model, y = MODELS[name]
     model = model.fit(TABLE, y)
     attack = fl.attacks.Membership(model, TABLE, y)
-    expected = fl.measure(model, TABLE, y, NOISE).membership()
+    expected = fl.measure(model, TABLE, y, NOISE).membership(1e-8)
     np.testing.assert_allclose(attack.mu(NOISE), expected, rtol=1e-5)
     assert "right on average" in str(attack.simulate(NOISE, releases=5))
 
@@ -176,7 +176,7 @@ def test_several_outputs_move_as_without_the_row(kind: str) -> None:
         np.testing.assert_allclose(attack.moves[at], true, atol=1e-7 * np.abs(true).max())
     shape = np.diag(np.linspace(0.5, 2.0, fit.theta.shape[0]))
     for noise in (fl.Gaussian(0.05), fl.Gaussian(0.05, shape)):
-        mu = fl.measure(fit, X, y, noise).membership()[[0, 7, 30]]
+        mu = fl.measure(fit, X, y, noise).membership(1e-8)[[0, 7, 30]]
         np.testing.assert_allclose(attack.mu(noise), mu, rtol=1e-6)
         told = attack.simulate(noise.rescaled(noise.scale * float(mu.max())), 20_000)
         expected = attack.auc(noise.rescaled(noise.scale * float(mu.max())))
@@ -200,7 +200,7 @@ def test_people_are_in_with_all_their_rows_or_not_at_all(loss: str) -> None:
     case = make(loss, 2, 40, 3, intercept=True)
     who = np.arange(40) % 7
     attack = attack_on(loss, groups=who)
-    mu = case.leak(NOISE).membership_by_group(who)
+    mu = case.leak(NOISE).membership_by_group(who, 1e-8)
     assert attack.people == tuple(mu)
     assert repr(attack) == "Membership(7 people)"
     np.testing.assert_allclose(attack.mu(NOISE), list(mu.values()), rtol=1e-9)
@@ -226,5 +226,5 @@ def test_people_of_several_classes() -> None:
     X, who = rng.normal(size=(60, 2)), np.arange(60) % 6
     y = np.argmax(X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(60, 3)), axis=1)
     fit = fl.minimise(X, y, "softmax", 1e-2, intercept=True)
-    mu = fl.measure(fit, X, y, NOISE).membership_by_group(who)
+    mu = fl.measure(fit, X, y, NOISE).membership_by_group(who, 1e-8)
     np.testing.assert_allclose(fl.attacks.Membership(fit, X, y, groups=who).mu(NOISE), list(mu.values()), rtol=1e-6)

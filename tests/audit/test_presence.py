@@ -23,6 +23,7 @@ from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
 from fisherleak.engine import left_out
+from fisherleak.engine.removal import CLOSE, EXACT
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
@@ -56,6 +57,25 @@ def test_figures_are_those_of_fits_without_a_row(
     write_outputs(result, summary, tmp_path / "out")
     np.testing.assert_allclose(pandas.read_parquet(tmp_path / "out" / "leakage.parquet")["membership"], mu, rtol=1e-3)
     assert "Who is in the table" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+def test_a_rule_decides_by_the_finest_setting_and_all_else_shows_less(
+    ruled: bool, table_for: Any, target_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each audit: what decides is not computed beside what is shown."""
+    asked = []
+
+    def counted(leak: fl.Leakage, tolerance: float = 0.0) -> Any:
+        asked.append(tolerance)
+        return membership(leak, tolerance)
+
+    membership = fl.Leakage.membership
+    monkeypatch.setattr(fl.Leakage, "membership", counted)
+    settings = Settings(target_for("logistic"), "logistic", l2=0.1)
+    policy = policy_of({"membership": {"max_right": 0.6}} if ruled else {"rows": {"max_eta": 1.0}})
+    audit(table_for("logistic"), settings, noise=0.5, draws=4, attacks=False, policy=policy)
+    assert asked == [EXACT if ruled else CLOSE]
 
 
 def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:

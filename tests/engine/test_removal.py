@@ -10,7 +10,7 @@ import pytest
 
 import cases
 import fisherleak as fl
-from fisherleak.engine import removal, third_derivative
+from fisherleak.engine import removal, removal_steps, third_derivative
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.removal import removal_moves, removal_norms
 
@@ -76,8 +76,8 @@ def test_a_tolerance_is_kept_without_a_pass_for_each_row(
         improved[0] += part.rows.shape[0]
         return chords(task, part, *rest)
 
-    chords = removal._chords
-    monkeypatch.setattr(removal, "_chords", counted)
+    chords = removal_steps.by_chords
+    monkeypatch.setattr(removal, "by_chords", counted)
     found = removal_norms(jacobian(case), tolerance)
     assert (np.abs(found - exact) <= tolerance * exact).all()
     assert improved[0] < (20 if tolerance >= 1e-2 else 400)
@@ -94,8 +94,8 @@ def test_among_many_rows_one_newton_step_is_near_enough(loss: str, monkeypatch: 
         improved[0] += part.rows.shape[0]
         return third(task, part)
 
-    third = removal._third_moves
-    monkeypatch.setattr(removal, "_third_moves", counted)
+    third = removal_steps.by_third
+    monkeypatch.setattr(removal, "by_third", counted)
     found = removal_norms(jacobian(case), 1e-2)
     assert (np.abs(found - exact) <= 1e-2 * exact).all()
     assert improved[0] < 600
@@ -118,7 +118,7 @@ def test_columns_far_from_zero_keep_their_digits() -> None:
 def test_rows_whose_steps_do_not_settle_are_fitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases.make("logistic", n=30, d=3, l2=1e-3)
     expected = np.linalg.norm(moves(case), axis=1)
-    monkeypatch.setattr(removal, "MOST_CHORDS", 1)
+    monkeypatch.setattr(removal_steps, "MOST_CHORDS", 1)
     np.testing.assert_allclose(removal_norms(jacobian(case)), expected, rtol=1e-8)
 
 

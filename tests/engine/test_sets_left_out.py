@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import cases
 import fisherleak as fl
 from fisherleak._support.arrays import host
-from fisherleak.engine import removal
+from fisherleak.engine import removal_steps
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
@@ -66,7 +66,7 @@ def test_a_tolerance_is_kept(loss: str, tolerance: float) -> None:
 def test_sets_whose_steps_do_not_settle_are_fitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     case = cases.make("logistic", n=60, d=3, l2=1e-3, weighted=True)
     expected = removal_norms(jacobian(case), sets=people(60))
-    monkeypatch.setattr(removal, "MOST_CHORDS", 1)
+    monkeypatch.setattr(removal_steps, "MOST_CHORDS", 1)
     np.testing.assert_allclose(removal_norms(jacobian(case), sets=people(60)), expected, rtol=1e-8)
 
 

@@ -28,7 +28,7 @@ def test_a_pipeline_is_that_of_its_features(last: Any) -> None:
     z = X @ [1.0, 0.1, -10.0] + rng.normal(size=90)
     y = z if isinstance(last, Ridge) else (z > 0).astype(int)
     model = make_pipeline(StandardScaler(), last).fit(X, y)
-    found = fl.measure(model, X, y, NOISE).membership()
+    found = fl.measure(model, X, y, NOISE).membership(1e-8)
     features = model[0].transform(X)
     for row in (0, 44, 89):
         rest = np.arange(90) != row
@@ -66,7 +66,7 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
     (jacobian,) = leak._information.jacobians
     fit, folding = jacobian.fit, jacobian.folding
     assert folding is not None
-    found, expected = leak.membership(), []
+    found, expected = leak.membership(1e-8), []
     for row in range(0, n, 3):
         rest = np.arange(n) != row
         omega = np.ones(n - 1) if weights is None else weights[rest]
@@ -81,7 +81,7 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
         expected.append(np.inf if told.any() else moved)
     np.testing.assert_allclose(found[::3], expected, rtol=2e-8)
     shaped = leak.with_noise(fl.Gaussian(0.3, folding.frame.T @ folding.frame + np.eye(4)))
-    assert np.isfinite(shaped.membership()).all()
+    assert np.isfinite(shaped.membership(1e-8)).all()
     assert "presence      the best attacker" in leak.summary()
 
 
@@ -91,7 +91,7 @@ def test_scales_that_are_order_statistics_are_refused_by_name() -> None:
     model = make_pipeline(MinMaxScaler(), Ridge()).fit(X, X @ [1.0, 2.0])
     leak = fl.measure(model, X, X @ [1.0, 2.0], public="nothing")
     with pytest.raises(fl.InvalidInputError, match="known for standard deviations only: use StandardScaler"):
-        leak.membership()
+        leak.membership(1e-8)
     assert "not measured end to end" in leak.summary()
     assert "membership" not in leak.to_frame()
 
@@ -101,22 +101,28 @@ def test_squares_of_independent_releases_add_up() -> None:
     first = one.leak(fl.Gaussian(0.5))
     second = fl.measure(fl.minimise(one.X, one.y, two.loss, 0.1, intercept=True), one.X, one.y, fl.Gaussian(2.0))
     both = fl.compose(first, second)
-    np.testing.assert_allclose(both.membership() ** 2, first.membership() ** 2 + second.membership() ** 2, rtol=1e-12)
-    np.testing.assert_allclose(fl.compose(first, first).membership(), np.sqrt(2) * first.membership(), rtol=1e-12)
+    np.testing.assert_allclose(
+        both.membership(1e-8) ** 2, first.membership(1e-8) ** 2 + second.membership(1e-8) ** 2, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        fl.compose(first, first).membership(1e-8), np.sqrt(2) * first.membership(1e-8), rtol=1e-12
+    )
     assert "presence" in both.summary()
 
 
 def test_noise_divides_it() -> None:
     leak = make("logistic", 0, 60, 3).leak(fl.Gaussian(0.5))
-    np.testing.assert_allclose(leak.with_noise(fl.Gaussian(0.25)).membership(), 2 * leak.membership(), rtol=1e-12)
+    np.testing.assert_allclose(
+        leak.with_noise(fl.Gaussian(0.25)).membership(1e-8), 2 * leak.membership(1e-8), rtol=1e-12
+    )
 
 
 def test_noise_that_is_not_normal_is_refused() -> None:
     leak = make("squared", 0, 30, 3).leak(fl.Laplace(0.5))
     with pytest.raises(fl.InvalidInputError, match=r"noise must be normal for membership.*got Laplace"):
-        leak.membership()
+        leak.membership(1e-8)
     with pytest.raises(fl.InvalidInputError, match="got Laplace"):
-        fl.compose(leak.with_noise(fl.Gaussian(1.0)), leak).membership()
+        fl.compose(leak.with_noise(fl.Gaussian(1.0)), leak).membership(1e-8)
     assert "membership" not in leak.to_frame()
     assert "presence      not measured: the best test" in leak.summary()
 
@@ -140,7 +146,7 @@ def test_a_row_that_is_certain_to_be_told_does_not_break_the_digest() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), (np.arange(50) == 3) * 1.0
     leak = fl.measure(fl.minimise(X, y, "logistic", 1e-2, intercept=True), X, y)
-    assert np.isinf(leak.membership()[3])
+    assert np.isinf(leak.membership(1e-8)[3])
     assert "right 100.0 times in 100 at worst (row 3)" in leak.summary()
 
 
@@ -148,14 +154,14 @@ def test_a_row_that_is_certain_to_be_told_does_not_break_the_digest() -> None:
 def test_other_libraries_give_the_same(loss: str) -> None:
     strict = pytest.importorskip("array_api_strict")
     case = make(loss, 1, 130, 3, weighted=True, intercept=True)
-    expected = case.leak(NOISE).membership()
+    expected = case.leak(NOISE).membership(1e-8)
     X, y, weights = (strict.asarray(part) for part in (case.X, case.y, case.weights))
     fit = fl.minimise(X, y, case.loss, case.l2, weights, intercept=True)
-    np.testing.assert_allclose(host(fl.measure(fit, X, y, NOISE).membership()), expected, rtol=1e-8)
+    np.testing.assert_allclose(host(fl.measure(fit, X, y, NOISE).membership(1e-8)), expected, rtol=1e-8)
     torch = pytest.importorskip("torch")
     X, y, weights = (torch.asarray(part) for part in (case.X, case.y, case.weights))
     fit = fl.minimise(X, y, case.loss, case.l2, weights, intercept=True)
-    np.testing.assert_allclose(fl.measure(fit, X, y, NOISE).membership().numpy(), expected, rtol=1e-8)
+    np.testing.assert_allclose(fl.measure(fit, X, y, NOISE).membership(1e-8).numpy(), expected, rtol=1e-8)
 
 
 def test_lazy_rows_stay_lazy_for_the_squared_loss() -> None:
@@ -163,11 +169,11 @@ def test_lazy_rows_stay_lazy_for_the_squared_loss() -> None:
     case = make("squared", 1, 90, 3, weighted=True, intercept=True)
     X, y, weights = (da.from_array(part, chunks=30) for part in (case.X, case.y, case.weights))
     leak = fl.measure(fl.minimise(X, y, "squared", case.l2, weights, intercept=True), X, y, NOISE)
-    found = leak.membership()
+    found = leak.membership(1e-8)
     assert isinstance(found, da.Array)
-    np.testing.assert_allclose(found.compute(), case.leak(NOISE).membership(), rtol=1e-10)
+    np.testing.assert_allclose(found.compute(), case.leak(NOISE).membership(1e-8), rtol=1e-10)
     np.testing.assert_allclose(leak.to_frame()["membership"].compute(), found.compute())
-    twice = fl.compose(leak, leak).membership()
+    twice = fl.compose(leak, leak).membership(1e-8)
     np.testing.assert_allclose(twice.compute(), np.sqrt(2) * found.compute(), rtol=1e-12)
 
 
@@ -177,6 +183,6 @@ def test_lazy_rows_of_other_losses_are_refused_by_name() -> None:
     X, y = da.from_array(case.X, chunks=30), da.from_array(case.y, chunks=30)
     leak = fl.measure(fl.minimise(X, y, "logistic", case.l2), X, y, NOISE)
     with pytest.raises(fl.InvalidInputError, match="Dask rows with the squared loss only, and the loss is logistic"):
-        leak.membership()
+        leak.membership(1e-8)
     assert "membership" not in leak.to_frame()
     assert "presence      not measured here" in leak.summary()

@@ -33,7 +33,7 @@ def test_information_of_two_releases_adds_up() -> None:
     np.testing.assert_allclose(both.per_cell(), np.linalg.norm(J[:, :, :4], axis=1), rtol=1e-10)
     assert both.dataset() == pytest.approx(np.linalg.norm(np.concatenate(list(J), axis=1), 2), rel=1e-10)
     assert both.per_attribute()[2] == pytest.approx(np.linalg.norm(J[:, :, 2], 2), rel=1e-10)
-    np.testing.assert_allclose(both.membership(), np.hypot(one.membership(), two.membership()), rtol=1e-10)
+    np.testing.assert_allclose(both.membership(1e-8), np.hypot(one.membership(1e-8), two.membership(1e-8)), rtol=1e-10)
     assert "2 independent releases" in both.summary()
     assert list(both.to_frame().columns)[-1] == "membership"
 

@@ -33,7 +33,7 @@ def test_a_model_is_fitted_without_all_rows_of_a_person(last: Any) -> None:
     for y in [z] if isinstance(last, Ridge) else [(z > 0).astype(int), np.digitize(z, [-1.0, 1.0])]:
         model = make_pipeline(StandardScaler(), clone(last))
         model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": weights})
-        found = fl.measure(model, X, y, NOISE, weights, polish=True).membership_by_group(who)
+        found = fl.measure(model, X, y, NOISE, weights, polish=True).membership_by_group(who, 1e-8)
         assert list(found) == sorted(set(who))
         features = model[0].transform(X)
         for person, mu in found.items():
@@ -60,7 +60,7 @@ def test_end_to_end_all_rows_leave_the_scaler_too(loss: str, weighted: bool) -> 
     leak = fl.measure(model, X, y, NOISE, weights, public="nothing", polish=True)
     (jacobian,) = leak._information.jacobians
     assert jacobian.folding is not None
-    for person, mu in leak.membership_by_group(who).items():
+    for person, mu in leak.membership_by_group(who, 1e-8).items():
         rest = who != person
         omega = np.ones(rest.sum()) if weights is None else weights[rest]
         mean = omega @ X[rest] / omega.sum()
@@ -77,16 +77,16 @@ def test_end_to_end_all_rows_leave_the_scaler_too(loss: str, weighted: bool) -> 
 
 def test_rows_that_stand_for_themselves_are_those_of_membership() -> None:
     leak = make("logistic", 0, 60, 3).leak(NOISE)
-    found = leak.membership_by_group(np.arange(60))
-    np.testing.assert_array_equal(list(found.values()), leak.membership())
+    found = leak.membership_by_group(np.arange(60), 1e-8)
+    np.testing.assert_array_equal(list(found.values()), leak.membership(1e-8))
 
 
 def test_squares_of_independent_releases_add_up() -> None:
     one = make("squared", 0, 60, 3)
     first, who = one.leak(fl.Gaussian(0.5)), people(60)
     second = fl.measure(fl.minimise(one.X, one.y, fl.pseudo_huber(1.0), 0.1), one.X, one.y, fl.Gaussian(2.0))
-    both = fl.compose(first, second).membership_by_group(who)
-    own = [each.membership_by_group(who) for each in (first, second)]
+    both = fl.compose(first, second).membership_by_group(who, 1e-8)
+    own = [each.membership_by_group(who, 1e-8) for each in (first, second)]
     assert both == pytest.approx({k: np.hypot(own[0][k], own[1][k]) for k in both}, rel=1e-12)
 
 
@@ -95,7 +95,7 @@ def test_a_gradient_loses_the_sum_of_a_persons_terms() -> None:
     fit, who = case.fit(), people(50)
     leak = fl.gradients(fit, case.X, case.y, NOISE)
     r = 1 / (1 + np.exp(-case.X @ fit.theta)) - case.y
-    for person, mu in leak.membership_by_group(who).items():
+    for person, mu in leak.membership_by_group(who, 1e-8).items():
         own = who == person
         assert mu == pytest.approx(np.linalg.norm(r[own] @ case.X[own]) / 0.3, rel=1e-9)
 
@@ -103,7 +103,7 @@ def test_a_gradient_loses_the_sum_of_a_persons_terms() -> None:
 def test_what_is_refused_of_rows_is_refused_of_people() -> None:
     leak, who = make("squared", 0, 30, 3).leak(fl.Laplace(0.5)), people(30)
     with pytest.raises(fl.InvalidInputError, match="noise must be normal for membership"):
-        leak.membership_by_group(who)
+        leak.membership_by_group(who, 1e-8)
     with pytest.raises(fl.InvalidInputError, match="tolerance must be"):
         leak.membership_by_group(who, 0.0)
     with pytest.raises(fl.InvalidInputError, match="one label for each of the 30 rows"):
@@ -112,4 +112,4 @@ def test_what_is_refused_of_rows_is_refused_of_people() -> None:
     case = make("squared", 0, 30, 3)
     X, y = (da.from_array(part, chunks=10) for part in (case.X, case.y))
     with pytest.raises(fl.InvalidInputError, match="membership_by_group needs rows in memory"):
-        fl.measure(fl.minimise(X, y), X, y).membership_by_group(who)
+        fl.measure(fl.minimise(X, y), X, y).membership_by_group(who, 1e-8)

@@ -304,7 +304,9 @@ def test_one_class_against_the_rest_is_as_many_models_released_together() -> Non
     J = [each._information.written_out(each._information.attributes, False, None) for each in alone]
     together = np.linalg.norm(np.concatenate(J, axis=1), 2, axis=(1, 2))
     np.testing.assert_allclose(leak.per_example(label=False), together, rtol=1e-9)
-    np.testing.assert_allclose(leak.membership(), np.sqrt(sum(each.membership() ** 2 for each in alone)), rtol=1e-6)
+    np.testing.assert_allclose(
+        leak.membership(1e-8), np.sqrt(sum(each.membership(1e-8) ** 2 for each in alone)), rtol=1e-6
+    )
     # the label moves two of the models at once, by one over the root of two each
     labels = np.array([each.per_label() for each in alone])
     assert np.all(leak.per_label() <= labels.max(axis=0) * (1 + 1e-9))
@@ -319,7 +321,7 @@ def test_what_is_not_there_for_several_outputs_is_refused_by_name() -> None:
     X, y = IRIS
     numbers = make_pipeline(StandardScaler(), lm.Ridge()).fit(X, X[:, :2])
     with pytest.raises(fl.UnsupportedModelError, match="public='preprocessing'"):
-        fl.measure(numbers, X, X[:, :2], public="nothing").membership()
+        fl.measure(numbers, X, X[:, :2], public="nothing").membership(1e-8)
     gaps = X.copy()
     gaps[3, 1] = np.nan
     filled = make_pipeline(SimpleImputer(), StandardScaler(), lm.LogisticRegression(**EXACT)).fit(gaps, y)

@@ -78,7 +78,7 @@ def test_etas_are_those_of_the_chained_jacobian(kind: str, features: int) -> Non
     flat = both.transpose(1, 0, 2).reshape(both.shape[1], -1)
     np.testing.assert_allclose(leak.dataset(), np.linalg.norm(flat, 2), rtol=1e-8)
     np.testing.assert_allclose(leak.fim([3]), both[3].T @ both[3], rtol=1e-7, atol=1e-9 * np.abs(both[3]).max() ** 2)
-    np.testing.assert_allclose(leak.membership(), leak.features.membership())
+    np.testing.assert_allclose(leak.membership(1e-8), leak.features.membership(1e-8))
 
 
 @pytest.mark.parametrize("kind", ["softmax", "several numbers"])
@@ -197,8 +197,8 @@ def test_heads_on_one_network_and_on_others_add_up() -> None:
         np.testing.assert_allclose(whole.map(), np.linalg.norm(J, axis=1).reshape(-1, SIDE, SIDE), rtol=1e-8)
         flat = both.transpose(1, 0, 2).reshape(both.shape[1], -1)
         np.testing.assert_allclose(whole.dataset(), np.linalg.norm(flat, 2), rtol=1e-8)
-        squares = sum(leak.membership() ** 2 for leak in leaks)
-        np.testing.assert_allclose(whole.membership(), squares**0.5)
+        squares = sum(leak.membership(1e-8) ** 2 for leak in leaks)
+        np.testing.assert_allclose(whole.membership(1e-8), squares**0.5)
         assert len(whole.fits) == 3
         assert "3 heads on frozen networks" in whole.summary()
         assert repr(whole) == "HeadLeakage(70 inputs of shape (1, 4, 4), 3 releases)"

@@ -41,7 +41,7 @@ from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_removal import several_removal_moves
+from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
 from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms
 from fisherleak.errors import InvalidInputError
@@ -229,13 +229,8 @@ class Membership:
         if not isinstance(own, OutputsJacobian):
             jacobian = jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
             return removal_norms(jacobian, rows=self.rows, sets=self._sets)
-        moves = self.moves
-        xp = namespace(moves)
-        W = noise.unit_information_root(moves.shape[1])
-        lost = ~xp.all(xp.isfinite(moves), axis=1)
-        seen = xp.where(lost[:, None], 0.0, moves)
-        seen = seen if W is None else seen @ like(W.T, moves, xp)
-        return xp.where(lost, xp.inf, xp.linalg.vector_norm(seen, axis=1))
+        sets = self._sets or [np.array([row]) for row in host(self.rows).tolist()]
+        return several_removal_norms(own.with_noise(noise), EXACT, sets)
 
     def auc(self, noise: Noise) -> Array:
         r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing.

@@ -261,7 +261,7 @@ def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) ->
 def _membership(leak: Leakage) -> Json | None:
     if presence_unknown(leak):
         return None
-    mu = np.asarray(host(leak.membership(1e-3)), dtype=np.float64)
+    mu = np.asarray(host(leak.membership()), dtype=np.float64)
     right, kind = ndtr(0.5 * mu), leak.membership_kind
     known = int(np.count_nonzero(host(certain(np.zeros(leak.n), leak._shown_frames))))
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))

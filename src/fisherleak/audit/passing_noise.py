@@ -17,12 +17,13 @@ from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.columns import column_figures
 from fisherleak.audit.exposure import gate_of, group_figures, row_figures
 from fisherleak.audit.model import Trained
-from fisherleak.audit.presence import presence_of
+from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.records import Audit, NoiseChoice, Plan
 from fisherleak.audit.rules import judge, without_release
 from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.utility import tradeoff
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.removal import EXACT
 
 __all__ = ["Again", "passing_noise"]
 
@@ -65,12 +66,18 @@ class Again:
             people=people,
             yardsticks=sticks,
             groups=group_figures(trained, rows.eta, audit.edges) if policy.section("groups") else audit.groups,
-            presence=presence_of(trained, unit_scale) if policy.section("membership") else audit.presence,
+            presence=self._presence(trained, unit_scale),
             tradeoff=tradeoff(trained, [scale], audit.draws, seed) if policy.section("utility") else audit.tradeoff,
             attacked=self.attack(trained, choice.noise, ()) if self.applied.attacked else audit.attacked,
         )
         kept = audit.gate is None or gate_of(rows, unit_scale, audit.gate.max_eta).count == 0
         return judge(self.applied, tried), kept
+
+    def _presence(self, trained: Trained, scale: float) -> PresenceFigures:
+        """Where a rule is on it: decided at the finest setting, as that of the audit was."""
+        found = self.audit.presence
+        ruled = bool(self.applied.policy.section("membership"))
+        return presence_of(trained, scale, EXACT, found.mu) if ruled else found
 
     @property
     def needed(self) -> float:

@@ -25,7 +25,7 @@ from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms import one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
-from fisherleak.engine.removal import is_known, is_light
+from fisherleak.engine.removal import CLOSE, is_known, is_light
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.recognised import recognised_words
 from fisherleak.leakage.told_present import unknown_by_shape
@@ -40,8 +40,6 @@ FALSE_POSITIVES = 0.01
 NOTABLE = 0.6
 """Rows about which the best attacker is right at least this often are counted."""
 MOST_LISTED = 20
-CLOSE = 1e-3
-"""Relative error of mu that no digit shown betrays."""
 CERTAIN = 1e100
 """Stands for an infinite mu in sums: the release tells for certain."""
 Vector = NDArray[np.float64]
@@ -87,8 +85,11 @@ class PresenceFigures:
         return self.mu is not None
 
 
-def presence_of(trained: Trained, scale: float) -> PresenceFigures:
-    """Figures at a noise of some scale in standard units."""
+def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_mu: Any = None) -> PresenceFigures:
+    """Figures at a noise of some scale in standard units; mu is never below the truth and within the tolerance.
+
+    ``known_mu`` is that at noise of scale 1, where it was found before: it serves every scale of a fixed covariance.
+    """
     leak, people = trained.leak, trained.design.people
     by_rows = has_own_shape(leak.noise)
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
@@ -97,8 +98,11 @@ def presence_of(trained: Trained, scale: float) -> PresenceFigures:
     if why := _not_measured(trained, leak, by_rows):
         return PresenceFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
     kind = leak.membership_kind
-    mu = leak.membership(CLOSE) if people is None else _without_people(leak, people)
-    mu = mu * scale if by_rows else mu
+    if by_rows or known_mu is None:
+        mu = leak.membership(tolerance) if people is None else _without_people(leak, people, tolerance)
+        mu = mu * scale if by_rows else mu
+    else:
+        mu = known_mu
 
     def right(mu: Any) -> tuple[Any, ...]:
         part = ndtr(0.5 * mu / scale)
@@ -151,9 +155,9 @@ def _finite(mu: Any) -> Any:
     return np.minimum(mu, CERTAIN)
 
 
-def _without_people(leak: Leakage, people: People) -> Vector:
+def _without_people(leak: Leakage, people: People, tolerance: float) -> Vector:
     """Mu of leaving out all rows of each person, (people,)."""
-    found = leak.membership_by_group(people.of_row, CLOSE)
+    found = leak.membership_by_group(people.of_row, tolerance)
     return np.array([found[k] for k in range(people.count)])
 
 

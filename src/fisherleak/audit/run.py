@@ -47,6 +47,7 @@ from fisherleak.audit.told_apart import MOST_TOLD
 from fisherleak.audit.utility import tradeoff, utility_at
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.removal import CLOSE, EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 
@@ -172,7 +173,10 @@ def audit_trained(
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
-        presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit))
+        # a rule on membership decides by it, and all else only shows it
+        ruled = plan.policy is not None and bool(plan.policy.section("membership"))
+        tolerance = EXACT if ruled else CLOSE
+        presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit, tolerance))
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     told, grid = _told(trained, found), [point.scale for point in cost.points]

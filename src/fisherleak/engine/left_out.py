@@ -24,7 +24,17 @@ from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.neighbours import EPSILON, ROUNDING, UNSURE
 
-__all__ = ["Leaving", "LeftOut", "MovingScales", "closed_form", "leave_out", "moves_of_squared", "ratio", "to_come"]
+__all__ = [
+    "Leaving",
+    "LeftOut",
+    "MovingScales",
+    "Slope",
+    "Terms",
+    "closed_form",
+    "leave_out",
+    "moves_of_squared",
+    "ratio",
+]
 
 MOST_ROUNDS = 24
 """Rounds with P at most before an example's own system is solved."""
@@ -34,6 +44,8 @@ SLOW = 0.7
 
 Slope = Callable[[Array, Array], Array]
 """A derivative of the loss by scores and labels."""
+Terms = Callable[[Array, Array, Array], Array]
+"""A function of scores, their moves and labels."""
 
 
 class Leaving(Protocol):
@@ -56,8 +68,7 @@ class Leaving(Protocol):
     def weightless(self) -> Array: ...
     def pushed(self, vectors: Array) -> Array: ...
     def pull(self, theta: Array) -> Array: ...
-    def curved(self, moves: Array) -> Array: ...
-    def bent(self, moves: Array, slope: Slope) -> Array: ...
+    def own_terms(self, moves: Array, terms: Terms) -> Array: ...
     def own_gradient(self, theta: Array, r: Slope) -> Array: ...
     def solve(self, B: Array, gradient: Array) -> Array: ...
     def inverse(self, B: Array, k: int) -> Array: ...
@@ -105,14 +116,10 @@ class LeftOut:
         """The vector r x - P w, (b, p)."""
         return self.r[:, None] * self.x - self.pushed(theta[None, :])
 
-    def curved(self, moves: Array) -> Array:
-        """The curvature a (x . D)^2 along moves, (b,)."""
-        return self.a * row_dots(self.x, moves, namespace(moves)) ** 2
-
-    def bent(self, moves: Array, slope: Slope) -> Array:
-        """The vector omega a' (x . D)^2 x, (b, p), with a' by ``slope(z, y)``."""
-        along = row_dots(self.x, moves, namespace(moves)) ** 2
-        return (self.omega * slope(self.z, self.y) * along)[:, None] * self.x
+    def own_terms(self, moves: Array, terms: Terms) -> Array:
+        """The vector omega t x, (b, p), with t by ``terms(z, x . D, y)``."""
+        along = row_dots(self.x, moves, namespace(moves))
+        return (self.omega * terms(self.z, along, self.y))[:, None] * self.x
 
     def own_gradient(self, theta: Array, r: Slope) -> Array:
         """That of the examples' own losses, (b, p), with r by ``r(z, y)``, at parameters of their own."""
@@ -157,12 +164,19 @@ class MovingScales:
         xp = namespace(moves)
         return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
 
+    def turn(self, push: Array) -> Array:
+        """The largest part by which P changes a squared scale: |P v| by H^-1 is no more of |v| by H."""
+        xp = namespace(push)
+        return xp.max(xp.abs(self._parts(push)), axis=1)
+
     def kept(self, push: Array) -> Array:
         """The least part of a squared scale that P leaves, at most 1: (b,)."""
         xp = namespace(push)
+        return xp.clip(1.0 + xp.min(self._parts(push), axis=1), 0.0, 1.0)
+
+    def _parts(self, push: Array) -> Array:
         penalty = self.weight * self.squares
-        parts = push[:, : self.squares.shape[0]] / xp.where(penalty > 0, penalty, 1.0)[None, :]
-        return xp.clip(1.0 + xp.min(parts, axis=1), 0.0, 1.0)
+        return push[:, : self.squares.shape[0]] / namespace(push).where(penalty > 0, penalty, 1.0)[None, :]
 
 
 def leave_out(
@@ -229,12 +243,6 @@ def _near(part: Leaving, z: Array, rho: Array, moves: Array, image: Array, preci
 
 def ratio(length: Array, previous: Array) -> Array:
     return length / namespace(length).where(previous > 0, previous, 1.0)
-
-
-def to_come(length: Array, rate: Array) -> Array:
-    """How long all further steps are together if each is ``rate`` times the one before it."""
-    xp = namespace(length)
-    return length * xp.clip(rate, 0.0, 1.0) / (1.0 - xp.clip(rate, 0.0, SLOW))
 
 
 def closed_form(jacobian: Jacobian) -> Callable[..., Array]:

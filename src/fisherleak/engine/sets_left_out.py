@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.left_out import MovingScales, Slope
+from fisherleak.engine.left_out import MovingScales, Slope, Terms
 from fisherleak.engine.neighbours import UNSURE
 
 __all__ = ["NOBODY", "Rows", "SetsOut", "filled_up", "leave_sets_out", "members", "roots_of"]
@@ -72,13 +72,9 @@ class SetsOut:
         """The sum of r x over the set, less P w: (b, p)."""
         return _summed(self.r, self.x) - self.pushed(theta[None, :])
 
-    def curved(self, moves: Array) -> Array:
-        """The sum of a (x . D)^2, (b,)."""
-        return namespace(moves).sum(self.a * _along(self.x, moves) ** 2, axis=1)
-
-    def bent(self, moves: Array, slope: Slope) -> Array:
-        """The sum of omega a' (x . D)^2 x, (b, p), with a' by ``slope(z, y)``."""
-        return _summed(self.omega * slope(self.z, self.y) * _along(self.x, moves) ** 2, self.x)
+    def own_terms(self, moves: Array, terms: Terms) -> Array:
+        """The sum of omega t x, (b, p), with t by ``terms(z, x . D, y)``."""
+        return _summed(self.omega * terms(self.z, _along(self.x, moves), self.y), self.x)
 
     def own_gradient(self, theta: Array, r: Slope) -> Array:
         """That of the losses of the set, (b, p), with r by ``r(z, y)``, at parameters of its own."""

@@ -1,21 +1,16 @@
-r"""The third derivative of the risk, and how far a move that rests on it may be off.
+r"""The third derivative of the risk, and the terms after it.
 
 Over a move D of the parameters the gradient of the risk changes by :math:`H D + T[D, D] / 2` and terms of third order, with
 
 .. math:: T[D, D] = \sum_i \omega_i a'_i (x_i \cdot D)^2 x_i, \qquad a' = \partial a / \partial z .
 
-T is kept as one matrix over pairs of parameters, so that T[D, D] of many moves is one matrix product. The terms that are
-left out, :math:`\sum_i \omega_i b_i (x_i \cdot D)^3 x_i` with :math:`b = a'' / 6` to leading order, move the minimum, in the
-norm of H, by at most the root of :math:`\sum_i \omega_i (b_i^2 / a_i) (x_i \cdot D)^6`. Since
-:math:`(x_i \cdot D)^2 \le \ell_i |D|_H^2`, :math:`\ell_i = x_i^T H^{-1} x_i`, that is no more than
+T is kept as one matrix over pairs of parameters, so that T[D, D] of many moves is one matrix product: it costs one pass in
+O(n p^3). The terms after it, with :math:`v_i = x_i \cdot D`,
 
-.. math:: |D|_H^2 (D^T Q D)^{1/2}, \qquad Q = \sum_i \omega_i \ell_i^2 (b_i^2 / a_i)\, x_i x_i^T .
+.. math:: \sum_i \omega_i \Big(\tfrac{a''_i}{6} v_i^3 + \tfrac{a'''_i}{24} v_i^4\Big) x_i ,
 
-Where T itself is left out, what it would move is by the same argument no more than
-
-.. math:: \tfrac12 |D|_H (D^T Q_1 D)^{1/2}, \qquad Q_1 = \sum_i \omega_i \ell_i (a_i'^2 / a_i)\, x_i x_i^T .
-
-Both bounds cost one pass in O(n p^2), T one in O(n p^3).
+take a pass over all rows for each move. They are small, so that single precision is enough, for rows and moves as H measures
+them: :math:`R^T x` and :math:`R^{-1} D` with :math:`R R^T = H^{-1}`. What either leaves out is bounded in ``remainders``.
 """
 
 from __future__ import annotations
@@ -25,17 +20,24 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, like, namespace, row_dots
+from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.jacobian import Model
+from fisherleak.engine.remainders import slopes
 from fisherleak.engine.risk import Risk
 from fisherleak.rows import block_elements, sum_rows
 
-__all__ = ["Remainders", "ThirdDerivative", "pays", "remainders", "slopes", "third_derivative"]
+__all__ = ["ThirdDerivative", "higher_terms", "pays", "third_derivative"]
 
 MOST_PARAMETERS = 200
 """Parameters past which T, (p + 1) p^2 / 2 numbers, is not kept: 32 MB."""
 ROWS_PER_PAIR = 4
 """T pays where there are more rows than this for each pair of parameters: a pass over all rows for each costs more."""
+MOVES = 256
+"""Moves whose terms are held at a time."""
+ROWS = 512
+"""Whose terms are summed in single precision."""
+NEAR = 1e-3
+"""Step of the differences of a', in units of how fast log a changes."""
 
 
 @dataclass(frozen=True)
@@ -53,72 +55,17 @@ class ThirdDerivative:
         return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
 
 
-@dataclass(frozen=True)
-class Remainders:
-    """Bounds of what is left out with and without T."""
-
-    first: Array
-    """Q_1, (p, p)."""
-    second: Array
-    """Q, (p, p)."""
-    step: float
-    """Of the differences of a."""
-
-    def without_third(self, moves: Array, across: Array) -> Array:
-        """What T moves each move by at most, in the norm of H; ``across`` is |D|_H^2: (m,)."""
-        return 0.5 * namespace(moves).sqrt(across) * _length(moves, self.first)
-
-    def beyond_third(self, moves: Array, across: Array) -> Array:
-        """What the terms after T move each move by at most, in the norm of H: (m,)."""
-        return across * _length(moves, self.second)
-
-
-def _length(moves: Array, matrix: Array) -> Array:
-    xp = namespace(moves)
-    return xp.sqrt(xp.clip(row_dots(moves, moves @ matrix, xp), 0.0, None))
-
-
 def pays(n: int, p: int) -> bool:
     """Whether T costs less than it saves."""
     return p <= MOST_PARAMETERS and ROWS_PER_PAIR * p * (p + 1) // 2 <= n
 
 
-def remainders(risk: Risk, model: Model, B: Array, step: float) -> Remainders:
-    """Q_1 and Q at a fit, B its H^-1; a' and a'' are differences of a over ``step``, about as large as the moves of z."""
-    xp = namespace(risk.X)
-
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
-        x = model.rows(X, y, weights).x
-        z = x @ model.theta
-        at = model.loss.a
-        low, middle, high = at(z - step, y), at(z, y), at(z + step, y)
-        leverage = xp.clip(row_dots(x, x @ B, xp), 0.0, None)
-        first = xp.sqrt(leverage) * _per_root(xp.abs(high - low) / (2.0 * step), middle)
-        second = leverage * _per_root(xp.abs(high - 2.0 * middle + low) / (6.0 * step**2), middle)
-        grams = []
-        for size in (first, second):
-            # a row without weight, or with a curvature that rounding hides, must not make a sum infinite by 0 / 0
-            counted = size if weights is None else xp.sqrt(weights) * xp.where(weights > 0, size, 0.0)
-            scaled = counted[:, None] * x
-            grams.append(scaled.T @ scaled)
-        return tuple(grams)
-
-    first, second = sum_rows(block, risk.X, risk.y, risk.weights)
-    return Remainders(first, second, step)
-
-
-def _per_root(derivative: Array, a: Array) -> Array:
-    """A derivative of a over a^(1/2); infinite where a vanishes and its neighbours do not."""
-    xp = namespace(a)
-    return xp.where((a > 0) | (derivative == 0), derivative / xp.sqrt(xp.where(a > 0, a, 1.0)), xp.inf)
-
-
 def third_derivative(risk: Risk, model: Model, step: float) -> ThirdDerivative:
-    """T at a fit; a' is a difference of a over ``step``."""
+    """T at a fit; a' is a difference of a over ``step`` where the loss does not know it."""
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
         x = model.rows(X, y, weights).x
-        slope = slopes(model, x @ model.theta, y, step)
+        slope = slopes(model.loss, x @ model.theta, y, step)
         return (_pairs(x).T @ ((slope if weights is None else weights * slope)[:, None] * x),)
 
     (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=_at_once(risk.X))
@@ -127,9 +74,34 @@ def third_derivative(risk: Risk, model: Model, step: float) -> ThirdDerivative:
     return ThirdDerivative(twice[:, None] * total)
 
 
-def slopes(model: Model, z: Array, y: Array, step: float) -> Array:
-    """Of rows, a' by a central difference."""
-    return (model.loss.a(z + step, y) - model.loss.a(z - step, y)) / (2.0 * step)
+def higher_terms(risk: Risk, model: Model, root: Array, moves: Array, log_slope: float, step: float) -> Array:
+    """The terms of third and fourth order after T, times root^T, for moves as H measures them, root^-1 D: (m, p)."""
+    xp = namespace(moves)
+    V, near = xp.astype(moves.T, xp.float32), NEAR / log_slope
+    starts = range(0, moves.shape[0], MOVES)
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        x = model.rows(X, y, weights).x
+        z = x @ model.theta
+        low, middle, high = (slopes(model.loss, z + by, y, step) for by in (-near, 0.0, near))
+        third, fourth = (high - low) / (12.0 * near), (high - 2.0 * middle + low) / (24.0 * near**2)
+        if weights is not None:
+            third, fourth = weights * third, weights * fourth
+        third, fourth, rows = (xp.astype(each, xp.float32) for each in (third, fourth, x @ root))
+        parts = []
+        for start in starts:
+            v = rows @ V[:, start : min(start + MOVES, moves.shape[0])]
+            terms = fourth[:, None] * v
+            # in place, as memory is what this waits for
+            terms += third[:, None]
+            terms *= v
+            v *= v
+            terms *= v
+            parts.append(terms.T @ rows)
+        return (xp.astype(xp.concat(parts, axis=0), xp.float64),)
+
+    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=ROWS)
+    return total
 
 
 def _pairs(x: Array) -> Array:

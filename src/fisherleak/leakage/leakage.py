@@ -30,7 +30,7 @@ from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.removal import EXACT
+from fisherleak.engine.removal import CLOSE
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
@@ -386,7 +386,7 @@ class Leakage:
 
     # presence
 
-    def membership(self, tolerance: float = EXACT) -> Array:
+    def membership(self, tolerance: float = CLOSE) -> Array:
         r"""How well someone's presence in the data can be told, (n,): mu of leaving each row out.
 
         .. math:: \mu_i = |W (w_{(-i)} - w)| / \sigma
@@ -399,8 +399,9 @@ class Leakage:
         Parameters
         ----------
         tolerance : float
-            Relative error that is allowed, for losses other than the squared: 1e-3 is plenty for a report, and often needs
-            no pass over all rows for each row.
+            How far a value may be above the truth, relative to it, for losses other than the squared. No value is below it:
+            what a value is off at most is added. The default is enough to be shown; policies, compositions and
+            :class:`fisherleak.attacks.Membership` use 1e-8, which often needs a pass over all rows for each row.
 
         Notes
         -----
@@ -442,7 +443,7 @@ class Leakage:
         """
         return presence_kind(self)
 
-    def membership_by_group(self, labels: Any, tolerance: float = EXACT) -> dict[Any, float]:
+    def membership_by_group(self, labels: Any, tolerance: float = CLOSE) -> dict[Any, float]:
         r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
 
         .. math:: \mu_S = |W (w_{(-S)} - w)| / \sigma

@@ -53,8 +53,6 @@ PRESENCE_KINDS = {
     "upper bound": "; upper bounds, the noise's covariance made anew without the row",
 }
 """What is said of them beside the figures."""
-ENOUGH = 1e-3
-"""Relative error of mu that no digit shown betrays."""
 
 
 def to_frame(leakage: Any, index: Any) -> Any:
@@ -212,7 +210,7 @@ def presence_unknown(leakage: Any) -> str:
 
 def _told(leakage: Any) -> str:
     """The worst row's and the median row's part of right answers."""
-    right = map_rows(_part_right, leakage.membership(ENOUGH))
+    right = map_rows(_part_right, leakage.membership())
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place
     middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median row"

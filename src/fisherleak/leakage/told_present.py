@@ -25,7 +25,7 @@ from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_removal import several_removal_norms
-from fisherleak.engine.removal import check_fixed, check_normal, is_light, removal_norms
+from fisherleak.engine.removal import EXACT, check_fixed, check_normal, is_light, removal_norms
 from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms, is_bounded
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage import doors
@@ -115,7 +115,11 @@ def _refuse_own(noise: Any, where: str) -> NoReturn:
 
 
 def presence_norms(information: Information, tolerance: float, sets: Sets | None = None) -> Array:
-    """For every row, (n,), or for every set of rows, (m,), at noise of scale 1."""
+    """For every row, (n,), or for every set of rows, (m,), at noise of scale 1; never below the truth.
+
+    Of several releases each is as exact as can be: squares add up.
+    """
+    tolerance = tolerance if len(information.fits) == 1 else min(tolerance, EXACT)
     if isinstance(information, DataShaped | ShapedReleases):
         refuse_membership(information)
     if isinstance(information, (SeveralOutputs, StackedOutputs)):

@@ -15,6 +15,7 @@ from typing import Any
 from fisherleak._support.arrays import Array, namespace
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.perturbation import Attribute, as_attributes
+from fisherleak.engine.removal import CLOSE, EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compose import label_ratio
 from fisherleak.leakage.leakage import Leakage
@@ -167,9 +168,10 @@ class HeadLeakage(InputLeakage):
             )
         return leakage
 
-    def membership(self, tolerance: float = 1e-9) -> Array:
+    def membership(self, tolerance: float = CLOSE) -> Array:
         """How well someone's presence in the data can be told: that of the heads on their features, squares added up."""
-        found = [head.leakage.membership(tolerance) for head in self._heads]
+        finest = tolerance if len(self._heads) == 1 else min(tolerance, EXACT)
+        found = [head.leakage.membership(finest) for head in self._heads]
         if len(found) == 1:
             return found[0]
         if any(head.leakage.membership_kind != "mu" for head in self._heads):

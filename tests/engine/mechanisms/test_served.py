@@ -160,14 +160,14 @@ def test_membership_of_noisy_scores_is_that_of_the_move_of_the_scores() -> None:
         weights = np.ones(n)
         weights[i] = 0.0
         without = parameters(replace(case, weights=weights).fit())
-        assert leak.membership()[i] == pytest.approx(np.linalg.norm(rows @ (without - theta)) / 0.3, rel=1e-6)
+        assert leak.membership(1e-8)[i] == pytest.approx(np.linalg.norm(rows @ (without - theta)) / 0.3, rel=1e-6)
 
 
 @pytest.mark.parametrize("by", [fl.SampledLabels(QUERIES), fl.Answers(QUERIES, fl.Gaussian(0.1), of="probability")])
 def test_membership_of_what_is_not_normal_is_refused_by_name(by: Any) -> None:
     leak = make("logistic").leak(by)
     with pytest.raises(fl.InvalidInputError, match=type(by).__name__):
-        leak.membership()
+        leak.membership(1e-8)
     assert "membership" not in leak.to_frame()
 
 

@@ -8,7 +8,8 @@ Example i is left out and :math:`n \lambda` stays as it is. With r and A its wei
 which is the move itself for the squared loss. For others rounds follow in which the gradient of all rows comes from their
 second and third derivatives (``replacement.expansion``), without a pass over them. What that leaves out is bounded; where it is
 above the tolerance, chord steps (the same :math:`H_-`, the gradient of all rows) go on until they are short enough, some
-examples at a time, and those for which they do not settle are fitted again. Where there is no
+examples at a time, and those for which they do not settle are fitted again. The bound, or ten times what chord steps would
+still move if they went on as they do, is added to a length, so that none is below the truth. Where there is no
 minimum without an example (the only one of its class beside a free intercept, say), the move is infinite. Scales that are
 folded in leave with the example: its penalty changes by :math:`P_i = n\lambda\, \mathrm{diag}(\Delta s^2)` in every output.
 
@@ -30,12 +31,13 @@ from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, ro
 from fisherleak._support.progress import track
 from fisherleak.engine.curvature import factorise
 from fisherleak.engine.left_out import SLOW, MovingScales
-from fisherleak.engine.neighbours import gradients_at
+from fisherleak.engine.neighbours import ROUNDING, gradients_at
 from fisherleak.engine.newton import newton
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
-from fisherleak.engine.removal import AT_MINIMUM, MOST_CHORDS, SAFETY, WORK, Bucket
+from fisherleak.engine.removal import AT_MINIMUM, WORK, Bucket
+from fisherleak.engine.removal_steps import MOST_CHORDS, REFITTED
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.replacement.reduced_loss import reduced_loss
 from fisherleak.engine.replacement.settling import put_rows
@@ -47,8 +49,10 @@ __all__ = ["is_light_for_several", "several_removal_moves", "several_removal_nor
 
 AT_ONCE = 64
 """Examples that are left out in one pass over the rows."""
-CAUTION = 0.1
-"""Part of the tolerance that the estimate of what is left may take: it is an estimate."""
+SAFETY = 1.1
+"""For the terms after those that a bound is made of."""
+CAUTION = 10.0
+"""Times the estimate of what is left after chord steps: it is an estimate."""
 LOST = 1e-9
 """What is left of the curvature along a row without which the squared loss has no minimum."""
 LIGHT = WORK // 8
@@ -74,7 +78,7 @@ def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> 
 def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Sequence[Rows] | None = None) -> Array:
     """How far the parameters move when each example, or each of ``sets``, is left out, as the noise sees it: (n,).
 
-    Infinite without a minimum.
+    Infinite without a minimum. No value is below the truth, nor above it by more than the part ``tolerance`` of it.
     """
     if jacobian.fit.loss.quadratic and sets is None:
         return _closed_form(jacobian)
@@ -85,7 +89,7 @@ def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Seq
         )
     buckets = _one_by_one(np.arange(int(jacobian.X.shape[0]))) if sets is None else filled_up(sets, jacobian.X)
     task = _task(jacobian, tolerance, sum(int(places.shape[0]) for places, _ in buckets))
-    lengths = _in_place(_walked(jacobian, task, buckets), task.seen)
+    lengths = _in_place(_walked(jacobian, task, buckets), lambda moves, error: task.seen(moves) + error)
     return namespace(lengths).where(namespace(lengths).isnan(lengths), np.inf, lengths)
 
 
@@ -97,7 +101,7 @@ def several_removal_moves(jacobian: OutputsJacobian, rows: Rows | Sequence[Rows]
     buckets = filled_up(rows, jacobian.X) if isinstance(rows, Sequence) else _one_by_one(rows)
     task = _task(jacobian, tolerance, len(rows))
     xp = namespace(jacobian.B)
-    moves = jacobian.fit.uncentred(_in_place(_walked(jacobian, task, buckets), lambda moves: moves).T).T
+    moves = jacobian.fit.uncentred(_in_place(_walked(jacobian, task, buckets), lambda moves, _: moves).T).T
     lost = xp.any(xp.isnan(moves), axis=1)
     return xp.where(lost[:, None], np.inf, moves)
 
@@ -106,17 +110,19 @@ def _one_by_one(rows: Rows) -> list[Bucket]:
     return [(np.arange(rows.size), rows)]
 
 
-def _in_place(found: Iterator[tuple[Rows, Array]], finish: Callable[[Array], Array]) -> Array:
-    """What is made of moves, in the order of their places."""
-    places, parts = zip(*((where, finish(moves)) for where, moves in found), strict=True)
+def _in_place(found: Iterator[tuple[Rows, Array, Array]], finish: Callable[[Array, Array], Array]) -> Array:
+    """What is made of moves and their errors, in the order of their places."""
+    places, parts = zip(*((where, finish(moves, error)) for where, moves, error in found), strict=True)
     together = namespace(parts[0]).concat(list(parts), axis=0)
     return namespace(together).take(
         together, like(np.argsort(np.concatenate(places)), together, namespace(together)), axis=0
     )
 
 
-def _walked(jacobian: OutputsJacobian, task: _Removal, buckets: Sequence[Bucket]) -> Iterator[tuple[Rows, Array]]:
-    """Places and their moves of the reduced parameters, not a number where there is no minimum."""
+def _walked(
+    jacobian: OutputsJacobian, task: _Removal, buckets: Sequence[Bucket]
+) -> Iterator[tuple[Rows, Array, Array]]:
+    """Places, their moves of the reduced parameters and errors; a move is not a number where there is no minimum."""
     quadratic = jacobian.fit.loss.quadratic
     for where, every in buckets:
         places, rows = np.asarray(host(where)), host(every)
@@ -124,10 +130,10 @@ def _walked(jacobian: OutputsJacobian, task: _Removal, buckets: Sequence[Bucket]
         most = max(1, AT_ONCE // min(rows.shape[1], task.risk.width))
         for start in track(range(0, places.size, most), -(-places.size // most), "Leaving rows out"):
             some = rows[start : start + most]
-            moves = task.exact_moves(some) if quadratic else task.moves(some)
+            moves, error = task.exact_moves(some) if quadratic else task.moves(some)
             alone = np.zeros(some.shape[0], dtype=bool) if quadratic else _alone(jacobian, some)
             lost = like(alone, moves, namespace(moves)) > 0
-            yield places[start : start + most], namespace(moves).where(lost[:, None], np.nan, moves)
+            yield places[start : start + most], namespace(moves).where(lost[:, None], np.nan, moves), error
 
 
 def _closed_form(jacobian: OutputsJacobian) -> Array:
@@ -187,33 +193,46 @@ class _Removal(Around):
         assert found is not None
         return found
 
-    def exact_moves(self, rows: Rows) -> Array:
-        """Those of some sets, (c, L p), for the squared loss; not a number where nothing is left to determine them."""
+    @cached_property
+    def gradient(self) -> Array:
+        """What rounding left of the gradient at the fit, (L p,)."""
+        return gradients_at(self.risk, self.theta[None, :])[0, :]
+
+    def exact_moves(self, rows: Rows) -> tuple[Array, Array]:
+        """Those of some sets, (c, L p), for the squared loss, without error; not a number where nothing determines them."""
         xp = namespace(self.theta)
         out = OutputsOut.of(self, rows)
         moves = out.solve(out.gradient(self.theta[None, :] + xp.zeros_like(out.weighted)))
         p = self.risk.width
         x = roots_of(out.omega, out.x)  # of one output: all have the same curvature
         left = 1.0 - xp.linalg.eigvalsh((x @ self.B[:p, :p]) @ xp.matrix_transpose(x))[:, -1]
-        return xp.where((left <= LOST)[:, None], np.nan, moves)
+        return xp.where((left <= LOST)[:, None], np.nan, moves), xp.zeros_like(left)
 
-    def moves(self, rows: Rows) -> Array:
-        """Those of some examples, (c, L p); not a number where there is no minimum."""
+    @property
+    def allowed(self) -> float:
+        """Error of a length, relative to it, that leaves it within the tolerance of the truth when it is added."""
+        return self.tolerance / (2.0 + self.tolerance)
+
+    def moves(self, rows: Rows) -> tuple[Array, Array]:
+        """Those of some examples, (c, L p), and their errors; not a number where there is no minimum."""
         xp = namespace(self.theta)
         out = OutputsOut.of(self, rows)
         start = self.theta[None, :] + xp.zeros_like(out.weighted)
         moves = out.solve(out.gradient(start) - out.pushed(start))
         if self.expansion is None:
             return self._by_chords(rows, out, moves)
-        moves, settled = self._without_passes(out, self.expansion, moves)
+        moves, error, settled = self._without_passes(out, self.expansion, moves)
         far = np.flatnonzero(~settled)
         if not far.size:
-            return moves
+            return moves, error
         begun = xp.take(moves, like(far, self.theta, xp), axis=0)
-        return put_rows(moves, far, self._by_chords(rows[far], OutputsOut.of(self, rows[far]), begun))
+        later, left = self._by_chords(rows[far], OutputsOut.of(self, rows[far]), begun)
+        return put_rows(moves, far, later), put_rows(error[:, None], far, left[:, None])[:, 0]
 
-    def _without_passes(self, out: OutputsOut, expansion: Expansion, moves: Array) -> tuple[Array, NDArray[np.bool_]]:
-        r"""Moves by the third derivative, and which of them are within the tolerance.
+    def _without_passes(
+        self, out: OutputsOut, expansion: Expansion, moves: Array
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        r"""Moves by the third derivative, what they are off at most, and which of them are within the tolerance.
 
         The gradient of all rows is H D + N(D); with epsilon what is left out of N, and q the ratio of two steps, a move is off
         by no more than what steps to come add up to and :math:`|H_-^{-1} \epsilon| / (1 - q)`.
@@ -234,34 +253,37 @@ class _Removal(Around):
         by_norm, by_seen = expansion.left_out(SAFETY * moves, across)
         off = (lengths[-1] * safe + by_seen + out.reach() * by_norm) / (1.0 - safe)
         size = self.seen(moves)
-        good = out.weightless & (size == 0) | xp.isfinite(off) & (ratio < SLOW) & (off <= self.tolerance * size)
-        return moves, np.array(host(good), dtype=bool)
+        still = out.weightless & (size == 0)
+        good = still | xp.isfinite(off) & (ratio < SLOW) & (off <= self.allowed * size)
+        return moves, xp.where(still, 0.0, off), np.array(host(good), dtype=bool)
 
-    def _by_chords(self, rows: Rows, out: OutputsOut, moves: Array) -> Array:
-        """Moves improved by the gradient of all rows; fitted again where that does not settle."""
+    def _by_chords(self, rows: Rows, out: OutputsOut, moves: Array) -> tuple[Array, Array]:
+        """Moves improved by the gradient of all rows, and their errors; fitted again where that does not settle."""
         xp = namespace(moves)
         count = rows.shape[0]
         last = np.full(count, np.inf)
-        settled = np.zeros(count, dtype=bool)
+        settled, error = np.zeros(count, dtype=bool), np.zeros(count)
         going = np.ones(count, dtype=bool)
         for _ in range(MOST_CHORDS):
             points = self.theta[None, :] + moves
-            step = out.solve(out.gradient(points) - gradients_at(self.risk, points) - out.pushed(points))
+            gradient = gradients_at(self.risk, points) - self.gradient[None, :]
+            step = out.solve(out.gradient(points) - gradient - out.pushed(points))
             moved, now = host(self.seen(step)), host(self.seen(moves + step))
             fits = np.isfinite(moved) & (moved <= SLOW * np.maximum(last, np.finfo(float).tiny))
             # what is left after a step shrinks by the same ratio for ever
             ratio = np.where(np.isfinite(last), moved / np.maximum(last, np.finfo(float).tiny), 0.5)
-            rest = moved * np.minimum(ratio, SLOW) / (1.0 - np.minimum(ratio, SLOW))
-            done = going & fits & (rest <= CAUTION * self.tolerance * np.maximum(now, np.finfo(float).tiny))
+            rest = CAUTION * moved * np.minimum(ratio, SLOW) / (1.0 - np.minimum(ratio, SLOW))
+            done = going & fits & (rest <= self.allowed * np.maximum(now, np.finfo(float).tiny))
             taken = like(going & fits, moves, xp)[:, None] > 0
             moves, last = xp.where(taken, moves + step, moves), moved
-            settled[done] = True
+            settled[done], error[done] = True, rest[done]
             going = going & fits & ~done
             if not going.any():
                 break
         for k in np.flatnonzero(~settled):
             moves[int(k), :] = self._refitted(members(rows[k]))
-        return moves
+            error[k] = REFITTED * ROUNDING * float(self.seen(self.theta[None, :])[0])
+        return moves, like(error, moves, xp)
 
     def seen(self, moves: Array) -> Array:
         """Lengths of moves as the noise sees them."""

@@ -1,0 +1,326 @@
+r"""Moves of the minimiser without an example, by ever more costly steps, each with a bound of its error.
+
+A move D of the parameters without an example solves :math:`D = \Phi(D) = A^{-1} (b - N(D))`, with A the Hessian of the others
+at the fit. As far as the Hessian changes by no more than the part :math:`\rho` of A between D and the solution,
+:math:`\Phi` brings moves nearer to it by :math:`\rho` at least, so that
+
+.. math:: |D_* - D|_A \le |\Phi(D) - D|_A / (1 - \rho) .
+
+``remainders`` bounds :math:`\rho` and what :math:`\Phi(D)` is off where it is not computed in full. Where :math:`\rho` has no
+useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between :math:`e^{-s}` and
+:math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
+:math:`t = L e^s |g| \max_i |x_i|`, by the norm of :math:`A^{-1}`. H_- is no less than the part ``left`` of H.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.erm import Fit
+from fisherleak.engine.jacobian import Model
+from fisherleak.engine.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio
+from fisherleak.engine.neighbours import ROUNDING, UNSURE, gradients_at, refitted
+from fisherleak.engine.remainders import Remainders, slopes
+from fisherleak.engine.risk import Risk, largest_of, with_constant
+from fisherleak.engine.sets_left_out import Rows
+from fisherleak.engine.third_derivative import ThirdDerivative, higher_terms
+from fisherleak.errors import FisherleakError, NearSingularWarning
+from fisherleak.rows import rows_per_block, sum_rows
+
+__all__ = ["BoundedMoves", "RemovalTask", "by_chords", "by_higher_terms", "by_newton", "by_third", "refit"]
+
+MOST_CHORDS = 60
+"""Chord steps at most: a fit costs some hundred times as much as one."""
+FARTHEST = 30.0
+"""Change of log a past which nothing is said of a Hessian."""
+REFITTED = 10.0
+"""Error of a fit, in ``rounding``."""
+
+
+@dataclass(frozen=True)
+class RemovalTask:
+    """A fit at its minimum, how moves are measured, and what all examples share."""
+
+    fit: Fit
+    risk: Risk
+    B: Array
+    """H^-1."""
+    metric: Array
+    tolerance: float
+    fold: MovingScales | None = None
+    rest: Remainders | None = None
+    """None for the squared loss, which leaves nothing out."""
+    third: ThirdDerivative | None = None
+    spread: float = 0.0
+    """What a move of length one by H is as the noise sees it, at most."""
+    step: float = 1.0
+    """Of differences of a, where nothing is known of the loss."""
+
+    @property
+    def model(self) -> Model:
+        return Model(self.fit.centred_theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
+
+    @property
+    def rounding(self) -> float:
+        """A step of this length is nothing but rounding."""
+        return ROUNDING * float(np.linalg.norm(host(self.metric @ self.fit.centred_theta)))
+
+    @cached_property
+    def roots(self) -> tuple[Array, Array]:
+        """R with R R^T = H^-1, and its inverse."""
+        xp = namespace(self.B)
+        scale = self.fit.factor.scale
+        values, vectors = xp.linalg.eigh(self.fit.factor.core)
+        size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
+        return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]
+
+    @cached_property
+    def gradient(self) -> Array:
+        """What rounding left of the gradient at the fit, (p,)."""
+        return gradients_at(self.risk, self.fit.centred_theta[None, :])[0, :]
+
+    def by_hessian(self, moves: Array) -> Array:
+        """Lengths by H."""
+        return namespace(moves).linalg.vector_norm(moves @ self.roots[1].T, axis=1)
+
+    def length(self, moves: Array) -> Array:
+        """As the noise sees them."""
+        xp = namespace(moves)
+        moved = moves @ self.metric.T
+        return xp.sqrt(row_dots(moved, moved, xp))
+
+    def turn(self, part: Leaving) -> Array | float:
+        """How much P may change a move, relative to H."""
+        return self.fold.turn(part.push) if part.folded and self.fold is not None else 0.0
+
+    def near(self, moves: Array, error: Array) -> Array:
+        """Whether a length with the error added is within the tolerance of the truth, which may be shorter by the error."""
+        return (2.0 + self.tolerance) * error <= self.tolerance * self.length(moves)
+
+
+@dataclass(frozen=True)
+class BoundedMoves:
+    """Moves (m, p), what each is off at most as the noise sees it, (m,), and which are near enough."""
+
+    moves: Array
+    error: Array
+    settled: Array
+
+    def take(self, chosen: Array) -> BoundedMoves:
+        xp = namespace(self.moves)
+        return BoundedMoves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.settled)))
+
+
+def _still(task: RemovalTask, part: Leaving) -> Array:
+    """Rows that move nothing when they go."""
+    return part.weightless & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
+
+
+def _found(task: RemovalTask, part: Leaving, moves: Array, error: Array) -> BoundedMoves:
+    xp = namespace(moves)
+    still = _still(task, part)
+    error = xp.where(still, 0.0, error)
+    return BoundedMoves(moves, error, still | (task.near(moves, error) & (part.left > UNSURE)))
+
+
+def _off(
+    task: RemovalTask, moves: Array, length: Array, residual: Array, kept: Array, turn: Array | float = 0.0
+) -> Array:
+    """|W (D_* - D)| at most, from a bound of A (Phi(D) - D) by the norm of H^-1; A is no less than the part ``kept`` of H."""
+    assert task.rest is not None
+    xp = namespace(moves)
+    far = residual / kept
+    rate = (task.rest.rate(moves, length, far / (1.0 - SLOW)) + turn) / kept
+    return task.spread * xp.where(rate <= SLOW, far, xp.inf) / (1.0 - xp.clip(rate, 0.0, SLOW))
+
+
+def by_newton(task: RemovalTask, part: Leaving) -> BoundedMoves:
+    """A block's moves by H alone."""
+    precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
+    moves = moves_of_squared(part, task.B, task.fit.centred_theta, precision)
+    xp = namespace(moves)
+    if task.rest is None:
+        return BoundedMoves(moves, xp.zeros_like(part.left), _still(task, part) | (part.left > UNSURE))
+    length = task.by_hessian(moves)
+    residual = task.rest.without_third(moves, length) + (precision * length if part.folded else 0.0)
+    return _found(task, part, moves, _off(task, moves, length, residual, part.left * part.kept))
+
+
+def by_third(task: RemovalTask, part: Leaving) -> BoundedMoves:
+    """A block's moves by H and T."""
+    newton = part.solve(task.B, part.pull(task.fit.centred_theta))
+    xp = namespace(newton)
+    if task.third is None or task.rest is None:
+        return _found(task, part, newton, xp.full_like(part.left, xp.inf))
+    moves, residual, length = _rounds(task, part, newton, newton, None, 3 if part.folded else 1)
+    residual = residual + task.rest.beyond_third(moves, length)
+    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
+
+
+def by_higher_terms(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
+    """The same with the terms after T at earlier moves: one round, and one more where that is not near enough."""
+    if task.third is None or task.rest is None:
+        return begun
+    xp = namespace(begun.moves)
+    newton = part.solve(task.B, part.pull(task.fit.centred_theta))
+    terms = _higher(task, begun.moves) - part.own_terms(begun.moves, _after_third(task))
+    found = _with_terms(task, part, newton, begun.moves, begun.moves, terms)
+    near, far = (xp.nonzero(chosen)[0] for chosen in (found.settled, ~found.settled))
+    if not far.shape[0]:
+        return found
+    known = [xp.take(each, far, axis=0) for each in (newton, found.moves, begun.moves, terms)]
+    return _in_order([(host(near), found.take(near)), (host(far), _with_terms(task, part.take(far), *known))])
+
+
+def _with_terms(
+    task: RemovalTask, part: Leaving, newton: Array, moves: Array, begun: Array, terms: Array
+) -> BoundedMoves:
+    """A round from moves, with the terms after T as they are at those that were begun with."""
+    assert task.rest is not None
+    xp = namespace(moves)
+    moves, residual, length = _rounds(task, part, newton, moves, terms, 2 if part.folded else 1)
+    length = xp.maximum(length, task.by_hessian(begun))
+    residual = residual + task.rest.change_beyond_third(moves - begun, length) + task.rest.beyond_fifth(begun, length)
+    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
+
+
+def _rounds(
+    task: RemovalTask, part: Leaving, newton: Array, moves: Array, terms: Array | None, count: int
+) -> tuple[Array, Array, Array]:
+    """Moves with T (and P, and terms that are known) at earlier moves; what a further round may move, and lengths by H."""
+    assert task.third is not None
+    assert task.rest is not None
+    change = moves
+    for _ in range(count):
+        own = part.own_terms(moves, lambda z, v, y: slopes(task.fit.loss, z, y, task.step) * v**2)
+        beyond = 0.5 * (task.third.twice(moves) - own) + part.pushed(moves)
+        later = newton - part.solve(task.B, beyond if terms is None else beyond + terms)
+        change, moves = later - moves, later
+    length, last = task.by_hessian(moves), task.by_hessian(change)
+    return moves, (task.rest.rate(moves, length, last) + task.turn(part)) * last, length
+
+
+def _after_third(task: RemovalTask) -> Any:
+    """What a row's gradient does beyond T, as a function of its score, the score's move and its label."""
+    loss, step = task.fit.loss, task.step
+
+    def terms(z: Array, v: Array, y: Array) -> Array:
+        return loss.r(z + v, y) - loss.r(z, y) - (loss.a(z, y) + 0.5 * slopes(loss, z, y, step) * v) * v
+
+    return terms
+
+
+def _higher(task: RemovalTask, moves: Array) -> Array:
+    """The terms after T of all rows, (m, p)."""
+    assert task.rest is not None
+    root, inverse = task.roots
+    seen = higher_terms(task.risk, task.model, root, moves @ inverse.T, task.rest.log_slope, task.step)
+    return seen @ inverse
+
+
+def by_chords(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
+    """Moves improved by the gradients of all rows until they settle; those that do not are not settled."""
+    if task.rest is None:
+        return begun
+    xp = namespace(begun.moves)
+    moves, places = begun.moves, np.arange(begun.moves.shape[0])
+    done: list[tuple[NDArray[np.int64], BoundedMoves]] = []
+    previous = None
+    for count in range(MOST_CHORDS):
+        gradient = _gradients(task, part, moves)
+        step = part.solve(task.B, gradient)
+        moves = moves - step
+        # |step| by H_-, as its gradient is known
+        energy = xp.sqrt(xp.clip(row_dots(step, gradient, xp), 0.0, None))
+        length = task.length(step)
+        error = _after_a_chord(task, part, moves, length, energy)
+        rate = xp.zeros_like(length) if previous is None else ratio(length, previous)
+        settled = task.near(moves, error) & (part.left > UNSURE)
+        hopeless = (part.left <= UNSURE) | (length <= task.rounding) | ((rate > SLOW) | xp.isnan(rate)) & (count > 2)
+        stop = host(settled | hopeless)
+        some = like(np.flatnonzero(stop), moves, xp)
+        done.append((places[stop], BoundedMoves(moves, error, settled).take(some)))
+        places = places[~stop]
+        if not places.size:
+            break
+        going = like(np.flatnonzero(~stop), moves, xp)
+        part, moves, previous = part.take(going), xp.take(moves, going, axis=0), xp.take(length, going)
+    else:
+        done.append((places, BoundedMoves(moves, xp.full_like(previous, xp.inf), xp.zeros_like(previous) > 0)))
+    return _in_order(done)
+
+
+def _in_order(parts: list[tuple[NDArray[np.int64], BoundedMoves]]) -> BoundedMoves:
+    first = parts[0][1].moves
+    xp = namespace(first)
+    order = like(np.argsort(np.concatenate([places for places, _ in parts])), first, xp)
+    names = ("moves", "error", "settled")
+    together = BoundedMoves(*(xp.concat([getattr(each, name) for _, each in parts], axis=0) for name in names))
+    return together.take(order)
+
+
+def _after_a_chord(task: RemovalTask, part: Leaving, moves: Array, seen: Array, energy: Array) -> Array:
+    """|W (D_* - D)| at most after a chord step to D of such lengths, as the noise and as H_- see it."""
+    assert task.rest is not None
+    xp = namespace(moves)
+    step = energy / xp.sqrt(part.left)
+    length = task.by_hessian(moves)
+    rate = (task.rest.rate(moves, length, step / (1.0 - SLOW)) + task.turn(part)) / part.left
+    near = xp.clip(rate, 0.0, SLOW)
+    error = xp.where(rate <= SLOW, task.spread * step * near / (1.0 - near), xp.inf)
+    if bool(xp.all(rate <= SLOW)):
+        return error
+    log_slope, tallest = task.rest.log_slope, task.rest.tallest
+    change = log_slope * (_largest_scores(task, moves) + tallest * step)
+    grown = xp.exp(xp.clip(change, 0.0, FARTHEST)) / part.kept
+    own = log_slope * tallest * grown * step
+    found = seen + task.spread * grown * step / (1.0 - xp.clip(own, 0.0, 0.5))
+    found = xp.where((change < FARTHEST) & (own <= 0.5), found, xp.inf)
+    return xp.where(rate <= SLOW, error, found)
+
+
+def _largest_scores(task: RemovalTask, moves: Array) -> Array:
+    """The largest move of a score of any row that counts, (m,)."""
+    xp = namespace(moves)
+    intercept, centre = task.risk.intercept, task.risk.centre
+
+    def block(X: Array, weights: Array | None) -> tuple[Any, ...]:
+        v = xp.abs(with_constant(X, intercept, centre) @ moves.T)
+        return (xp.max(v if weights is None else xp.where(weights[:, None] > 0, v, 0.0), axis=0),)
+
+    most = max(64, rows_per_block(moves.shape[0], moves))
+    (found,) = sum_rows(block, task.risk.X, task.risk.weights, most=most, join=largest_of)
+    return found
+
+
+def _gradients(task: RemovalTask, part: Leaving, moves: Array) -> Array:
+    """Gradient of each risk with an example left out, at its own parameters."""
+    theta = task.fit.centred_theta[None, :] + moves
+    own = part.own_gradient(theta, task.fit.loss.r)
+    return gradients_at(task.risk, theta) - task.gradient[None, :] - own + part.pushed(theta)
+
+
+def refit(task: RemovalTask, rows: Rows) -> tuple[Array, float] | None:
+    """The move by a true fit without some rows, and its error; None where there is no minimum."""
+    risk = task.risk
+    xp = namespace(risk.X)
+    own, gone = like(rows, risk.X, xp), np.zeros(task.fit.n, dtype=bool)
+    gone[rows] = True
+    if task.fold is not None:
+        X, omega = (each if each is None else xp.take(each, own, axis=0)[None, ...] for each in (risk.X, risk.weights))
+        risk = replace(risk, scales=xp.sqrt(task.fold.squares + task.fold.changes(X, omega)[0, :]))
+    weights = xp.ones_like(risk.y) if risk.weights is None else risk.weights
+    weights = xp.where(like(gone, risk.X, xp) > 0, xp.zeros_like(weights), weights)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself
+            return refitted(task.fit, replace(risk, weights=weights))[0], REFITTED * task.rounding
+    except FisherleakError:
+        return None
