@@ -18,7 +18,7 @@ from fisherleak.audit.columns import ColumnFigures, LabelFigures
 from fisherleak.audit.exposure import gate_of
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at, share_of
+from fisherleak.audit.revealed import exposure_at, share_of, shares_unknown
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
@@ -82,31 +82,42 @@ def _values(policy: Policy, audit: Audit) -> Iterator[Rule]:
 def _value(
     audit: Audit, place: str, name: str, given: Mapping[str, Any], figure: ColumnFigures | LabelFigures, spread: float
 ) -> Iterator[Rule]:
-    eta = figure.largest / audit.unit_scale
     for key, limit in given.items():
         rule = f"{place}.{key}"
+        share = key == "max_revealed"
+        eta = (figure.rms.largest if share else figure.largest) / audit.unit_scale
         if key == "max_attack":
             yield _attack(audit, rule, limit, name)
-        elif key == "max_revealed" and not np.isfinite(spread):
-            words = f"'{name}' is a category, which has no share that is revealed: limit it by max_attack or max_eta."
-            if isinstance(figure, ColumnFigures) and figure.feature.yes_no:
-                words = (
-                    f"'{name}' is 0 or 1, which has no share that is revealed: limit it by max_attack or max_eta, or name it "
-                    "with `numbers`."
-                )
+        elif share and not np.isfinite(eta * spread):
+            words = _without_share(audit, name, figure)
             yield Rule(rule, limit, None, False, words)
         else:
             count = figure.counts[audit.yardsticks.levels.index(key)]
             value, words, ratio = _measured(key, name, eta, spread, limit)
             scale = audit.noise.scale * ratio
-            yield Rule(rule, limit, value, count == 0, _with(words, count), count, figure.worst, scale)
+            worst = figure.rms.worst if share else figure.worst
+            yield Rule(rule, limit, value, count == 0, _with(words, count), count, worst, scale)
+
+
+def _without_share(audit: Audit, name: str, figure: ColumnFigures | LabelFigures) -> str:
+    """Why a column has no share that is revealed."""
+    number_ = figure.feature.has_share if isinstance(figure, ColumnFigures) else not audit.design.target.classes
+    if number_:
+        why = shares_unknown(audit.trained) or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+        return f"The share of '{name}' that is revealed is not known: {why}."
+    if isinstance(figure, ColumnFigures) and figure.feature.yes_no:
+        return (
+            f"'{name}' is 0 or 1, which has no share that is revealed: limit it by max_attack or max_eta, or name it "
+            "with `numbers`."
+        )
+    return f"'{name}' is a category, which has no share that is revealed: limit it by max_attack or max_eta."
 
 
 def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> tuple[float | None, str, float]:
     """The value of a rule on one column, in words, and how many times too large eta is for it."""
     if key == "max_revealed":
         value = share_of(eta * spread)
-        words = f"Of anyone's '{name}' at most {number(100 * value)} % is revealed; limit {100 * limit:g} %"
+        words = f"At most {number(100 * value)} % of anyone's '{name}' is revealed, on average; limit {100 * limit:g} %"
         return value, words, eta * spread / exposure_at(limit)
     if key == "min_error":
         least = 1.0 / eta if eta > 0 else None

@@ -43,6 +43,7 @@ from fisherleak.audit.revealed import (
     Limits,
     Yardsticks,
     prior_spreads,
+    rms_of_values,
     yardsticks,
 )
 from fisherleak.audit.rules import judge
@@ -72,6 +73,7 @@ DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
     "groups": "Measuring groups",
+    "shares": "Averaging over priors",
     "columns": "Measuring columns",
     "dataset": "Measuring all data",
     "utility": "Adding noise",
@@ -164,9 +166,10 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
-        choice = choose_noise(trained, plan, rows)
+        rms = clock("shares", lambda: rms_of_values(trained, prior_spreads(trained, plan.spread)))
+        choice = choose_noise(trained, plan, rows, rms)
         sticks = _sticks(trained, choice, plan)
-        found = exposure_of(trained, rows, sticks, clock)
+        found = exposure_of(trained, rows, sticks, rms, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
