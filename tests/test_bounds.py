@@ -48,6 +48,7 @@ def test_van_trees_is_the_bayes_risk_for_a_gaussian() -> None:
 @pytest.mark.parametrize("a", [0.0, 0.1, 1.0, 3.0, 5.0])
 def test_two_points_cannot_be_told_better_than_the_best_rule_tells_them(a: float) -> None:
     """The posterior mean at even odds has the same error at both values, and no rule is better at the worse of them."""
+
     def lost(z: float) -> float:
         return float((1 - math.tanh(a * a + a * z) ** 2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 

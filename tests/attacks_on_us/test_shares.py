@@ -101,7 +101,7 @@ def test_no_attacker_takes_more_than_is_stated(loss: str, n: int) -> None:
     X, y = hostile(n)
     y = labels(loss, y)
     leak = fl.measure(fl.minimise(X, y, loss, l2=0.05, intercept=True), X, y, noise=fl.Gaussian(1.0))
-    spread = {name: 1.0 for name in leak.attributes}
+    spread = dict.fromkeys(leak.attributes, 1.0)
     stated = leak.revealed(spread=spread)
     for cell in ((0, 3), (3, 1)):
         path, squares = refits(X, y, loss, 0.05, cell, GRID + X[:, cell[1]].mean())

@@ -40,8 +40,7 @@ def test_figures_are_those_of_all_rows(kind: str, table_for: Any, target_for: An
     above = np.zeros(len(rows.eta), dtype=bool)
     units = [feature.scale for feature in result.design.features]
     of = {
-        a["name"]: (a["revealed"], rms[:, j] / units[j], table[a["name"]])
-        for j, a in enumerate(summary["attributes"])
+        a["name"]: (a["revealed"], rms[:, j] / units[j], table[a["name"]]) for j, a in enumerate(summary["attributes"])
     }
     of["label"] = (summary["label"]["revealed"], rms[:, -1] / result.design.target.scale, table[target_for(kind)])
     without = {name for name, (found, _, _) in of.items() if found is None}

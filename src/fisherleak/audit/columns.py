@@ -165,7 +165,9 @@ def _rms_figures(top: Vector, worst: Any, some: Any, units: Vector) -> list[RmsF
         return [RmsFigures()] * units.size
     middle, high = quantiles_there(np.asarray(some)) / units
     return [
-        RmsFigures(float(top[j] / units[j]), float(high[j]), float(middle[j]), int(worst[j])) if top[j] >= 0 else RmsFigures()
+        RmsFigures(float(top[j] / units[j]), float(high[j]), float(middle[j]), int(worst[j]))
+        if top[j] >= 0
+        else RmsFigures()
         for j in range(units.size)
     ]
 

@@ -61,7 +61,10 @@ def summary_of_leakage(
     own = _label_spread(leak, fit)
     every = _every_share(leak, fit, spreads, own)
     shares, label_share = every[:, :-1], every[:, -1:]
-    spreads, own = np.where(np.isnan(shares).all(axis=0), np.nan, spreads), own if np.isfinite(label_share).any() else np.nan
+    spreads, own = (
+        np.where(np.isnan(shares).all(axis=0), np.nan, spreads),
+        own if np.isfinite(label_share).any() else np.nan,
+    )
     members = {} if groups is None else {str(k): np.asarray(host(v)) for k, v in rows_by_group(groups, leak.n).items()}
     made = {
         "schema": "fisherleak.summary/1",
@@ -127,7 +130,11 @@ def _assumptions(leak: Leakage) -> list[str]:
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
-        *([MEANING] if (unknown := share_unknown(leak._information, leak._noise)) is None else [f"No share of a number is stated: {unknown}."]),
+        *(
+            [MEANING]
+            if (unknown := share_unknown(leak._information, leak._noise)) is None
+            else [f"No share of a number is stated: {unknown}."]
+        ),
         f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
         *([f"Whether someone is in the data: {why}."] if (why := presence_unknown(leak)) else []),
         "Rows are counted from 0.",

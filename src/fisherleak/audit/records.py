@@ -159,7 +159,9 @@ class Audit:
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
         units = [*(figure.feature.scale for figure in self.columns), self.design.target.scale]
         return tuple(
-            self._share(figure, float(spread) * unit) if np.isfinite(spread) and np.isfinite(figure.rms.largest) else None
+            self._share(figure, float(spread) * unit)
+            if np.isfinite(spread) and np.isfinite(figure.rms.largest)
+            else None
             for figure, spread, unit in zip(figures, self.yardsticks.spreads, units, strict=True)
         )
 
@@ -176,7 +178,9 @@ class Audit:
             return None
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
         units = np.array([*(figure.feature.scale for figure in self.columns), self.design.target.scale])
-        rms, etas = (np.array(each) * units for each in ([f.rms.largest for f in figures], [f.largest for f in figures]))
+        rms, etas = (
+            np.array(each) * units for each in ([f.rms.largest for f in figures], [f.largest for f in figures])
+        )
         worst = largest_exposure(self.design.features, self.yardsticks.spreads, rms, etas)
         return None if worst is None else worst / self.unit_scale
 

@@ -103,7 +103,10 @@ def _without_share(audit: Audit, name: str, figure: ColumnFigures | LabelFigures
     """Why a column has no share that is revealed."""
     number_ = figure.feature.has_share if isinstance(figure, ColumnFigures) else not audit.design.target.classes
     if number_:
-        why = shares_unknown(audit.trained) or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+        why = (
+            shares_unknown(audit.trained)
+            or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+        )
         return f"The share of '{name}' that is revealed is not known: {why}."
     if isinstance(figure, ColumnFigures) and figure.feature.yes_no:
         return (

@@ -256,7 +256,13 @@ def _share(audit: Audit, share: Share | None) -> Json | None:
     if share is None:
         return None
     row, person = audit.names[share.row]
-    found = {"spread": share.spread, "max": share.worst, "q95": share.high, "median": share.median, "count": share.count}
+    found = {
+        "spread": share.spread,
+        "max": share.worst,
+        "q95": share.high,
+        "median": share.median,
+        "count": share.count,
+    }
     return found | {"row": row} | ({} if audit.design.people is None else {"person": person})
 
 

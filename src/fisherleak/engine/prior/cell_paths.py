@@ -265,7 +265,9 @@ class _Near:
             radius = np.where(needed(factor * first) <= factor * first, factor * first, radius)
         radius = np.where(known, radius, np.inf)
         held = np.where(np.isfinite(radius), radius, 0.0)
-        return cls(radius, curving(held), apart.norm(np.ones_like(t), t) * held, apart.norm(0.0 * t, 1.0 + 0.0 * t) * held)
+        return cls(
+            radius, curving(held), apart.norm(np.ones_like(t), t) * held, apart.norm(0.0 * t, 1.0 + 0.0 * t) * held
+        )
 
 
 def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:

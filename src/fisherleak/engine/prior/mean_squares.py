@@ -21,7 +21,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
-from fisherleak.engine.prior.nodes import FAR, WIDE, even_nodes, gauss_nodes, peaked_nodes
+from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
 from fisherleak.engine.prior.refits import Paths, Places, refitted_squares
 from fisherleak.engine.risk import with_constant
 from fisherleak.rows import map_rows, sum_rows
@@ -334,7 +334,10 @@ class _Refits:
 
     @classmethod
     def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> _Refits:
-        plain = [a if np.isfinite(s) else Attribute(a.name, [a.columns[0]]) for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)]
+        plain = [
+            a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
+            for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
+        ]
         columns = np.array([attribute.columns[0] for attribute in plain], dtype=np.int64)
         E = np.concatenate([directions(jacobian, [attribute]) for attribute in plain], axis=1)
         return cls(Paths(jacobian), beliefs, E, columns)
@@ -368,9 +371,13 @@ class _Refits:
         e = self.E.T[np.where(value, j, 0)]
         L = self.paths.loss.outputs
         inverse = self.paths.inverse[: e.shape[1], : e.shape[1]] if L > 1 else self.paths.inverse
-        curvature = np.asarray(self.paths.loss.curvature((self.paths.x @ self.paths.theta.reshape(L, -1).T)[i], self.paths.y[i]))
+        curvature = np.asarray(
+            self.paths.loss.curvature((self.paths.x @ self.paths.theta.reshape(L, -1).T)[i], self.paths.y[i])
+        )
         a = self.paths.omega[i] * np.trace(curvature, axis1=1, axis2=2)
-        reach = np.sqrt(np.maximum(a * ((e @ inverse) * e).sum(axis=1), 1e-300)) * np.where(value, self.beliefs.spreads[np.where(value, j, 0)], 0.0)
+        reach = np.sqrt(np.maximum(a * ((e @ inverse) * e).sum(axis=1), 1e-300)) * np.where(
+            value, self.beliefs.spreads[np.where(value, j, 0)], 0.0
+        )
         return np.minimum(1.0, 1.0 / np.maximum(reach, 1e-3))
 
     def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> Places:
