@@ -168,8 +168,8 @@ def two_point(distance: float | Array, width: float | Array) -> Any:
               a = \tfrac12 |w_1 - w_2|_{\Sigma^{-1}}, \quad Z \sim N(0, 1)
 
     with b the ``width`` between the two values and :math:`w_1, w_2` the models refitted with each. Every pair of values in an
-    interval is a valid bound for that interval: take the largest of all pairs and of :func:`interval_minimax`. The best pair has
-    a near 1, that is a ``distance`` near 2, and is often several times above :func:`interval_minimax`.
+    interval is a valid bound for that interval: take the largest of all pairs and of :func:`interval_minimax`. The best pair
+    has a near 1, that is a ``distance`` near 2, and is often several times above :func:`interval_minimax`.
 
     Assumptions: normal noise of the same covariance for both values. Bounds every estimator, biased or not, at the worse of the
     two values, and is reached there: the best rule has the same error at both.

@@ -127,14 +127,11 @@ def _kind(noise: Any) -> str:
 
 
 def _assumptions(leak: Leakage) -> list[str]:
+    unknown = share_unknown(leak._information, leak._noise)
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
-        *(
-            [MEANING]
-            if (unknown := share_unknown(leak._information, leak._noise)) is None
-            else [f"No share of a number is stated: {unknown}."]
-        ),
+        MEANING if unknown is None else f"No share of a number is stated: {unknown}.",
         f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
         *([f"Whether someone is in the data: {why}."] if (why := presence_unknown(leak)) else []),
         "Rows are counted from 0.",

@@ -2,16 +2,16 @@ r"""The share of a value that a release reveals, row by row: one scale from 0 to
 
 An attacker who knows all other data believes beforehand that a number is normal, around its column's mean and with a spread s:
 the column's own standard deviation unless another is given. By van Trees' inequality no estimate has a mean squared error below
-:math:`1 / (\overline{\eta^2} + 1 / s^2)`, on average over that belief, so the part of the variance that the release can take away
-is at most
+:math:`1 / (\overline{\eta^2} + 1 / s^2)`, on average over that belief, so the part of the variance that the release can take
+away is at most
 
 .. math:: \frac{s^2 \overline{\eta^2}}{1 + s^2 \overline{\eta^2}},
 
 with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
-(``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1 over the
-scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often attackers guess
-right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of even odds, with
-its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
+(``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
+over the scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often
+attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of even
+odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ LARGEST = 1e150
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
-    "The share of a number revealed is (h s)² / (1 + (h s)²), with h² the mean of eta² over a normal belief around the column's "
-    "mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this part of the "
-    "variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' inequality). Shares are "
-    "exact for the squared loss, and for the largest of each column where refits are within reach; others are upper bounds."
+    "The share of a number revealed is (h s)² / (1 + (h s)²), with h² the mean of eta² over a normal belief around the "
+    "column's mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this "
+    "part of the variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' "
+    "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within reach; others "
+    "are upper bounds."
 )
 """What a share is."""
 SEVERAL_ROWS = "people here have several rows, whose values would have to be believed of jointly"
@@ -194,7 +195,7 @@ def shares_unknown(trained: Trained) -> str | None:
 
 
 def rms_of_values(trained: Trained, priors: Vector) -> Any:
-    """Root mean squares of eta over what is believed of each value and label, (n, p + 1), at noise of scale 1 in standard units.
+    """Root mean squares of eta over what is believed of each value and label, (n, p + 1), at noise of scale 1 in its units.
 
     Lazy where the rows are. NaN for categories and cells that are missing; None where nothing is known.
     """

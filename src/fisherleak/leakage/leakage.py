@@ -321,7 +321,7 @@ class Leakage:
         .. math:: \frac{s^2 \overline{\eta^2}}{1 + s^2 \overline{\eta^2}}, \qquad
                   \overline{\eta^2} = E_{v \sim N(m, s^2)}\, \eta(v)^2,
 
-        with :math:`\eta(v)` the eta of the model refitted with v in place of the value: its own is another number, ``per_cell()``.
+        with :math:`\eta(v)` the eta of the model refitted with v in place: that of the value itself is another, ``per_cell()``.
         An attacker who knows all other data and believes that the value is normal around m with spread s learns at most this
         part of its variance, on average over that belief and the noise (van Trees' inequality). NaN for attributes of several
         dimensions, encoded categories say, for columns of 0 and 1, which are guessed or not (an attacker tells how often), for
@@ -332,8 +332,8 @@ class Leakage:
         attributes : names or numbers, optional
             All if not given.
         spread : mapping of name to number, optional
-            s, in the column's unit; its own standard deviation where not given. A column of 0 and 1 that is named here counts as a
-            number. The centre m is the column's mean.
+            s, in the column's unit; its own standard deviation where not given. A column of 0 and 1 that is named here counts
+            as a number. The centre m is the column's mean.
 
         Notes
         -----

@@ -2,7 +2,7 @@ r"""The mean of eta squared over a normal belief about each value: what van Tree
 
 For a value of row i with the belief :math:`v \sim N(m, s^2)`, and :math:`\eta(v)` the eta of the model refitted with v in its
 place, :math:`\overline{\eta^2} = E\, \eta(v)^2`. Exact for the squared loss (``cell_paths``, to 1e-4 in the share). For other
-losses a bound from above for all cells, and for the cells of which that is largest the mean itself, by refits (``refits``).
+losses a bound from above for all cells, and for those of which it is largest the mean itself, by refits (``path_refits``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
 from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
-from fisherleak.engine.prior.refits import Paths, Places, refitted_squares
+from fisherleak.engine.prior.path_refits import Paths, Places, refitted_squares
 from fisherleak.engine.risk import with_constant
 from fisherleak.rows import map_rows, sum_rows
 
@@ -51,7 +51,7 @@ BATCH = 2
 class Beliefs:
     """What is believed of each attribute beforehand, a normal law each, and of the label; small arrays only.
 
-    ``spreads`` are in the attributes' units, ``centres`` in those of the first feature that each feeds; NaN where nothing is asked.
+    ``spreads`` are in the attributes' units, ``centres`` in those of the first feature that each feeds; NaN where not asked.
     """
 
     attributes: tuple[Attribute, ...]
@@ -170,7 +170,10 @@ def _maker(
 
 
 def _steepness(jacobian: Jacobian, E: Vector) -> tuple[Vector, float, Vector]:
-    """P, the largest leverage, and the largest move of a score along each H^-1 e; zeros where nothing but the gradient is released, or where the Hessian does not change."""
+    """P, the largest leverage, and the largest move of a score along each H^-1 e.
+
+    Zeros where nothing but the gradient is released, or where the Hessian does not change.
+    """
     fit, model = jacobian.fit, jacobian.model
     p = int(jacobian.theta.shape[0])
     if fit.loss.quadratic or jacobian.gradient:
