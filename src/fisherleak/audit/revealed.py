@@ -10,8 +10,8 @@ away is at most
 with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
 (``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
 over the scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often
-attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of even
-odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
+attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of
+even odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ MEANING = (
     "The share of a number revealed is (h s)² / (1 + (h s)²), with h² the mean of eta² over a normal belief around the "
     "column's mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this "
     "part of the variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' "
-    "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within reach; others "
-    "are upper bounds."
+    "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within "
+    "reach; others are upper bounds."
 )
 """What a share is."""
 SEVERAL_ROWS = "people here have several rows, whose values would have to be believed of jointly"

@@ -1,8 +1,8 @@
 r"""Root mean squares of eta over what is believed about each value beforehand: what shares revealed follow from.
 
 For a belief :math:`v \sim N(m, s^2)`, m the column's mean and s its standard deviation unless another is given, no estimate has
-a mean squared error below :math:`1 / (\overline{\eta^2} + 1 / s^2)`, with :math:`\overline{\eta^2}` the mean over that belief of
-the squared eta of the model refitted with v in place (van Trees' inequality). The squares of independent releases add up.
+a mean squared error below :math:`1 / (\overline{\eta^2} + 1 / s^2)`, with :math:`\overline{\eta^2}` the mean over that belief
+of the squared eta of the model refitted with v in place (van Trees' inequality). The squares of independent releases add up.
 """
 
 from __future__ import annotations

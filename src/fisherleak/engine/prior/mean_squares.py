@@ -22,7 +22,7 @@ from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
 from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
-from fisherleak.engine.prior.path_refits import Paths, Places, refitted_squares
+from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
 from fisherleak.engine.risk import with_constant
 from fisherleak.rows import map_rows, sum_rows
 
@@ -383,7 +383,7 @@ class _Refits:
         )
         return np.minimum(1.0, 1.0 / np.maximum(reach, 1e-3))
 
-    def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> Places:
+    def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> PathPlaces:
         beliefs, jacobian = self.beliefs, self.paths.jacobian
         X, value = np.asarray(host(jacobian.X)), j < len(self.columns)
         own = np.where(value, j, 0)
@@ -395,9 +395,9 @@ class _Refits:
         t = np.where(value, (beliefs.centres[own] - x) / along[own] + where * beliefs.spreads[own], 0.0)
         direction = np.where(value[:, None], self.E.T[own], 0.0)
         if isinstance(jacobian, OutputsJacobian) or value.all():
-            return Places(i, direction, t, linear, square)
+            return PathPlaces(i, direction, t, linear, square)
         y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)
-        return Places(i, direction, t, linear, square, y, ~value)
+        return PathPlaces(i, direction, t, linear, square, y, ~value)
 
 
 def _mean(of: NDArray[np.int64], squares: Vector, weights: Vector, count: int) -> Vector:

@@ -21,7 +21,7 @@ from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
 from fisherleak.engine.risk import with_constant
 
-__all__ = ["Paths", "Places", "refitted_squares"]
+__all__ = ["PathPlaces", "Paths", "refitted_squares"]
 
 Vector = NDArray[np.float64]
 VALUES = 2**21
@@ -40,7 +40,7 @@ ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
-class Places:
+class PathPlaces:
     """Where etas are asked for: rows, the direction in which each moves and how far, and what a folded scale adds.
 
     ``linear`` and ``square`` are those of ``cell_paths``; ``labels`` are the rows' labels where some of these move, and
@@ -55,9 +55,9 @@ class Places:
     labels: Vector | None = None
     by_label: NDArray[np.bool_] | None = None
 
-    def take(self, chosen: Any) -> Places:
+    def take(self, chosen: Any) -> PathPlaces:
         found: list[Any] = [getattr(self, f.name) for f in fields(self)]
-        return Places(*(None if each is None else each[chosen] for each in found))
+        return PathPlaces(*(None if each is None else each[chosen] for each in found))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Paths:
         return self.omega * np.asarray(self.loss.curvature((self.x @ self.theta)[:, None], self.y))[:, 0, 0]
 
 
-def refitted_squares(paths: Paths, places: Places) -> Vector:
+def refitted_squares(paths: Paths, places: PathPlaces) -> Vector:
     """Eta squared at each place, at noise of scale 1; NaN where no minimum was found."""
     most = max(1, VALUES // (len(paths.y) * paths.loss.outputs))
     parts = [_squares(_Moved(paths, places.take(slice(k, k + most)))) for k in range(0, len(places.rows), most)]
@@ -122,7 +122,7 @@ class _Moved:
     """Risks of which each has one row moved, with derivatives at parameters of their own, (b, L p)."""
 
     paths: Paths
-    places: Places
+    places: PathPlaces
 
     @cached_property
     def row(self) -> Vector:
