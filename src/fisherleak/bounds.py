@@ -190,7 +190,7 @@ def two_point(distance: float | Array, width: float | Array) -> Any:
     --------
     >>> import fisherleak as fl
     >>> round(fl.bounds.two_point(2.0, width=10.0), 3)
-    10.826
+    11.24
     """
     single = isinstance(distance, (int, float)) and isinstance(width, (int, float))
     _information(distance)
