@@ -158,13 +158,15 @@ def _maker(
         u, seen = x @ inverse, x @ B.T
         bent = u @ P
         one = np.ones(len(y)) if omega is None else omega
-        row = [each[:, None] for each in (x @ theta, y, one)]
-        pairs = ((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)
-        pairs = (*pairs, ((bent * u).sum(axis=1), bent @ turned, P22))
+        row: list[Any] = [each[:, None] for each in (x @ theta, y, one)]
+        pairs: list[Any] = [((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
+        pairs.append(((bent * u).sum(axis=1), bent @ turned, P22))
         numbers = [part for a, b, c in pairs for part in (a[:, None], b, c[None, :])]
-        cells = Cells(*row, w[None, :], *numbers, furthest[None, :], *folded(folding, fit, X, omega, columns, along))
+        moved = folded(folding, fit, X, omega, columns, along)
+        every: list[Any] = [*row, w[None, :], *numbers, furthest[None, :], *moved]
         alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
-        return cells, (centres - X[:, columns]) / along, Cells(*row, np.zeros((1, 1)), *alone)
+        labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
+        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels)
 
     return block
 
@@ -381,7 +383,7 @@ class _Refits:
         reach = np.sqrt(np.maximum(a * ((e @ inverse) * e).sum(axis=1), 1e-300)) * np.where(
             value, self.beliefs.spreads[np.where(value, j, 0)], 0.0
         )
-        return np.minimum(1.0, 1.0 / np.maximum(reach, 1e-3))
+        return np.asarray(np.minimum(1.0, 1.0 / np.maximum(reach, 1e-3)))
 
     def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> PathPlaces:
         beliefs, jacobian = self.beliefs, self.paths.jacobian

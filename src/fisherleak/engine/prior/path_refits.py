@@ -57,7 +57,8 @@ class PathPlaces:
 
     def take(self, chosen: Any) -> PathPlaces:
         found: list[Any] = [getattr(self, f.name) for f in fields(self)]
-        return PathPlaces(*(None if each is None else each[chosen] for each in found))
+        taken: list[Any] = [None if each is None else each[chosen] for each in found]
+        return PathPlaces(*taken)
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Paths:
     @cached_property
     def curvature(self) -> Vector:
         """Weighted, of each row at the fit, for one output."""
-        return self.omega * np.asarray(self.loss.curvature((self.x @ self.theta)[:, None], self.y))[:, 0, 0]
+        return np.asarray(self.omega * np.asarray(self.loss.curvature((self.x @ self.theta)[:, None], self.y))[:, 0, 0])
 
 
 def refitted_squares(paths: Paths, places: PathPlaces) -> Vector:
@@ -161,7 +162,7 @@ class _Moved:
         omega = paths.omega[self.places.rows][:, None]
         r_own = np.asarray(paths.loss.gradient(own, self.labels)) * omega
         A_own = np.asarray(paths.loss.curvature(own, self.labels)) * omega[:, :, None]
-        whole = (np.moveaxis(r, 1, 2).reshape(b * L, n) @ paths.x).reshape(b, L, -1)
+        whole: Any = (np.moveaxis(r, 1, 2).reshape(b * L, n) @ paths.x).reshape(b, L, -1)
         whole = (whole + r_own[:, :, None] * self.row[:, None, :]).reshape(b, -1)
         return _Curved(self, whole + paths.penalty * theta + self.scaled(theta), np.moveaxis(A, 1, 3), A_own)
 
@@ -175,7 +176,7 @@ class _Moved:
         L, x = self.paths.loss.outputs, self.paths.x
         V = step.reshape(len(step) * L, -1)
         own = np.abs(step.reshape(len(step), L, -1) @ self.row[:, :, None]).max(axis=(1, 2))
-        return np.maximum(np.abs(V @ x.T).reshape(len(step), -1).max(axis=1), own)
+        return np.asarray(np.maximum(np.abs(V @ x.T).reshape(len(step), -1).max(axis=1), own))
 
     def pushed(self, theta: Vector) -> Vector:
         """What the value does to the gradient: (r + f' w) e + A w x, or c x of a label; (b, L p)."""
