@@ -29,6 +29,7 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.audit.model import Trained
 from fisherleak.engine.perturbation import absent_in
+from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.rows import map_rows, sum_rows
@@ -191,6 +192,9 @@ def shares_unknown(trained: Trained) -> str | None:
         return SEVERAL_ROWS
     if trained.shaped_at is not None:
         return "the shape of this noise was computed from the rows and moves with them: use shape='isotropic'"
+    numbers = sum(feature.has_share for feature in trained.design.features)
+    if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
+        return "the table is too large for refits of every value with several classes"
     return share_unknown(trained.leak._information, trained.leak.noise)
 
 
