@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import fisherleak as fl
 from fisherleak import bounds
@@ -42,6 +43,34 @@ def test_van_trees_is_the_bayes_risk_for_a_gaussian() -> None:
     release = values + SIGMA * rng.standard_normal(400_000)
     posterior_mean = release * tau**2 / (tau**2 + SIGMA**2)
     assert np.mean((posterior_mean - values) ** 2) == pytest.approx(bounds.van_trees(ETA, tau), rel=0.01)
+
+
+@pytest.mark.parametrize("a", [0.0, 0.1, 1.0, 3.0, 5.0])
+def test_two_points_cannot_be_told_better_than_the_best_rule_tells_them(a: float) -> None:
+    """The posterior mean at even odds has the same error at both values, and no rule is better at the worse of them."""
+
+    def lost(z: float) -> float:
+        return float((1 - math.tanh(a * a + a * z) ** 2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+
+    exact = quad(lost, -a - 12, -a + 12, points=[-a], epsabs=1e-15, epsrel=1e-12, limit=200)[0]
+    found = bounds.two_point(2 * a, 6.0)
+    assert found == pytest.approx(9.0 * exact, rel=1e-9, abs=1e-13)
+    np.testing.assert_allclose(bounds.two_point(np.array([2 * a, 0.7]), np.array([6.0, 1.0]))[0], found, rtol=1e-12)
+    rng = np.random.default_rng(1)
+    release = a + rng.standard_normal(400_000)
+    if a <= 1.0:  # beyond, errors are too rare to be drawn
+        assert np.mean((3 * np.tanh(a * release) - 3) ** 2) == pytest.approx(found, rel=0.02)
+
+
+def test_two_points_bound_clipping_and_beat_the_interval() -> None:
+    half = 1.0
+    worst = max(error(lambda x: np.clip(x, -half, half), value) for value in np.linspace(-half, half, 9))
+    pairs = [bounds.two_point(width * ETA, width) for width in np.linspace(0.05, 2 * half, 40)]
+    assert bounds.interval_minimax(ETA, half) < max(pairs) <= worst
+    assert bounds.two_point(0.0, 2.0) == pytest.approx(1.0, abs=1e-13)
+    assert bounds.two_point(1e6, 2.0) == 0.0
+    with pytest.raises(fl.InvalidInputError):
+        bounds.two_point(-1.0, 2.0)
 
 
 def test_interval_minimax_bounds_clipping_at_its_worst_value() -> None:

@@ -36,6 +36,7 @@ TOPICS = {
     "attacks_on_us/test_selector.py": "scores of columns",
     "attacks_on_us/test_shape.py": "values that are read off the shape of the noise",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
+    "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",

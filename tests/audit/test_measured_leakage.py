@@ -43,14 +43,15 @@ def leak() -> fl.Leakage:
 def test_numbers_are_those_of_the_leakage(leak: fl.Leakage) -> None:
     table, _ = people()
     made = summary_of_leakage(leak, groups=table["city"].to_numpy(), max_eta=float(np.median(leak.per_example())))
-    eta, cells = leak.per_example(), leak.per_cell()
+    eta = leak.per_example()
     worst = int(eta.argmax())
     assert (made["rows"][0]["row"], made["rows"][0]["id"]) == (worst, f"P{worst}")
     assert made["eta"]["examples"]["max"] == pytest.approx(eta.max())
     assert made["eta"]["dataset"] == pytest.approx(leak.dataset())
     age = next(a for a in made["attributes"] if a["name"] == "age")
-    share = (cells[:, 0] * table["age"].std(ddof=0)) ** 2
-    assert age["revealed"]["max"] == pytest.approx((share / (1 + share)).max())
+    shares = leak.revealed("age")[:, 0]
+    assert age["revealed"]["max"] == pytest.approx(shares.max())
+    assert age["revealed"]["row"] == int(shares.argmax())
     assert age["eta_column"] == pytest.approx(leak.per_attribute()[0])
     assert next(a for a in made["attributes"] if a["name"] == "city")["revealed"] is None
     assert made["gate"]["count"] == 40
@@ -65,10 +66,10 @@ def test_shares_are_a_method_too(leak: fl.Leakage) -> None:
     share = leak.revealed()
     assert share.shape == (80, 3)
     assert np.isnan(share[:, 2]).all()
-    square = (leak.per_cell()[:, 0] * table["age"].std(ddof=0)) ** 2
-    np.testing.assert_allclose(share[:, 0], square / (1 + square))
-    square = (leak.per_cell()[:, 1] * 2.0) ** 2
-    np.testing.assert_allclose(leak.revealed("weight", spread={"weight": 2.0})[:, 0], square / (1 + square))
+    own = {"age": table["age"].std(ddof=0)}
+    np.testing.assert_allclose(share[:, 0], leak.revealed("age", spread=own)[:, 0])
+    twice = leak.with_noise(fl.Gaussian(0.6)).revealed("age")[:, 0]  # exposures go as 1 / sigma
+    np.testing.assert_allclose(twice / (1 - twice), share[:, 0] / (1 - share[:, 0]) / 4)
     with pytest.raises(fl.InvalidInputError, match="spread names 'height'"):
         leak.revealed(spread={"height": 1.0})
     with pytest.raises(fl.InvalidInputError, match="encoded by"):
@@ -101,12 +102,12 @@ def test_yes_and_no_have_no_share(smokers: tuple[Any, Any, fl.Leakage]) -> None:
 
 def test_a_spread_that_is_given_makes_a_number_of_yes_and_no(smokers: tuple[Any, Any, fl.Leakage]) -> None:
     leak = smokers[2]
-    square = (0.5 * leak.per_cell()[:, leak.attributes.index("smokes")]) ** 2
-    np.testing.assert_allclose(leak.revealed("smokes", spread={"smokes": 0.5})[:, 0], square / (1 + square))
+    assert np.isnan(leak.revealed("smokes")).all()
+    assert (leak.revealed("smokes", spread={"smokes": 0.5}) > 0).all()
     made = summary_of_leakage(leak, spread={"smokes": 0.5})
     found = next(a for a in made["attributes"] if a["name"] == "smokes")
     assert found["kind"] == "number"
-    assert found["revealed"]["max"] == pytest.approx((square / (1 + square)).max())
+    assert found["revealed"]["max"] == pytest.approx(leak.revealed("smokes", spread={"smokes": 0.5}).max())
 
 
 def _label_share(leak: fl.Leakage, y: Any) -> Any:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from fisherleak._support.numbers import number
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at, guarded_spreads
+from fisherleak.audit.revealed import exposure_at
 from fisherleak.audit.ruling import Advice
 
 __all__ = ["FROM_ROWS", "TENTH", "Choice", "advice_on", "choices_on", "rounded_up"]
@@ -36,7 +34,7 @@ class Choice:
 
 def choices_on(audit: Audit) -> tuple[Choice, ...]:
     """What may be chosen, the least noise first; none without numbers."""
-    worst = _exposure(audit)
+    worst = audit.exposure()
     if worst is None:
         return ()
     return tuple(Choice(share, rounded_up(audit.noise.scale * worst / exposure_at(share))) for share in SHARES)
@@ -52,21 +50,12 @@ def advice_on(audit: Audit) -> Advice:
         return Advice(noise, f"Noise of scale {number(noise)} keeps every limit on what is revealed. {FROM_ROWS}")
     if gate or audit.policy is not None:
         return Advice(scale, "Every limit is kept: release the model with this noise.")
-    worst = _exposure(audit)
+    worst = audit.exposure()
     if worst is None:
         return Advice(None, "Set a limit, and audit the noise that you plan to use.")
     noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
     told_of = f"Noise of scale {number(noise)} reveals at most 10 % of any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
-
-
-def _exposure(audit: Audit) -> float | None:
-    """The largest eta of a number, or of a yes or no, in its spread."""
-    standard = [figure.largest * figure.feature.scale for figure in audit.columns]
-    spreads = guarded_spreads(audit.design.features, audit.yardsticks.spreads)
-    exposures = np.array([*standard, audit.label.largest * audit.design.target.scale]) * spreads
-    worst = float(np.nanmax(exposures)) if np.isfinite(exposures).any() else 0.0
-    return worst / audit.unit_scale if worst > 0 else None
 
 
 def rounded_up(value: float, digits: int = 3) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fisherleak.audit.advice import TENTH, rounded_up
-from fisherleak.audit.columns import largest_exposure
+from fisherleak.audit.columns import largest_of_columns
 from fisherleak.audit.exposure import RowFigures
 from fisherleak.audit.model import Trained, calibrated_scale
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.records import NoiseChoice, Plan
-from fisherleak.audit.revealed import exposure_at, guarded_spreads, prior_spreads, spreads_in_units
+from fisherleak.audit.revealed import exposure_at, largest_exposure, prior_spreads, shares_unknown, spreads_in_units
 
 __all__ = ["choose_noise"]
 
@@ -19,19 +21,21 @@ NOT_ASKED = (
 EVEN = "A yes or no (0 or 1) counts there as a number of spread 1/2."
 
 
-def choose_noise(trained: Trained, plan: Plan, rows: RowFigures) -> NoiseChoice:
+def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> NoiseChoice:
     """The noise that was given, or the least that keeps a limit.
 
     Where neither was, the least at which no number of anyone present is revealed by more than a tenth; where there are no
-    numbers, that at which the most exposed row has an eta of 1. ``rows`` are at noise of scale 1.
+    numbers, that at which the most exposed row has an eta of 1. ``rows`` and ``rms`` (``revealed.rms_of_values``) are at noise
+    of scale 1.
     """
     if plan.noise is not None:
         return NoiseChoice(as_noise(plan.noise), "given", plan.noise_note)
     limit, whose = plan.eta if plan.eta is not None else plan.max_eta, _whose(trained)
     target = 1.0 if limit is None else limit
-    if limit is None:
+    if limit is None and shares_unknown(trained) is None:
         spreads = spreads_in_units(trained, prior_spreads(trained, plan.spread))
-        worst = largest_exposure(trained, rows.sample, guarded_spreads(trained.design.features, spreads))
+        largest = largest_of_columns(trained, rows.sample, rms)
+        worst = largest_exposure(trained.design.features, spreads, *largest)
         if worst is not None:
             scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
             note = f"{NOT_ASKED} {EVEN}" if any(f.yes_no for f in trained.design.features) else NOT_ASKED

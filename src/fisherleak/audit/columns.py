@@ -16,10 +16,10 @@ from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak.audit.model import BLOCK_VALUES, MeasuredRows, Trained
 from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.revealed import Yardsticks
-from fisherleak.rows import map_rows, positions, sum_rows
+from fisherleak.rows import gather, map_rows, positions, sum_rows
 from fisherleak.tables import Design, Feature
 
-__all__ = ["ColumnFigures", "LabelFigures", "Sample", "column_figures", "largest_exposure"]
+__all__ = ["ColumnFigures", "LabelFigures", "Sample", "column_figures", "largest_of_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -54,6 +54,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class RmsFigures:
+    """Largest, 95 % quantile and median of a column's root mean squares of eta, in its own unit, and the row of the largest.
+
+    NaN where there are none: of categories.
+    """
+
+    largest: float = np.nan
+    high: float = np.nan
+    median: float = np.nan
+    worst: int = 0
+
+
+@dataclass(frozen=True)
 class ColumnFigures:
     """Eta of one column, in its own unit: over all rows jointly, and of each row's value."""
 
@@ -67,6 +80,8 @@ class ColumnFigures:
     """The quantile 0.95 of a sample of rows."""
     counts: tuple[int, ...]
     """Rows above each limit of the yardsticks."""
+    rms: RmsFigures
+    """Of the root mean square of eta over what is believed of each value, which shares revealed follow from."""
 
 
 @dataclass(frozen=True)
@@ -79,43 +94,43 @@ class LabelFigures:
     worst: int
     high: float
     counts: tuple[int, ...]
+    rms: RmsFigures
 
 
 def column_figures(
-    trained: Trained, sample: Sample, sticks: Yardsticks
+    trained: Trained, sample: Sample, sticks: Yardsticks, rms: Any
 ) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
     """Figures of every column and of the label, and rows of which more than half of a number is revealed.
 
-    One pass over the cells of all rows, and two for all rows jointly.
+    One pass over the cells of all rows, and two for all rows jointly. ``rms`` is that of ``revealed.rms_of_values``.
     """
     design, known = trained.design, trained.known_of_rows
     units = np.array([*(feature.scale for feature in design.features), design.target.scale])
     joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
-    def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any) -> Sums:
-        return of_cells(_with_label(known(X, y, weights)), rows)
+    def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any, rms: Any) -> Sums:
+        return of_cells(_with_label(known(X, y, weights)), rows, rms)
 
-    def of_cells(cells: Vector, rows: Any) -> Sums:
+    def of_cells(cells: Vector, rows: Any, rms: Any) -> Sums:
         missing = np.isnan(cells)
-        there = np.where(missing, -1.0, cells)  # a cell that is missing has no eta, and is nobody's largest
-        top = there.argmax(axis=0)
         total, count = np.where(missing, 0.0, cells).sum(axis=0), (~missing).sum(axis=0)
-        return there[top, np.arange(units.size)], rows[top], total, count, *sticks.count(cells)
+        own = np.full_like(cells, np.nan) if rms is None else np.asarray(rms)
+        return *_tops(cells, rows), *_tops(own, rows), total, count, *sticks.count(cells, own)
 
     def join(a: Sums, b: Sums) -> Sums:
-        later = b[0] > a[0]
-        sums = (x + y for x, y in zip(a[2:], b[2:], strict=True))
-        return np.where(later, b[0], a[0]), np.where(later, b[1], a[1]), *sums
+        sums = (x + y for x, y in zip(a[4:], b[4:], strict=True))
+        return *_later(a[:2], b[:2]), *_later(a[2:4], b[2:4]), *sums
 
     if design.people is not None:
-        return _figures_of_people(trained, joint, units, sticks)
+        return _figures_of_people(trained, joint, units, sticks, rms)
     sums = (
-        of_cells(sample.cells, np.arange(design.n))
+        of_cells(sample.cells, np.arange(design.n), rms)
         if sample.is_all(design)
-        else sum_rows(block, *trained.arrays, positions(design.X), most=trained.block, join=join)
+        else sum_rows(block, *trained.arrays, positions(design.X), rms, most=trained.block, join=join)
     )
-    largest, worst, total, count, above, people = sums
+    largest, worst, top, whose, total, count, above, people = sums
     middle, high = quantiles_there(sample.cells) / units
+    means = _rms_figures(top, whose, gather([rms], None if sample.is_all(design) else sample.rows)[0], units)
     figures = [
         LabelFigures(
             largest=float(largest[j] / units[j]),
@@ -124,6 +139,7 @@ def column_figures(
             worst=int(worst[j]),
             high=float(high[j]),
             counts=tuple(int(count) for count in above[:, j]),
+            rms=means[j],
         )
         for j in range(units.size)
     ]
@@ -131,41 +147,70 @@ def column_figures(
     return tuple(columns), figures[-1], int(people)
 
 
-def largest_exposure(trained: Trained, sample: Sample, spreads: Vector) -> float | None:
-    """The largest eta of a value that is a number, in its spread, at noise of scale 1; none without numbers.
+def _tops(cells: Vector, rows: Any) -> tuple[Vector, Any]:
+    """The largest of each column, and its row; a cell that is missing has no eta, and is nobody's largest."""
+    there = np.where(np.isnan(cells), -1.0, cells)
+    top = there.argmax(axis=0)
+    return there[top, np.arange(cells.shape[1])], rows[top]
 
-    ``spreads`` (p + 1,) are in standard units, that of the label last, NaN for categories.
+
+def _later(a: Sums, b: Sums) -> Sums:
+    later = b[0] > a[0]
+    return np.where(later, b[0], a[0]), np.where(later, b[1], a[1])
+
+
+def _rms_figures(top: Vector, worst: Any, some: Any, units: Vector) -> list[RmsFigures]:
+    """Of each column, from its largest and from the rows of a sample; NaN where it has none."""
+    if some is None:
+        return [RmsFigures()] * units.size
+    middle, high = quantiles_there(np.asarray(some)) / units
+    return [
+        RmsFigures(float(top[j] / units[j]), float(high[j]), float(middle[j]), int(worst[j]))
+        if top[j] >= 0
+        else RmsFigures()
+        for j in range(units.size)
+    ]
+
+
+def largest_of_columns(trained: Trained, sample: Sample, rms: Any) -> tuple[Vector, Vector]:
+    """The largest root mean square and the largest eta of each column and of the label, (p + 1,), at noise of scale 1.
+
+    NaN, or zero, where there is none.
     """
     design, known = trained.design, trained.known_of_rows
-    numbers = np.flatnonzero(np.isfinite(spreads))
-    if not numbers.size:
-        return None
+    count = len(design.features) + 1
 
-    def of_cells(cells: Vector) -> Vector:
-        revealed = cells[:, numbers] * spreads[numbers]
-        return np.asarray(np.max(revealed, initial=0.0, where=~np.isnan(revealed)))
+    def of_cells(cells: Vector, rms: Any) -> Sums:
+        own = np.full_like(cells, np.nan) if rms is None else np.asarray(rms)
+        return tuple(np.max(each, axis=0, initial=0.0, where=~np.isnan(each)) for each in (own, cells))
 
-    def block(X: TableLike, y: VectorLike, weights: VectorLike) -> Sums:
-        return (of_cells(_with_label(known(X, y, weights))),)
+    def block(X: TableLike, y: VectorLike, weights: VectorLike, rms: Any) -> Sums:
+        return of_cells(_with_label(known(X, y, weights)), rms)
+
+    def join(a: Sums, b: Sums) -> Sums:
+        return tuple(np.maximum(x, y) for x, y in zip(a, b, strict=True))
 
     if design.people is not None:
-        return float(of_cells(column_etas(trained, rows_by_person(design.people)))) or None
-    if sample.is_all(design):
-        found = of_cells(sample.cells)
+        found = of_cells(column_etas(trained, rows_by_person(design.people)), rms)
+    elif sample.is_all(design):
+        found = of_cells(sample.cells, rms)
     else:
-        (found,) = sum_rows(block, *trained.arrays, most=trained.block, join=lambda a, b: (np.maximum(a[0], b[0]),))
-    return float(found) * (1.0 + trained.leak._information.error) or None
+        found = sum_rows(block, *trained.arrays, rms, most=trained.block, join=join)
+    certain = 1.0 + trained.leak._information.error
+    return np.asarray(found[0]).reshape(count) * certain, np.asarray(found[1]).reshape(count) * certain
 
 
 def _figures_of_people(
-    trained: Trained, joint: Vector, units: Vector, sticks: Yardsticks
+    trained: Trained, joint: Vector, units: Vector, sticks: Yardsticks, rms: Any
 ) -> tuple[tuple[ColumnFigures, ...], LabelFigures, int]:
     """The same over the values that each person's rows have in a column, and over their labels, taken jointly."""
     design = trained.design
     assert design.people is not None
     cells = column_etas(trained, rows_by_person(design.people))
-    above, people = sticks.count(cells)
+    own = np.full_like(cells, np.nan) if rms is None else np.asarray(rms)[np.concatenate(rows_by_person(design.people))]
+    above, people = sticks.count(cells, own)
     middle, high = quantiles_there(cells) / units
+    means = _rms_figures(*_tops(own, np.arange(len(own))), None if rms is None else own, units)
     figures = [
         LabelFigures(
             largest=float(np.nanmax(cells[:, j]) / units[j]),
@@ -174,6 +219,7 @@ def _figures_of_people(
             worst=int(np.nanargmax(cells[:, j])),
             high=float(high[j]),
             counts=tuple(int(count) for count in above[:, j]),
+            rms=means[j],
         )
         for j in range(units.size)
     ]

@@ -130,6 +130,8 @@ class Worst:
     """The training rows of each: one, or all of a person's."""
     X: Vector = field(repr=False)
     """Features of these rows, one after the other."""
+    rms: Vector | None = field(default=None, repr=False)
+    """Root mean squares of the cells' etas over what is believed of the values; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -179,18 +181,19 @@ class Exposure:
 
     def named(self, listed: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows that are named, with those that are listed."""
-        single = [*(figure.worst for figure in self.columns), self.label.worst]
+        figures = [*self.columns, self.label]
+        single = [row for figure in figures for row in (figure.worst, figure.rms.worst)]
         return np.unique([*listed.tolist(), *self.worst.rows.tolist(), *single])
 
 
-def exposure_of(trained: Trained, rows: RowFigures, sticks: Yardsticks, timed: Timed) -> Exposure:
-    """All figures; ``timed(name, step)`` runs a step and counts its seconds."""
+def exposure_of(trained: Trained, rows: RowFigures, sticks: Yardsticks, rms: Any, timed: Timed) -> Exposure:
+    """All figures; ``rms`` is that of ``revealed.rms_of_values``, ``timed(name, step)`` runs a step and counts its seconds."""
     count = trained.design.n if trained.design.people is None else trained.design.people.count
     edges = edges_of(rows.digest.low, rows.middle, rows.digest.high, count)
     groups = timed("groups", lambda: group_figures(trained, rows.eta, edges))
     (spread,) = (None,) if groups else timed("rows", lambda: spreads_of(rows.eta, edges))
-    columns, label, people = timed("columns", lambda: column_figures(trained, rows.sample, sticks))
-    worst = timed("rows", lambda: worst_rows(trained, rows))
+    columns, label, people = timed("columns", lambda: column_figures(trained, rows.sample, sticks, rms))
+    worst = timed("rows", lambda: worst_rows(trained, rows, rms))
     return Exposure(rows, spread, edges, columns, label, people, groups, worst)
 
 
@@ -266,7 +269,7 @@ def own_units(features: Sequence[Feature], cells: Vector) -> Vector:
     return np.asarray(cells / np.array([feature.scale for feature in features]))
 
 
-def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
+def worst_rows(trained: Trained, rows: RowFigures, rms: Any = None) -> Worst:
     chosen, people = rows.top[:WORST_ROWS], trained.design.people
     eta = np.array([eta for _, eta in rows.digest.top[:WORST_ROWS]])
     if people is not None:
@@ -283,6 +286,7 @@ def worst_rows(trained: Trained, rows: RowFigures) -> Worst:
         cells=own_units(trained.design.features, block.cells()),
         members=tuple(chosen[:, None]),
         X=block.X,
+        rms=None if rms is None else own_units(trained.design.features, np.asarray(gather([rms], chosen)[0])[:, :-1]),
     )
 
 

@@ -20,7 +20,7 @@ from fisherleak._support.json import plain, versions
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
-from fisherleak.audit.revealed import HALF
+from fisherleak.audit.revealed import HALF, LARGEST, MEANING
 from fisherleak.audit.told_apart import told_of_leakage
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
@@ -29,6 +29,7 @@ from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.recognised import certain, recognised_words
+from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
 from fisherleak.rows.selection import rows_by_group
 
@@ -58,9 +59,13 @@ def summary_of_leakage(
         *(spread or ())
     }
     order = np.argsort(-eta, kind="stable")
-    shares = _shares(cells, spreads)
     own = _label_spread(leak, fit)
-    label_share = _shares(label[:, None], np.array([own]))
+    every = _every_share(leak, fit, spreads, own)
+    shares, label_share = every[:, :-1], every[:, -1:]
+    spreads, own = (
+        np.where(np.isnan(shares).all(axis=0), np.nan, spreads),
+        own if np.isfinite(label_share).any() else np.nan,
+    )
     members = {} if groups is None else {str(k): np.asarray(host(v)) for k, v in rows_by_group(groups, leak.n).items()}
     made = {
         "schema": "fisherleak.summary/1",
@@ -77,7 +82,7 @@ def summary_of_leakage(
             "by_shape": None,
         },
         "eta": {"dataset": leak.dataset(), "examples": _spread(eta), "histogram": _histogram(eta, members)},
-        "rows": [_row(leak, int(k), eta, label, cells) for k in order[:MOST_ROWS]],
+        "rows": [_row(leak, int(k), eta, label, cells) | {"revealed": shares[k]} for k in order[:MOST_ROWS]],
         "attributes": [
             _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j], leak.attributes[j] in yes_no)
             for j in range(cells.shape[1])
@@ -123,12 +128,11 @@ def _kind(noise: Any) -> str:
 
 
 def _assumptions(leak: Leakage) -> list[str]:
+    unknown = share_unknown(leak._information, leak._noise)
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
-        "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
-        "someone who starts from a normal guess of spread s, the column's own unless another was given, and knows all else "
-        "(van Trees' inequality, with eta as it is at the value).",
+        MEANING if unknown is None else f"No share of a number is stated: {unknown}.",
         f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
         *([f"Whether someone is in the data: {why}."] if (why := presence_unknown(leak)) else []),
         "Rows are counted from 0.",
@@ -195,19 +199,23 @@ def _row(leak: Leakage, row: int, eta: Vector, label: Vector, cells: Vector) -> 
     return found | {"cells": cells[row], "values": None}
 
 
-def _shares(cells: Vector, spreads: Vector) -> Vector:
-    """Of each value, (n, p); zero where there is no spread."""
-    square = (cells * np.nan_to_num(spreads)[None, :]) ** 2
-    return np.asarray(square / (1.0 + square))
+def _every_share(leak: Leakage, fit: Any, spreads: Vector, label: float) -> Vector:
+    """Of each value, and of the label behind them, (n, p + 1); NaN where there is none."""
+    if share_unknown(leak._information, leak._noise) is not None:
+        return np.full((leak.n, spreads.size + 1), np.nan)
+    y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
+    centre = float(y.mean()) if np.isfinite(label) else np.nan
+    rms = np.minimum(np.asarray(host(rms_etas(leak, spreads, (centre, label)))), LARGEST)
+    return np.asarray(1.0 - 1.0 / (1.0 + (rms * np.append(spreads, label)) ** 2))
 
 
 def _revealed(spread: float, shares: Vector) -> Json | None:
     """Of a number; none where there is no spread."""
     if not np.isfinite(spread):
         return None
-    high, middle = (float(x) for x in np.quantile(shares, [0.95, 0.5]))
-    found = {"spread": spread, "max": float(shares.max()), "q95": high, "median": middle}
-    return found | {"count": int((shares > HALF).sum())}
+    high, middle = (float(x) for x in np.nanquantile(shares, [0.95, 0.5]))
+    found = {"spread": spread, "max": float(np.nanmax(shares)), "q95": high, "median": middle}
+    return found | {"count": int((shares > HALF).sum()), "row": int(np.nanargmax(shares))}
 
 
 def _label_spread(leak: Leakage, fit: Any) -> float:

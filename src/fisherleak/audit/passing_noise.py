@@ -7,8 +7,8 @@ grid, since what attackers get has no such formula.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from fisherleak._support.numbers import number
 from fisherleak.audit.advice import FROM_ROWS, rounded_up
@@ -43,6 +43,8 @@ class Again:
     applied: AppliedRules
     plan: Plan
     attack: Attack
+    rms: Any = field(repr=False)
+    """Of ``revealed.rms_of_values``, which serves every scale of a fixed covariance."""
 
     def at(self, scale: float) -> tuple[tuple[Rule, ...], bool]:
         """Every rule at that scale, and whether the limit on rows is kept there."""
@@ -55,7 +57,7 @@ class Again:
         sticks = yardsticks_at(trained, scale, self.plan, self.applied)
         columns, label, people = audit.columns, audit.label, audit.people
         if any((*self.applied.columns.values(), self.applied.label)):
-            columns, label, people = column_figures(trained, rows.sample, sticks)
+            columns, label, people = column_figures(trained, rows.sample, sticks, self.rms)
         tried = replace(
             audit,
             trained=trained,

@@ -26,12 +26,13 @@ from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
-from fisherleak.audit.revealed import prior_spreads, share_of
+from fisherleak.audit.revealed import LARGEST, prior_spreads, share_of, spreads_in_units
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.protection.shape_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.arrow_columns import as_numbers
@@ -90,6 +91,20 @@ class Answered:
         cells, (X, _, weights) = np.asarray(host(self.leak.per_cell())), self.trained.arrays
         told = cells if self.shape is None else np.hypot(cells, self.shape.cells(X, weights))
         return np.asarray(np.nan_to_num(told))
+
+    @cached_property
+    def exposures(self) -> Vector | None:
+        """Root mean squares of eta over what is believed of each value, times its spread, (n, columns): zero for categories.
+
+        None where they are not known: where what answers tell depends on the model itself.
+        """
+        if self.shape is not None or share_unknown(self.leak._information, self.leak._noise) is not None:
+            return None
+        spreads = spreads_in_units(self.trained, prior_spreads(self.trained, {}))[:-1]
+        if not np.isfinite(spreads).any():
+            return np.zeros((len(self.eta), spreads.size))
+        rms = np.minimum(np.asarray(host(rms_etas(self.leak, spreads))), LARGEST)[:, :-1]
+        return np.asarray(np.nan_to_num(rms * spreads))
 
 
 def query_features(design: Design, queries: RawTable, released: bool = False) -> Vector:
@@ -233,7 +248,7 @@ def answers_document(found: Answered, settings: Settings, limit: float | None) -
         "rows": int(eta.size),
         "eta": {"mean": float(eta.mean()), "median": float(np.median(eta)), "max": float(eta.max())},
         "columns": _columns(found),
-        "above_half": int(np.sum((_exposure(found) > 1.0).any(axis=1))),
+        "above_half": None if found.exposures is None else int(np.sum((found.exposures > 1.0).any(axis=1))),
         "most_exposed": [{"id": _name(found, int(k)), "eta": float(eta[k])} for k in order[:MOST_LISTED]],
         "limit": limit,
         "past_limit": [_name(found, row) for row in past],
@@ -243,21 +258,16 @@ def answers_document(found: Answered, settings: Settings, limit: float | None) -
 
 def _columns(found: Answered) -> list[Json]:
     """The worst value of every column: how well it is known in its unit, and of numbers the share revealed, worst first."""
-    design, exposure = found.trained.design, _exposure(found)
+    design, exposures = found.trained.design, found.exposures
     listed = []
     for j, feature in enumerate(design.features):
         own = found.cells[:, j]
         row = int(np.argmax(own))
-        share = share_of(float(exposure[row, j])) if feature.has_share else None
+        known = feature.has_share and exposures is not None
+        share = share_of(float(np.max(exposures[:, j]))) if known else None
         worst = {"name": feature.name, "kind": feature.kind, "eta": float(own[row]) / feature.scale, "share": share}
         listed.append(worst | {"row": int(design.rows[row]), "id": _name(found, row)})
     return sorted(listed, key=lambda item: 1.0 if item["share"] is None else -float(item["share"]))
-
-
-def _exposure(found: Answered) -> Vector:
-    """Eta times what an outsider starts from, (n, columns); zero for categories."""
-    units = np.array([feature.scale for feature in found.trained.design.features])
-    return np.asarray(np.nan_to_num(found.cells * prior_spreads(found.trained, {})[:-1] / units))
 
 
 def _times(found: Answered, largest: float, limit: float | None) -> int | None:

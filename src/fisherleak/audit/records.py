@@ -24,7 +24,7 @@ from fisherleak.audit.exposure import (
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures
-from fisherleak.audit.revealed import Share, Yardsticks
+from fisherleak.audit.revealed import Share, Yardsticks, largest_exposure, shares_unknown
 from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.spotcheck import SpotCheck
 from fisherleak.audit.utility import Tradeoff
@@ -167,13 +167,30 @@ class Audit:
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
         units = [*(figure.feature.scale for figure in self.columns), self.design.target.scale]
         return tuple(
-            self._share(figure, float(spread) * unit) if np.isfinite(spread) else None
+            self._share(figure, float(spread) * unit)
+            if np.isfinite(spread) and np.isfinite(figure.rms.largest)
+            else None
             for figure, spread, unit in zip(figures, self.yardsticks.spreads, units, strict=True)
         )
 
     def _share(self, figure: ColumnFigures | LabelFigures, spread: float) -> Share:
-        etas = [eta / self.unit_scale for eta in (figure.largest, figure.high, figure.median)]
-        return Share.of(spread, (etas[0], etas[1], etas[2]), figure.counts[0])
+        etas = [eta / self.unit_scale for eta in (figure.rms.largest, figure.rms.high, figure.rms.median)]
+        return Share.of(spread, (etas[0], etas[1], etas[2]), figure.counts[0], figure.rms.worst)
+
+    def exposure(self) -> float | None:
+        """The largest exposure of a number of anyone at the audit's noise, a yes or no as one of spread 1/2; None without.
+
+        It goes as 1 over the scale of the noise: ``revealed.share_of`` it is the largest share.
+        """
+        if shares_unknown(self.trained) is not None:
+            return None
+        figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
+        units = np.array([*(figure.feature.scale for figure in self.columns), self.design.target.scale])
+        rms, etas = (
+            np.array(each) * units for each in ([f.rms.largest for f in figures], [f.largest for f in figures])
+        )
+        worst = largest_exposure(self.design.features, self.yardsticks.spreads, rms, etas)
+        return None if worst is None else worst / self.unit_scale
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""

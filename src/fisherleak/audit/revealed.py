@@ -1,15 +1,17 @@
 r"""The share of a value that a release reveals, row by row: one scale from 0 to 1 for every number, whatever its unit.
 
-Someone who knows all other data starts from a spread s about a number. By van Trees' inequality no estimate has a mean squared
-error below :math:`1 / (\eta^2 + 1 / s^2)` where the prior is normal with that spread, so the part of the variance that the
-release can take away is at most
+An attacker who knows all other data believes beforehand that a number is normal, around its column's mean and with a spread s:
+the column's own standard deviation unless another is given. By van Trees' inequality no estimate has a mean squared error below
+:math:`1 / (\overline{\eta^2} + 1 / s^2)`, on average over that belief, so the part of the variance that the release can take
+away is at most
 
-.. math:: \frac{(\eta s)^2}{1 + (\eta s)^2},
+.. math:: \frac{s^2 \overline{\eta^2}}{1 + s^2 \overline{\eta^2}},
 
-with s the column's own standard deviation unless another is given. It is above one half where :math:`\eta s > 1`. Eta is that
-at the value itself. Categories have no such share, and neither have columns of 0 and 1: their measure is how often attackers
-guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of even odds:
-a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
+with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
+(``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
+over the scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often
+attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of
+even odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
 """
 
 from __future__ import annotations
@@ -26,31 +28,51 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Sums
 from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.audit.model import Trained
+from fisherleak.engine.perturbation import absent_in
+from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows import sum_rows
+from fisherleak.leakage.shares import rms_etas, share_unknown
+from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Feature
 
 __all__ = [
     "HALF",
+    "MEANING",
     "Limits",
     "Share",
     "Yardsticks",
     "exposure_at",
     "guarded_spreads",
+    "largest_exposure",
     "prior_spreads",
+    "rms_of_values",
     "share_of",
+    "shares_unknown",
     "spreads_in_units",
     "yardsticks",
 ]
 
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
+LARGEST = 1e150
+"""In place of a root mean square that has no bound: all of such a value may be revealed."""
+SHARES = ("half", "max_revealed")
+"""Limits that are on shares, and not on etas."""
+MEANING = (
+    "The share of a number revealed is (h s)² / (1 + (h s)²), with h² the mean of eta² over a normal belief around the "
+    "column's mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this "
+    "part of the variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' "
+    "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within "
+    "reach; others are upper bounds."
+)
+"""What a share is."""
+SEVERAL_ROWS = "people here have several rows, whose values would have to be believed of jointly"
 Vector = NDArray[np.float64]
 
 
 def share_of(exposure: float) -> float:
-    """The share of a value revealed where eta is so many times 1 / spread.
+    """The share of a value revealed at an exposure: the root mean square of eta over the belief, times its spread.
 
     Examples
     --------
@@ -61,7 +83,7 @@ def share_of(exposure: float) -> float:
 
 
 def exposure_at(share: float) -> float:
-    """Eta times spread at which that share of a value is revealed.
+    """The exposure at which that share of a value is revealed.
 
     Examples
     --------
@@ -89,13 +111,15 @@ class Share:
     """Of one row in twenty it is more."""
     median: float
     count: int
-    """Rows of which more than ``HALF`` is revealed."""
+    """Rows of which more than ``HALF`` is revealed, at most."""
+    row: int
+    """The row of the worst."""
 
     @classmethod
-    def of(cls, spread: float, etas: tuple[float, float, float], count: int) -> Share:
-        """From the largest eta, its 95 % quantile and its median, in the unit of the spread."""
+    def of(cls, spread: float, etas: tuple[float, float, float], count: int, row: int) -> Share:
+        """From the largest root mean square of eta, its 95 % quantile and its median, in the unit of the spread."""
         worst, high, median = (share_of(eta * spread) for eta in etas)
-        return cls(spread, worst, high, median, count)
+        return cls(spread, worst, high, median, count, row)
 
 
 @dataclass(frozen=True)
@@ -115,15 +139,21 @@ class Yardsticks:
     levels: tuple[str, ...]
     etas: Vector = field(repr=False)
 
-    def count(self, cells: Vector) -> tuple[Any, Any]:
-        """Cells (b, p + 1) above each limit, (levels, p + 1), and rows with a number of which more than half is revealed."""
-        above = cells[None, :, :] > self.etas[:, None, :]
+    def count(self, cells: Vector, rms: Vector) -> tuple[Any, Any]:
+        """Cells (b, p + 1) above each limit, (levels, p + 1), and rows with a number of which more than half is revealed.
+
+        Limits on shares hold the root mean squares ``rms`` of etas over what is believed beforehand.
+        """
+        shares = np.isin(self.levels, SHARES)[:, None, None]
+        above = np.where(shares, rms[None, :, :], cells[None, :, :]) > self.etas[:, None, :]
         return above.sum(axis=1), int(above[0].any(axis=1).sum())
 
 
 def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
     """What an outsider starts from about each column, and the label behind them, in their units; NaN for categories."""
     known = _declared(trained, spread)
+    if shares_unknown(trained) is not None:
+        return np.full(len(trained.design.features) + 1, np.nan)
     own = [known.get(f.name, f.prior if f.has_share else np.nan) for f in trained.design.features]
     return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
 
@@ -155,17 +185,62 @@ def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -
     return Yardsticks(spreads, ("half", *levels), etas * scale)
 
 
-def label_spread(trained: Trained) -> float:
-    """Standard deviation of a number that is predicted, in its own unit; NaN for classes."""
-    design = trained.design
-    if design.target.classes:
-        return math.nan
+def shares_unknown(trained: Trained) -> str | None:
+    """Why no share is known for this model and noise, or None."""
+    people = trained.design.people
+    if people is not None and int(np.max(people.sizes)) > 1:
+        return SEVERAL_ROWS
+    if trained.shaped_at is not None:
+        return "the shape of this noise was computed from the rows and moves with them: use shape='isotropic'"
+    numbers = sum(feature.has_share for feature in trained.design.features)
+    if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
+        return "the table is too large for refits of every value with several classes"
+    return share_unknown(trained.leak._information, trained.leak.noise)
 
+
+def rms_of_values(trained: Trained, priors: Vector) -> Any:
+    """Root mean squares of eta over what is believed of each value and label, (n, p + 1), at noise of scale 1 in its units.
+
+    Lazy where the rows are. NaN for categories and cells that are missing; None where nothing is known.
+    """
+    if shares_unknown(trained) is not None:
+        return None
+    spreads, attributes = spreads_in_units(trained, priors), trained.leak._information.attributes
+    centre = math.nan if trained.design.target.classes else _label_moments(trained).mean
+    found = rms_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
+
+    def there(rms: Any, X: Any) -> Any:
+        gone = absent_in(attributes, np.asarray(X))
+        most = np.minimum(rms, LARGEST)  # so that quantiles of what has no bound are numbers
+        return most if gone is None else np.where(np.pad(gone, ((0, 0), (0, 1))), np.nan, most)
+
+    return map_rows(there, found, trained.design.X, width=spreads.size)
+
+
+def largest_exposure(features: Sequence[Feature], spreads: Vector, rms: Vector, etas: Vector) -> float | None:
+    """The largest exposure of a column, or of the label, of the largest figures of each, (p + 1,); None where there is none.
+
+    Of a yes or no that counts as a number of spread 1/2, by its eta at the value.
+    """
+    exposures = np.where(np.isfinite(spreads), rms * spreads, etas * guarded_spreads(features, spreads))
+    return float(np.nanmax(exposures)) or None if np.isfinite(exposures).any() else None
+
+
+def _label_moments(trained: Trained) -> Moments:
     def block(y: Any) -> Sums:
         return (Moments.of(np.asarray(y, dtype=np.float64)),)
 
-    (found,) = sum_rows(block, design.y, join=lambda a, b: (a[0] + b[0],))
-    return math.sqrt(found.squares / found.count) * design.target.scale
+    (found,) = sum_rows(block, trained.design.y, join=lambda a, b: (a[0] + b[0],))
+    moments: Moments = found
+    return moments
+
+
+def label_spread(trained: Trained) -> float:
+    """Standard deviation of a number that is predicted, in its own unit; NaN for classes."""
+    if trained.design.target.classes:
+        return math.nan
+    found = _label_moments(trained)
+    return math.sqrt(found.squares / found.count) * trained.design.target.scale
 
 
 def _declared(trained: Trained, spread: Mapping[str, float]) -> Mapping[str, float]:

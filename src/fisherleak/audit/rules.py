@@ -21,7 +21,7 @@ from fisherleak.audit.exposure import gate_of
 from fisherleak.audit.people import varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at, share_of
+from fisherleak.audit.revealed import exposure_at, share_of, shares_unknown
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
@@ -77,23 +77,34 @@ def _values(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
 def _value(
     audit: Audit, name: str, limits: Sequence[ColumnLimit], figure: ColumnFigures | LabelFigures, spread: float
 ) -> Iterator[Rule]:
-    eta = figure.largest / audit.unit_scale
     for each in limits:
         if each.key == "max_attack":
             yield _attack(audit, each.rule, each.limit, name)
             continue
+        share = each.key == "max_revealed"
+        eta = (figure.rms.largest if share else figure.largest) / audit.unit_scale
+        if share and not np.isfinite(eta * spread):
+            yield Rule(each.rule, each.limit, None, False, _without_share(audit, name))
+            continue
         count = figure.counts[audit.yardsticks.levels.index(each.key)]
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
-        scale = _more(audit, ratio, 1.0)
-        yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, figure.worst, scale)
+        worst = figure.rms.worst if share else figure.worst
+        yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
+
+
+def _without_share(audit: Audit, name: str) -> str:
+    """Why the share of a number that is revealed is not known; categories were refused before anything was measured."""
+    why = shares_unknown(audit.trained)
+    why = why or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+    return f"The share of '{name}' that is revealed is not known: {why}."
 
 
 def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> tuple[float | None, str, float]:
     """The value of a rule on one column, in words, and how many times too large eta is for it."""
     if key == "max_revealed":
         value = share_of(eta * spread)
-        words = f"Of anyone's '{name}' at most {number(100 * value)} % is revealed; limit {100 * limit:g} %"
+        words = f"At most {number(100 * value)} % of anyone's '{name}' is revealed, on average; limit {100 * limit:g} %"
         return value, words, eta * spread / exposure_at(limit)
     if key == "min_error":
         least = 1.0 / eta if eta > 0 else None

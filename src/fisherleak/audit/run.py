@@ -41,6 +41,7 @@ from fisherleak.audit.people import refuse_varying, varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
+from fisherleak.audit.revealed import prior_spreads, rms_of_values
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.told_apart import MOST_TOLD
@@ -69,6 +70,7 @@ DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
     "groups": "Measuring groups",
+    "shares": "Averaging over priors",
     "columns": "Measuring columns",
     "dataset": "Measuring all data",
     "utility": "Adding noise",
@@ -166,9 +168,11 @@ def audit_trained(
     clock, seed = _Clock(seconds), settings.seed
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
-        choice = choose_noise(trained, plan, rows)
+        spreads = plan.spread if applied is None else applied.spreads
+        rms = clock("shares", lambda: rms_of_values(trained, prior_spreads(trained, spreads)))
+        choice = choose_noise(trained, plan, rows, rms)
         sticks = yardsticks_at(trained, choice.scale, plan, applied)
-        found = exposure_of(trained, rows, sticks, clock)
+        found = exposure_of(trained, rows, sticks, rms, clock)
         cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
@@ -218,7 +222,7 @@ def audit_trained(
     done = replace(done, policy=applied.policy, rules=judge(applied, done))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
-    again = Again(done, applied, plan, attack)
+    again = Again(done, applied, plan, attack, rms)
     return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
 
 

@@ -134,7 +134,9 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
         "Even someone who knows everything else learns less than half of what is unknown about any number of anyone."
     )
     asked = f"{number(document['queries'])} of {number(document['distinct'])}"
-    layout.paragraph((f"{number(half)} of {number(document['rows'])} people: {learns}" if half else nobody) + "\n")
+    said = f"{number(half)} of {number(document['rows'])} people: {learns}" if half else nobody
+    unknown = "What share of a value these answers reveal is not known; least errors are below."
+    layout.paragraph((unknown if half is None else said) + "\n")
     layout.pairs(
         [
             (

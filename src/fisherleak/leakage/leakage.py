@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.calibrated import Frame
@@ -35,6 +37,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
 from fisherleak.leakage.recognised import RowsFrame, acting_in, certain
+from fisherleak.leakage.shares import rms_etas
 from fisherleak.leakage.told_present import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
@@ -353,36 +356,49 @@ class Leakage:
         attributes: Sequence[str | int] | str | int | None = None,
         spread: Mapping[str, float] | None = None,
     ) -> Array:
-        r"""Share of each value revealed, (n, number of attributes), from 0 to 1: :math:`(\eta s)^2 / (1 + (\eta s)^2)`.
+        r"""Share of each value revealed, (n, number of attributes), from 0 to 1, on average over a belief about the value.
 
-        Someone who knows all other data and starts from a normal guess of spread s about a value learns at most this part of
-        its variance (van Trees' inequality, with eta as it is at the value). NaN for attributes of several dimensions, encoded
-        categories say, for columns of 0 and 1, which are guessed or not (an attacker tells how often), and for cells that were
-        missing.
+        .. math:: \frac{s^2 \overline{\eta^2}}{1 + s^2 \overline{\eta^2}}, \qquad
+                  \overline{\eta^2} = E_{v \sim N(m, s^2)}\, \eta(v)^2,
+
+        with :math:`\eta(v)` the eta of the model refitted with v in place: that of the value itself is another, ``per_cell()``.
+        An attacker who knows all other data and believes that the value is normal around m with spread s learns at most this
+        part of its variance, on average over that belief and the noise (van Trees' inequality). NaN for attributes of several
+        dimensions, encoded categories say, for columns of 0 and 1, which are guessed or not (an attacker tells how often), for
+        columns behind steps that are not affine, and for cells that were missing.
 
         Parameters
         ----------
         attributes : names or numbers, optional
             All if not given.
         spread : mapping of name to number, optional
-            What is started from, in the column's unit; its own standard deviation where not given. A column of 0 and 1 that is
-            named here counts as a number.
+            s, in the column's unit; its own standard deviation where not given. A column of 0 and 1 that is named here counts
+            as a number. The centre m is the column's mean.
+
+        Notes
+        -----
+        **What holds, and when.** For noise whose covariance does not depend on the data; others are refused. Exact for the
+        squared loss, to 1e-4. For other losses the values that are largest in their column are exact, by refits, and all
+        others are exact or upper bounds (1 where there is none). It is an average over the belief: nothing is said about an
+        attacker's error at one value of v.
 
         Examples
         --------
         >>> leak.revealed("bmi")[:3, 0].round(4)
-        array([0.0074, 0.0112, 0.0049])
+        array([0.0043, 0.0082, 0.0033])
         """
         chosen, _ = self._chosen(attributes, None)
         own = show.attribute_spreads(self, self._table, spread or {})
         places = [self.attributes.index(attribute.name) for attribute in chosen]
-        cells = self.per_cell()
-        xp = namespace(cells)
-        if is_lazy(cells):
-            exposure = cells[:, places] * own[places]
+        asked = np.full(own.shape, np.nan)
+        asked[places] = own[places]
+        rms = rms_etas(self, asked)
+        xp = namespace(rms)
+        if is_lazy(rms):
+            exposure = rms[:, places] * own[places]
         else:
-            exposure = xp.take(cells, like(places, cells, xp), axis=1) * like(own[places], cells, xp)
-        return exposure**2 / (1.0 + exposure**2)
+            exposure = xp.take(rms, like(places, rms, xp), axis=1) * like(own[places], rms, xp)
+        return 1.0 - 1.0 / (1.0 + exposure**2)
 
     # presence
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from fisherleak.audit.model import COUNTED, Settings
 from fisherleak.audit.noises import noise_words
 from fisherleak.audit.records import Audit
+from fisherleak.audit.revealed import MEANING, shares_unknown
 
 __all__ = ["assumptions_of", "policy_scope", "unread_cells"]
 
@@ -32,9 +33,7 @@ def assumptions_of(audit: Audit) -> list[str]:
         f"category by its indicators, and the label counts {own}. Etas of single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
         f"level at public centres. {audit.noise.note}",
-        "The share of a number revealed is (eta s)² / (1 + (eta s)²): at most this part of its variance is taken away from "
-        "someone who starts from a normal guess of spread s, the column's own unless another was given, and knows all else "
-        "(van Trees' inequality, with eta as it is at the value).",
+        *_shares_sentence(audit),
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
         audit.presence.note
@@ -101,3 +100,9 @@ def _people_sentence(column: str | None, people: int, rows: int) -> str:
 def unread_cells(audit: Audit, show_values: bool) -> list[str]:
     """Cells that are no numbers, where values may be shown."""
     return [f"Row {cell.row} of '{cell.column}' holds {cell.text!r}." for cell in audit.design.unread if show_values]
+
+
+def _shares_sentence(audit: Audit) -> list[str]:
+    """What a share is, or why there is none."""
+    why = shares_unknown(audit.trained)
+    return [MEANING if why is None else f"No share of a number is stated: {why}."]

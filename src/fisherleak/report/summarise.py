@@ -18,7 +18,7 @@ from fisherleak.audit.exposure import MOST_LISTED, Spread
 from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import HALF, Share
+from fisherleak.audit.revealed import HALF, Share, share_of
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.report.verdict import utility_between
@@ -63,7 +63,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
         "eta": _eta(audit),
         "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
         "attributes": [
-            _attribute(audit, figures) | {"revealed": _share(share)}
+            _attribute(audit, figures) | {"revealed": _share(audit, share)}
             for figures, share in zip(audit.columns, audit.revealed(), strict=False)
         ],
         "label": _label(audit),
@@ -196,8 +196,18 @@ def _row(audit: Audit, k: int, show_values: bool) -> Json:
         "eta": worst.eta[k] / scale,
         "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
         "cells": worst.cells[k] / scale,
+        "revealed": _shares(audit, k),
         "values": {f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
     } | _many(audit, int(worst.rows[k]))
+
+
+def _shares(audit: Audit, k: int) -> list[float | None] | None:
+    """The share revealed of every value of one of the most exposed rows; None where it is not known, and for categories."""
+    if audit.worst.rms is None:
+        return None
+    units = np.array([feature.scale for feature in audit.design.features])
+    exposures = audit.worst.rms[k] / audit.unit_scale * audit.yardsticks.spreads[:-1] * units
+    return [share_of(float(exposure)) if np.isfinite(exposure) else None for exposure in exposures]
 
 
 def _many(audit: Audit, place: int) -> dict[str, int]:
@@ -240,11 +250,19 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
     }
 
 
-def _share(share: Share | None) -> Json | None:
+def _share(audit: Audit, share: Share | None) -> Json | None:
     """Of a number; none for categories."""
     if share is None:
         return None
-    return {"spread": share.spread, "max": share.worst, "q95": share.high, "median": share.median, "count": share.count}
+    row, person = audit.names[share.row]
+    found = {
+        "spread": share.spread,
+        "max": share.worst,
+        "q95": share.high,
+        "median": share.median,
+        "count": share.count,
+    }
+    return found | {"row": row} | ({} if audit.design.people is None else {"person": person})
 
 
 def _label(audit: Audit) -> Json:
@@ -258,7 +276,7 @@ def _label(audit: Audit) -> Json:
         "eta_median": figures.median / scale,
         "worst_row": audit.names[figures.worst][0],
         **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
-        "revealed": _share(audit.revealed()[-1]),
+        "revealed": _share(audit, audit.revealed()[-1]),
     }
 
 

@@ -80,7 +80,7 @@ def _unasked(summary: Mapping[str, Any]) -> list[str]:
     why = (
         "the least that reveals at most 10 % of any number of anyone in the table"
         + ", a yes or no counted as a number of spread 1/2" * even
-        if share_only or even
+        if share_only or (even and summary.get("choices"))
         else "at which the most exposed has an η of 1"
     )
     return [f"No noise was given: all of this is for σ = {number(summary['noise']['scale'])}, {why}."]
@@ -107,9 +107,9 @@ def _people(summary: Mapping[str, Any]) -> list[str]:
     shares = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"]]
     worst = max(shares, key=lambda a: float(a["revealed"]["max"]))
     who = f"{number(people['count'])} of {rows} people: {LEARNS}" if people["count"] else f"{rows} people: {NOBODY}"
-    whose = f"row {worst['worst_row']}"
+    whose = f"row {worst['revealed'].get('row', worst['worst_row'])}"
     if summary["data"].get("people") is not None:
-        person = worst.get("worst_person")
+        person = worst["revealed"].get("person", worst.get("worst_person"))
         whose = f"the person of {whose}" if person is None else f"person {person}"
     most = f"The most: {worst['name']} of {whose}, {share(worst['revealed']['max'])}."
     return [f"{who}. {most}"]

@@ -106,11 +106,12 @@ def _targets(shown: Mapping[str, Any]) -> Json:
     A yes or no counts as a number of spread 1/2, as where a noise is chosen: the choices and the slider say the same.
     """
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
+    unknown = any(a["kind"] == "number" and not a["revealed"] for a in shown["attributes"])
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
     even = [(EVEN_ODDS * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
     shares += [square / (1.0 + square) for square in even]
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
-    return {"shares": max(shares, default=None), "errors": errors, "even": bool(even)}
+    return {"shares": None if unknown else max(shares, default=None), "errors": errors, "even": bool(even)}
 
 
 def _nearest_utility(points: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> float | None:
@@ -199,16 +200,17 @@ def _most_exposed(attributes: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _with_closest(row: Json, full: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]]) -> Json:
-    """The row with all its cells, and the column whose bound is the smallest part of its spread."""
+    """The row with all its cells, and the column of which the largest share is revealed, or else with the least error."""
     cells = full["cells"]
+    shares = full.get("revealed") or [None] * len(cells)
     known = [j for j, attribute in enumerate(attributes) if attribute["spread"] and (cells[j] or 0.0) > 0]
-    best = max(known, key=lambda j: exposure(cells[j], attributes[j]), default=None)
+    best = max(known, key=lambda j: (shares[j] or 0.0, exposure(cells[j], attributes[j])), default=None)
     closest = None
     if best is not None:
         closest = {
             "name": _text(attributes[best]["name"]),
             "error": 1.0 / cells[best],
-            "share": 1.0 - 1.0 / (1.0 + exposure(cells[best], attributes[best]) ** 2),
+            "share": shares[best],
             "exposure": exposure(cells[best], attributes[best]),
         }
     return row | {"cells": cells, "closest": closest}

@@ -100,10 +100,11 @@ WORDS: dict[str, Word] = {
     ),
     "revealed": Word(
         "share of a value revealed",
-        "At most this part of what is unknown about a number is taken away by the release, from 0 to 100 % for every column "
-        "and unit: (η s)² / (1 + (η s)²). It assumes someone who knows all other data and starts from a normal guess of spread "
-        "s about this value (van Trees' inequality, with η as it is at the value). At one half, the release tells as much as "
-        "they knew. Categories have no such share: see what attackers get.",
+        "At most this part of the variance of a number is revealed, on average, to an attacker who knows everything else, from "
+        "0 to 100 % for every column and unit. The attacker believes beforehand that the value is normal, around the column's "
+        "mean with spread s. The share is (η̄ s)² / (1 + (η̄ s)²), with η̄² the mean of η² over that belief, the model refitted "
+        "for each value (van Trees' inequality). At one half, the release tells as much as the attacker knew. Categories have "
+        "no such share: see what attackers get.",
     ),
     "revealed_high": Word(
         "95 % and median",

@@ -20,7 +20,7 @@ function between(points, scale, read) {
   return read(a) + part * (read(b) - read(a));
 }
 
-// The share revealed goes with (eta s)²: at most (eta s)² / (1 + (eta s)²).
+// The share revealed goes with the exposure, which goes as 1 / sigma: e² / (1 + e²).
 function exposureOf(share) {
   return Math.sqrt(share / (1 - share));
 }

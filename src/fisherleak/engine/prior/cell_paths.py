@@ -1,0 +1,295 @@
+r"""Eta along the path of refits while one value moves, without refits: exact for the squared loss, else a bound from above.
+
+Row x with weight omega becomes x + t e, e the direction of the attribute. With U = [x, e], everything that changes lies in the
+span of U: with r, a the weighted derivatives of the row at its score :math:`z_0 = (x + t e) \cdot \theta` and :math:`f(t)` what
+a folded scale adds to the penalty on e, the gradient and the Hessian at the old parameters change by
+
+.. math:: U c, \quad c = (r_0 - r,\; t r_0 + f\, e \cdot \theta), \qquad
+          U K U^T, \quad K = \begin{pmatrix} a_0 - a & a_0 t \\ a_0 t & a_0 t^2 + f \end{pmatrix} .
+
+With :math:`M = U^T H^{-1} U` and :math:`S = I + K M` a Newton step is :math:`D_1 = -H^{-1} U S^{-1} c`; at parameters
+:math:`\theta + D` the value moves the gradient by :math:`U g`, :math:`g = (a w, r + t a w + f' w)`,
+:math:`w = e \cdot (\theta + D)`, and :math:`\eta^2 = q^T G q`, :math:`q = S^{-1} g`, :math:`G = U^T B^T B U`. For the
+squared loss that is all: numbers of a few products of matrices for all cells.
+
+**Other losses.** Let :math:`|a'| \le \kappa a` (``Traits.log_slope``). With the other rows as they curve at the old parameters,
+:math:`H' = H - a\, x x^T + f e e^T`, and the moved row's own loss as it is, the minimum :math:`D_1` follows from one number,
+its score: :math:`z = \alpha - \ell\, r(z)` with :math:`\ell = |x + t e|^2_{H'^{-1}}`. By the norm of H' the true minimum is no
+further than :math:`\epsilon` from :math:`D_1` if the ball of that radius is mapped into itself (Brouwer), that is if
+
+.. math:: \epsilon \ge \tfrac12 \rho\, (|D_1| + \epsilon), \qquad
+          \rho = \kappa\, e^{\kappa s} \big(D^T P D / \sigma\big)^{1/2}, \quad P = \sum_l a_l \ell_l\, x_l x_l^T,
+
+with :math:`\ell_l = x_l^T H^{-1} x_l`, s the largest move of a score and :math:`\sigma` the least eigenvalue of
+:math:`H^{-1/2} H' H^{-1/2}` (not above 1). The Hessian of the other rows changes by no more than :math:`\rho`, that of the row
+itself is taken at z, and with :math:`H_s` of both
+
+.. math:: \eta \le |B' U g| + |B' \delta| + \frac{\tau}{\sqrt\sigma} \frac{\rho}{1 - \rho} |U g + \delta|_{H_s^{-1}},
+
+with :math:`\tau = |W H^{-1/2}|` and :math:`\delta` what the radius leaves open in r, a and w. Infinite where no radius holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.engine.losses import Loss
+
+__all__ = ["Cells", "Shared", "at_offsets", "poles"]
+
+Vector = NDArray[np.float64]
+RADII = (1.05, 1.3, 2.0, 4.0)
+"""Times the first estimate of a radius, the least that holds is taken."""
+ROUNDS = 6
+"""Newton steps for a score; what they leave is counted."""
+FURTHEST = 2.0
+"""How far such a step goes, by the slope of the curvature."""
+KINKS = 1.05
+"""For what a rule of finite step loses at the kinks of a bound."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all cells share: the loss and, where it is not quadratic, how fast the Hessian of all rows changes."""
+
+    loss: Loss
+    slope: float = 0.0
+    """kappa."""
+    steepness: float = 0.0
+    """The largest eigenvalue of P by the norm of H, its root."""
+    tallest: float = 0.0
+    """The largest leverage."""
+    seen: float = 0.0
+    """tau."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Numbers of some cells, all of one shape (or that of a broadcast): those of the docstring above, at the fit."""
+
+    z: Vector
+    y: Vector
+    omega: Vector
+    w: Vector
+    M11: Vector
+    M12: Vector
+    M22: Vector
+    G11: Vector
+    G12: Vector
+    G22: Vector
+    P11: Vector = field(default_factory=lambda: np.zeros(1))
+    P12: Vector = field(default_factory=lambda: np.zeros(1))
+    P22: Vector = field(default_factory=lambda: np.zeros(1))
+    furthest: Vector = field(default_factory=lambda: np.full(1, np.inf))
+    """The largest move of a row's score when the parameters move by H^-1 e."""
+    linear: Vector = field(default_factory=lambda: np.zeros(1))
+    """f(t) = linear t + square t^2."""
+    square: Vector = field(default_factory=lambda: np.zeros(1))
+
+    def take(self, chosen: Any, shape: tuple[int, ...]) -> Cells:
+        """Some of them, with an axis for nodes behind."""
+        return Cells(*(np.broadcast_to(getattr(self, f.name), shape)[chosen][:, None] for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """S^-1 for a curvature of the moved row, and the norms that follow from it."""
+
+    cells: Cells
+    S11: Vector
+    S12: Vector
+    S21: Vector
+    S22: Vector
+    det: Vector
+
+    @classmethod
+    def of(cls, cells: Cells, K11: Vector, K12: Vector, K22: Vector) -> _Solved:
+        M11, M12, M22 = cells.M11, cells.M12, cells.M22
+        S11, S12 = 1.0 + K11 * M11 + K12 * M12, K11 * M12 + K12 * M22
+        S21, S22 = K12 * M11 + K22 * M12, 1.0 + K12 * M12 + K22 * M22
+        return cls(cells, S11, S12, S21, S22, S11 * S22 - S12 * S21)
+
+    def solve(self, first: Vector, second: Vector) -> tuple[Vector, Vector]:
+        return (self.S22 * first - self.S12 * second) / self.det, (self.S11 * second - self.S21 * first) / self.det
+
+    @property
+    def least(self) -> Vector:
+        """The least eigenvalue of S, not above 1; not positive where the Hessian is lost to rounding."""
+        trace = self.S11 + self.S22
+        top = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * self.det, 0.0)))
+        return np.asarray(np.where(self.det > 0, np.minimum(self.det / top, 1.0), -1.0))
+
+    def through(self, p: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+        """M p."""
+        some = self.cells
+        return some.M11 * p[0] + some.M12 * p[1], some.M12 * p[0] + some.M22 * p[1]
+
+    def released(self, p: tuple[Vector, Vector]) -> Vector:
+        """p^T G p."""
+        some = self.cells
+        return np.maximum(some.G11 * p[0] ** 2 + 2.0 * some.G12 * p[0] * p[1] + some.G22 * p[1] ** 2, 0.0)
+
+    def norm(self, first: Vector, second: Vector) -> Vector:
+        """|U (first, second)| by the norm of the inverse of the changed Hessian."""
+        a, b = self.through(self.solve(first, second))
+        return np.asarray(np.sqrt(np.maximum(first * a + second * b, 0.0)))
+
+
+def poles(cells: Cells, a: Vector) -> tuple[Vector, Vector]:
+    """For a loss of curvature a (weights counted): where S is singular, t* ± i delta. Infinite delta where it never is."""
+    # K11 = 0 and det K = -(a t)^2, so that det S = 1 + first t + second t^2
+    inner = cells.M11 * cells.M22 - cells.M12**2
+    first = 2.0 * a * cells.M12 + cells.linear * cells.M22
+    second = (a + cells.square) * cells.M22 - a**2 * inner
+    flat = ~(second > 0)
+    safe = np.where(flat, 1.0, second)
+    peak = np.where(flat, 0.0, -0.5 * first / safe)
+    squared = np.where(flat, np.inf, 1.0 / safe - peak**2)
+    return peak, np.sqrt(np.maximum(squared, np.finfo(float).tiny))
+
+
+def at_offsets(shared: Shared, cells: Cells, t: Vector, y: Vector | None = None) -> Vector:
+    """Eta squared where the value has moved by t, or the label to y: exact for quadratic losses, else a bound from above."""
+    loss, omega = shared.loss, cells.omega
+    own = cells.y if y is None else y
+    old, z0 = np.broadcast_arrays(cells.z, cells.z + t * cells.w)[0], cells.z + t * cells.w
+    r, a, r0, a0 = (omega * f(z, v) for f, z, v in _derivatives(loss, old, cells.y, z0, own))
+    f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    solved = _Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
+    c = (r0 - r, r0 * t + f * cells.w)
+    p = solved.solve(*c)
+    moved = solved.through(p)
+    z1, w1 = z0 - moved[0] - t * moved[1], cells.w - moved[1]
+    if loss.quadratic:
+        step = _Step(solved, t, slope, z1, w1, own, y is not None)
+        return solved.released(solved.solve(*step.pushed(shared)[0]))
+    apart = _Solved.of(cells, -a + 0.0 * t, 0.0 * t, f)
+    step, near = _nearly(shared, apart, t, r, f, slope, own, y is not None)
+    a1 = omega * loss.a(step.z, own + 0.0 * step.z)
+    later = _Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
+    return _bound(shared, replace(step, solved=later), near, a1) ** 2
+
+
+def _nearly(
+    shared: Shared, apart: _Solved, t: Vector, r: Vector, f: Vector, slope: Vector, y: Vector, label: bool
+) -> tuple[_Step, _Near]:
+    """The minimum with the other rows' curvatures as they were, and how far the true one is from it."""
+    cells, loss = apart.cells, shared.loss
+    one = np.ones_like(t)
+    without = apart.through(apart.solve(-r + 0.0 * t, f * cells.w))  # what the row's absence and the scale move
+    own = apart.norm(one, t) ** 2
+    alpha = cells.z + t * cells.w - without[0] - t * without[1]
+    z, most = alpha + 0.0 * own, FURTHEST / shared.slope
+    for _ in range(ROUNDS):
+        labels = y + 0.0 * z
+        gap = z - alpha + own * cells.omega * loss.r(z, labels)
+        z = z - np.clip(gap / (1.0 + own * cells.omega * loss.a(z, labels)), -most, most)
+    pull = np.where(own > 0, (alpha - z) / np.where(own > 0, own, 1.0), 0.0)
+    left = np.abs(cells.omega * loss.r(z, y + 0.0 * z) - pull) * np.sqrt(own)
+    c = (pull - r, pull * t + f * cells.w)
+    p = apart.solve(*c)
+    moved = apart.through(p)
+    size = np.sqrt(np.maximum(c[0] * moved[0] + c[1] * moved[1], 0.0))
+    step = _Step(apart, t, slope, z, cells.w - moved[1], y, label)
+    return step, _Near.of(shared, apart, t, size, p, left)
+
+
+def _derivatives(loss: Loss, old: Vector, y: Vector, z0: Vector, own: Vector) -> tuple[Any, ...]:
+    before, after = y + 0.0 * old, own + 0.0 * z0
+    return (loss.r, old, before), (loss.a, old, before), (loss.r, z0, after), (loss.a, z0, after)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Where a Newton step ends, and what the value does to the gradient there."""
+
+    solved: _Solved
+    t: Vector
+    slope: Vector
+    z: Vector
+    w: Vector
+    y: Vector
+    label: bool
+
+    def pushed(self, shared: Shared) -> tuple[tuple[Vector, Vector], Vector, Vector]:
+        """g, and the sizes of a w and of r (or of c) that a change of the score is a part of."""
+        omega, y = self.solved.cells.omega, self.y + 0.0 * self.z
+        if self.label:
+            c = omega * shared.loss.c(self.z, y)
+            return (c, 0.0 * c), np.abs(c), 0.0 * c
+        a = omega * shared.loss.a(self.z, y)
+        along = a * self.w
+        return (along, omega * shared.loss.r(self.z, y) + self.t * along + self.slope * self.w), np.abs(along), a
+
+
+@dataclass(frozen=True)
+class _Near:
+    """How far the minimum is from a Newton step, by the norm of H_s (infinite where no radius holds), and what follows."""
+
+    radius: Vector
+    curving: Vector
+    """kappa e^(kappa s) (D^T P D)^(1/2)."""
+    score: Vector
+    """How far the score of the moved row is off."""
+    slope: Vector
+    """How far w is off."""
+
+    @classmethod
+    def of(
+        cls, shared: Shared, apart: _Solved, t: Vector, size: Vector, p: tuple[Vector, Vector], left: Vector
+    ) -> _Near:
+        some, kappa, least = apart.cells, shared.slope, apart.least
+        known = least > 0
+        safe = np.where(known, least, 1.0)
+        bent = some.P11 * p[0] ** 2 + 2.0 * some.P12 * p[0] * p[1] + some.P22 * p[1] ** 2
+        bent, tall = np.sqrt(np.maximum(bent, 0.0)), np.sqrt(shared.tallest / safe)
+
+        # scores move by no more than |D| times the root of a leverage, nor than by the two parts of H^-1 U p
+        parts = np.sqrt(some.M11 * shared.tallest) * np.abs(p[0]) + some.furthest * np.abs(p[1])
+        moved = np.minimum(tall * size, np.where(np.isnan(parts), np.inf, parts))
+
+        def curving(e: Vector) -> Vector:
+            reach = np.minimum(kappa * (moved + tall * e), 50.0)
+            return np.asarray(kappa * np.exp(reach) * (bent + shared.steepness * e / np.sqrt(safe)))
+
+        def needed(e: Vector) -> Vector:
+            return np.asarray(0.5 * curving(e) / np.sqrt(safe) * (size + e) + left)
+
+        first = needed(0.0 * size)
+        radius = np.full_like(first, np.inf)
+        for factor in RADII[::-1]:
+            radius = np.where(needed(factor * first) <= factor * first, factor * first, radius)
+        radius = np.where(known, radius, np.inf)
+        held = np.where(np.isfinite(radius), radius, 0.0)
+        return cls(
+            radius, curving(held), apart.norm(np.ones_like(t), t) * held, apart.norm(0.0 * t, 1.0 + 0.0 * t) * held
+        )
+
+
+def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
+    """Eta at most."""
+    solved, kappa = step.solved, shared.slope
+    least = solved.least
+    known = (least > 0) & np.isfinite(near.radius)
+    safe = np.where(known, least, 1.0)
+    g, along, curved = step.pushed(shared)
+    grown = np.expm1(np.minimum(kappa * near.score, 50.0))
+    one, t = np.ones_like(step.t), step.t
+    # what is open in the part along the row (a w, or c of a label), and in that along e (r, and w of a folded scale)
+    if step.label:
+        by_row, by_e = along * grown, 0.0 * along
+    else:
+        by_row = along * grown + a1 * (1.0 + grown) * near.slope
+        by_e = curved * grown / kappa + np.abs(step.slope) * near.slope
+    seen_row, seen_e = (np.sqrt(solved.released(solved.solve(*u))) for u in ((one, t), (0.0 * one, one)))
+    own = solved.norm(one, t)
+    rate = near.curving / np.sqrt(safe) + a1 * grown * own**2
+    known &= rate < 1.0
+    rate = np.where(known, rate, 0.0)
+    size = solved.norm(*g) + by_row * own + by_e * solved.norm(0.0 * one, one)
+    open_ = by_row * seen_row + by_e * seen_e + shared.seen / np.sqrt(safe) * rate / (1.0 - rate) * size
+    return np.asarray(np.where(known, np.sqrt(solved.released(solved.solve(*g))) + KINKS * open_, np.inf))

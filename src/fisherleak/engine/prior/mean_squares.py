@@ -1,0 +1,407 @@
+r"""The mean of eta squared over a normal belief about each value: what van Trees' inequality needs.
+
+For a value of row i with the belief :math:`v \sim N(m, s^2)`, and :math:`\eta(v)` the eta of the model refitted with v in its
+place, :math:`\overline{\eta^2} = E\, \eta(v)^2`. Exact for the squared loss (``cell_paths``, to 1e-4 in the share). For other
+losses a bound from above for all cells, and for those of which it is largest the mean itself, by refits (``path_refits``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Sums
+from fisherleak.engine.folding import Folding
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.perturbation import Attribute, map_of
+from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
+from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
+from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
+from fisherleak.engine.risk import with_constant
+from fisherleak.rows import map_rows, sum_rows
+
+__all__ = ["Beliefs", "Means", "means_over"]
+
+Vector = NDArray[np.float64]
+HELD = 2**18
+"""Cells times nodes that are held at a time."""
+STEP = 0.7
+"""Of the rule for bounds, in spreads."""
+NEAR = 5.5
+"""How far, in spreads, bounds and refits go: what lies beyond has a weight of 4e-8."""
+REFITS = 0.7
+"""Step of refits, in spreads or in the distance of the poles, held against twice the step."""
+SETTLED = 2e-4
+"""Part of a mean by which the rules with one and with two steps may differ: in the share a quarter of it at most."""
+COARSE = 1.5
+"""Distance of the poles, in spreads, below which the step of the rule for bounds may be too long."""
+HALVINGS = 5
+WORK = 2**22
+"""Refits times rows (and outputs) that take a few seconds."""
+BATCH = 2
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What is believed of each attribute beforehand, a normal law each, and of the label; small arrays only.
+
+    ``spreads`` are in the attributes' units, ``centres`` in those of the first feature that each feeds; NaN where not asked.
+    """
+
+    attributes: tuple[Attribute, ...]
+    spreads: Vector
+    centres: Vector
+    label_spread: float = np.nan
+    label_centre: float = np.nan
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means of eta squared at noise of scale 1, (n, attributes + 1) with the label last; NaN where they were not asked for.
+
+    ``exact`` says where they are means; elsewhere they are bounds from above. None where all of them are means.
+    """
+
+    squares: Array
+    exact: NDArray[np.bool_] | None = None
+
+
+def means_over(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Means:
+    """The means of all cells; lazy where the rows are."""
+    bound = block_means(jacobian, beliefs)
+    width = len(beliefs.attributes) + 1
+    squares = map_rows(bound, *jacobian.arrays, width=width)
+    if isinstance(jacobian, Jacobian) and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
+        return Means(squares)
+    return _refined(jacobian, beliefs, np.array(host(squares)))
+
+
+def block_means(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Callable[..., Array]:
+    """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
+    asked = np.flatnonzero(np.isfinite(beliefs.spreads))
+    count = len(beliefs.attributes)
+    if isinstance(jacobian, OutputsJacobian):
+        return lambda X, y, weights: _nothing_known(X, asked, count)
+    make, shared = _maker(jacobian, beliefs, asked), _shared(jacobian)
+    spreads = beliefs.spreads[asked]
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        cells, start, label = make(X, y, weights)
+        found = np.full((X.shape[0], count + 1), np.nan)
+        if asked.size:
+            found[:, asked] = _of_values(shared, cells, start, spreads)
+        if np.isfinite(beliefs.label_spread):
+            found[:, -1] = _of_labels(shared, label, beliefs)
+        return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+
+    return block
+
+
+def _nothing_known(X: Array, asked: NDArray[np.int64], count: int) -> Array:
+    found = np.full((X.shape[0], count + 1), np.nan)
+    found[:, asked] = np.inf
+    return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+
+
+def directions(jacobian: Jacobian | OutputsJacobian, attributes: Sequence[Attribute]) -> Vector:
+    """E of attributes of one direction, (p, k)."""
+    p = jacobian.width if isinstance(jacobian, OutputsJacobian) else int(jacobian.theta.shape[0])
+    E = map_of(attributes, p, np.zeros(1))
+    return np.asarray(E.after(np.eye(p)))
+
+
+def folded(
+    folding: Folding | None, fit: Any, X: Vector, weights: Vector | None, columns: Any, along: Vector
+) -> tuple[Vector, Vector]:
+    r"""What moving a value adds to the penalty on its direction: linear and square coefficients of t, (b, k).
+
+    :math:`n \lambda (s^2(t) - s^2)` with :math:`W (s^2(t) - s^2) = \omega (2 t (x - \bar x) + t^2 (1 - \omega / W))`.
+    """
+    shape = (X.shape[0], len(columns))
+    if folding is None:
+        return np.zeros(shape), np.zeros(shape)
+    assert folding.totals is not None
+    totals, means = (np.asarray(host(each))[columns] for each in (folding.totals, folding.means))
+    moved = totals > 0
+    totals = np.where(moved, totals, 1.0)
+    omega = np.ones((X.shape[0], 1)) if weights is None or not folding.weighted else weights[:, None]
+    rate = np.where(moved, float(fit.n) * float(fit.l2) / totals, 0.0) * omega
+    return rate * 2.0 * (X[:, columns] - means) / along, rate * (1.0 - omega / totals)
+
+
+def _maker(
+    jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64]
+) -> Callable[..., tuple[Cells, Vector, Cells]]:
+    """A function from a block to the numbers of its cells (b, k), the offset of each centre, and the numbers of its labels."""
+    fit, folding = jacobian.fit, jacobian.folding
+    some = [beliefs.attributes[j] for j in asked]
+    E = directions(jacobian, some) if some else np.zeros((int(jacobian.theta.shape[0]), 0))
+    columns = np.array([attribute.columns[0] for attribute in some], dtype=np.int64)
+    along, centres = E[columns, np.arange(len(some))], beliefs.centres[asked]
+    theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
+    inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
+    P, _, furthest = _steepness(jacobian, E)
+    turned, BE, w = inverse @ E, B @ E, E.T @ theta
+    M22, G22, P22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0), ((turned.T @ P) * turned.T).sum(axis=1)
+    intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells]:
+        X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
+        omega = None if weights is None else np.asarray(host(weights))
+        x = np.asarray(with_constant(X, intercept, centre))
+        u, seen = x @ inverse, x @ B.T
+        bent = u @ P
+        one = np.ones(len(y)) if omega is None else omega
+        row: list[Any] = [each[:, None] for each in (x @ theta, y, one)]
+        pairs: list[Any] = [((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
+        pairs.append(((bent * u).sum(axis=1), bent @ turned, P22))
+        numbers = [part for a, b, c in pairs for part in (a[:, None], b, c[None, :])]
+        moved = folded(folding, fit, X, omega, columns, along)
+        every: list[Any] = [*row, w[None, :], *numbers, furthest[None, :], *moved]
+        alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
+        labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
+        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels)
+
+    return block
+
+
+def _steepness(jacobian: Jacobian, E: Vector) -> tuple[Vector, float, Vector]:
+    """P, the largest leverage, and the largest move of a score along each H^-1 e.
+
+    Zeros where nothing but the gradient is released, or where the Hessian does not change.
+    """
+    fit, model = jacobian.fit, jacobian.model
+    p = int(jacobian.theta.shape[0])
+    if fit.loss.quadratic or jacobian.gradient:
+        return np.zeros((p, p)), 0.0, np.zeros(E.shape[1])
+    inverse = fit.factor.inverse()
+    xp = namespace(inverse)
+    turned = inverse @ like(E, inverse, xp)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
+        rows = model.rows(X, y, weights)
+        moved = xp.max(xp.abs(rows.x @ turned), axis=0) if E.shape[1] else turned[0, :]
+        tall = xp.sum((rows.x @ inverse) * rows.x, axis=1)
+        counted = xp.where(rows.a > 0, tall, 0.0)
+        return rows.x.T @ ((rows.a * tall)[:, None] * rows.x), xp.max(counted), moved
+
+    def join(a: Sums, b: Sums) -> Sums:
+        return a[0] + b[0], xp.maximum(a[1], b[1]), xp.maximum(a[2], b[2])
+
+    P, tallest, moved = sum_rows(block, *jacobian.arrays, join=join)
+    return np.asarray(host(P)), float(tallest), np.asarray(host(moved))
+
+
+def _shared(jacobian: Jacobian) -> Shared:
+    """What the bounds of all cells share."""
+    loss = jacobian.fit.loss
+    if loss.quadratic or jacobian.gradient:
+        return Shared(loss, slope=1.0)
+    P, tallest, _ = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
+    root = np.linalg.cholesky(np.asarray(host(jacobian.fit.factor.inverse())))
+    steepness = float(np.sqrt(max(np.linalg.eigvalsh(root.T @ P @ root)[-1], 0.0)))
+    seen = float(np.linalg.norm(np.asarray(host(jacobian.metric)) @ root, ord=2))
+    slope = np.inf if loss.traits is None else loss.traits.log_slope
+    return Shared(loss, slope, steepness, tallest, seen)
+
+
+def _of_values(shared: Shared, cells: Cells, start: Vector, spreads: Vector) -> Vector:
+    """Means over the beliefs about values: start (b, k) is how far each centre is from the value."""
+    if not shared.loss.quadratic:
+        found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), even_nodes(STEP, NEAR))
+        return np.where(_narrow(shared, cells, spreads), np.inf, found)
+    curvature = cells.omega * shared.loss.a(cells.z, cells.y)
+    peak, width = np.broadcast_arrays(*poles(cells, curvature))
+    found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), gauss_nodes())
+    close = np.nonzero(width < WIDE * spreads)
+    if not close[0].size:
+        return found
+    own = spreads[close[1]]
+    nodes = peaked_nodes((peak[close] - start[close]) / own, width[close] / own)
+    some = cells.take(close, start.shape)
+    step = max(1, HELD // nodes[0].shape[1])
+    for k in range(0, own.size, step):
+        part = slice(k, k + step)
+        t = start[close][part, None] + own[part, None] * nodes[0][part]
+        these = Cells(*(value[part] for value in vars(some).values()))
+        found[close[0][part], close[1][part]] = (at_offsets(shared, these, t) * nodes[1][part]).sum(axis=1)
+    return found
+
+
+def _narrow(shared: Shared, cells: Cells, spreads: Vector) -> NDArray[np.bool_]:
+    """Where a path may have a peak that the rule for bounds is too coarse for: refits choose their own step."""
+    traits = shared.loss.traits
+    largest = np.inf if traits is None else traits.largest
+    curvature = cells.omega * (largest if np.isfinite(largest) else shared.loss.a(cells.z, cells.y + 0.0 * cells.z))
+    return np.asarray(poles(cells, curvature)[1] < COARSE * spreads)
+
+
+def _walked(shared: Shared, cells: Cells, start: Vector, spreads: Vector, rule: tuple[Vector, Vector]) -> Vector:
+    """Means with the same rule for all cells, node by node."""
+    if not np.isfinite(shared.slope):
+        return np.full(start.shape, np.inf)
+    total = np.zeros(start.shape)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for place, weight in zip(*rule, strict=True):
+            total += weight * at_offsets(shared, cells, start + place * spreads)
+    return np.where(np.isnan(total), np.inf, total)
+
+
+def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs) -> Vector:
+    """Means over the belief about labels, (b,)."""
+    count, still = cells.z.shape[0], np.zeros_like(cells.z)
+    if shared.loss.quadratic:  # the parameters are affine in the label
+        return at_offsets(shared, cells, still, cells.y)[:, 0]
+    if not np.isfinite(shared.slope):
+        return np.full(count, np.inf)
+    total = np.zeros(count)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for place, weight in zip(*even_nodes(STEP, NEAR), strict=True):
+            y = np.full_like(cells.z, beliefs.label_centre + place * beliefs.label_spread)
+            total += weight * at_offsets(shared, cells, still, y)[:, 0]
+    return np.where(np.isnan(total), np.inf, total)
+
+
+def _refined(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Vector) -> Means:
+    """Bounds replaced by means for the cells that are worst in their column, and then for others, as far as the work allows."""
+    exact = np.zeros(squares.shape, dtype=bool)
+    asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
+    refits = _Refits.of(jacobian, beliefs)
+    if isinstance(jacobian, Jacobian):
+        _patch(jacobian, refits, squares)
+    left = WORK
+    scale = np.append(beliefs.spreads, beliefs.label_spread)
+    while left > 0:
+        wanted = [_most(squares[:, j], exact[:, j]) for j in asked]
+        cells = [(int(i), int(j)) for j, rows in zip(asked, wanted, strict=True) for i in rows]
+        if not cells:
+            rest = np.where(exact | np.isnan(squares), -1.0, squares * scale**2)
+            order = np.argsort(-rest, axis=None)[: 64 * BATCH]
+            cells = [(int(k) // rest.shape[1], int(k) % rest.shape[1]) for k in order if rest.flat[k] > 0]
+        if not cells:
+            break
+        i, j = np.array(cells).T
+        means, work = refits.means(i, j)
+        left -= work
+        squares[i, j] = np.where(np.isnan(means), squares[i, j], means)
+        exact[i, j] = True
+    return Means(squares, exact)
+
+
+def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
+    """Where there is no bound at some places of a path, in the tails of a belief mostly: eta by refits there, in place."""
+    beliefs, shared = refits.beliefs, _shared(jacobian)
+    asked = np.flatnonzero(np.isfinite(beliefs.spreads))
+    if not np.isinf(squares[:, asked]).any() or not np.isfinite(shared.slope):
+        return
+    X, y, weights = (None if each is None else np.asarray(host(each)) for each in jacobian.arrays)
+    assert X is not None
+    assert y is not None
+    cells, start, _ = _maker(jacobian, beliefs, asked)(X, y, weights)
+    i, k = np.nonzero(np.isinf(squares[:, asked]) & ~_narrow(shared, cells, beliefs.spreads[asked]))
+    some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
+    where = np.broadcast_to(places, (i.size, places.size))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = at_offsets(shared, some, start[i, k][:, None] + beliefs.spreads[asked][k][:, None] * where)
+    found = np.where(np.isnan(found), np.inf, found)
+    open_ = np.isinf(found)
+    order = np.argsort(open_.sum(axis=1), kind="stable")
+    chosen = order[np.cumsum(open_[order].sum(axis=1)) * len(y) <= WORK]
+    of, node = np.nonzero(open_[chosen])
+    of = chosen[of]
+    if of.size:
+        found[of, node] = refitted_squares(refits.paths, refits.places(i[of], asked[k[of]], places[node]))
+    total = found @ weight
+    squares[i, asked[k]] = np.where(np.isnan(total), np.inf, total)
+
+
+def _most(squares: Vector, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows whose bound is above what is known for certain of any, the largest first, a few at a time."""
+    known = np.max(squares, initial=0.0, where=exact & np.isfinite(squares))
+    above = np.flatnonzero(~exact & (squares > known))
+    return above[np.argsort(-squares[above], kind="stable")][:BATCH]
+
+
+@dataclass(frozen=True)
+class _Refits:
+    """Means by refits of some cells."""
+
+    paths: Paths
+    beliefs: Beliefs
+    E: Vector
+    columns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> _Refits:
+        plain = [
+            a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
+            for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
+        ]
+        columns = np.array([attribute.columns[0] for attribute in plain], dtype=np.int64)
+        E = np.concatenate([directions(jacobian, [attribute]) for attribute in plain], axis=1)
+        return cls(Paths(jacobian), beliefs, E, columns)
+
+    def means(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> tuple[Vector, int]:
+        """Of the values (or labels) j of the rows i: NaN where refits did not settle; and the work that it took."""
+        found, going, step = np.full(i.size, np.nan), np.arange(i.size), REFITS * self._width(i, j)
+        work = 0
+        for _ in range(HALVINGS):
+            ends = 2 * np.ceil(0.5 * NEAR / step[going]).astype(np.int64)
+            places = [each * np.arange(-end, end + 1) for each, end in zip(step[going], ends, strict=True)]
+            of = np.repeat(going, [each.size for each in places])
+            where = np.concatenate(places)
+            squares = refitted_squares(self.paths, self.places(i[of], j[of], where))
+            work += of.size * len(self.paths.y) * self.paths.loss.outputs
+            weights = np.exp(-0.5 * where**2)
+            coarse = np.concatenate([np.arange(each.size) % 2 == 0 for each in places])
+            fine, rough = (_mean(of, squares, weights * mask, i.size)[going] for mask in (1.0, coarse))
+            with np.errstate(invalid="ignore"):
+                settled = np.abs(fine - rough) <= SETTLED * fine
+            found[going[settled]] = fine[settled]
+            going = going[~settled & np.isfinite(fine)]
+            step = step / 2.0
+            if not going.size:
+                break
+        return found, work
+
+    def _width(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> Vector:
+        """Distance of the poles of a quadratic loss of the same curvature, in spreads, not above 1."""
+        value = j < len(self.columns)
+        e = self.E.T[np.where(value, j, 0)]
+        L = self.paths.loss.outputs
+        inverse = self.paths.inverse[: e.shape[1], : e.shape[1]] if L > 1 else self.paths.inverse
+        curvature = np.asarray(
+            self.paths.loss.curvature((self.paths.x @ self.paths.theta.reshape(L, -1).T)[i], self.paths.y[i])
+        )
+        a = self.paths.omega[i] * np.trace(curvature, axis1=1, axis2=2)
+        reach = np.sqrt(np.maximum(a * ((e @ inverse) * e).sum(axis=1), 1e-300)) * np.where(
+            value, self.beliefs.spreads[np.where(value, j, 0)], 0.0
+        )
+        return np.asarray(np.minimum(1.0, 1.0 / np.maximum(reach, 1e-3)))
+
+    def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> PathPlaces:
+        beliefs, jacobian = self.beliefs, self.paths.jacobian
+        X, value = np.asarray(host(jacobian.X)), j < len(self.columns)
+        own = np.where(value, j, 0)
+        weights = None if jacobian.fit.sample_weight is None else np.asarray(host(jacobian.fit.sample_weight))[i]
+        along = self.E[self.columns, np.arange(self.columns.size)]
+        pairs = folded(jacobian.folding, jacobian.fit, X[i], weights, self.columns, along)
+        linear, square = (np.where(value, each[np.arange(i.size), own], 0.0) for each in pairs)
+        x = X[i, self.columns[own]].astype(np.float64)
+        t = np.where(value, (beliefs.centres[own] - x) / along[own] + where * beliefs.spreads[own], 0.0)
+        direction = np.where(value[:, None], self.E.T[own], 0.0)
+        if isinstance(jacobian, OutputsJacobian) or value.all():
+            return PathPlaces(i, direction, t, linear, square)
+        y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)
+        return PathPlaces(i, direction, t, linear, square, y, ~value)
+
+
+def _mean(of: NDArray[np.int64], squares: Vector, weights: Vector, count: int) -> Vector:
+    total, weight = (np.bincount(of, each, count) for each in (weights * squares, weights))
+    return np.asarray(total / np.where(weight > 0, weight, 1.0))

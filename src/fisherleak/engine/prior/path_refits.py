@@ -1,0 +1,295 @@
+r"""Eta along the path of refits while one value moves, by refits: for the cells of which more than a bound is wanted.
+
+Newton's method for many paths and places in step, with conjugate gradients for its steps and for :math:`H^{-1} u`. They are
+preconditioned by the inverse of the fit's own H with the moved row in place (``cell_paths``); of several outputs by that of H
+alone, where the moved row adds a few products. For every loss, and with scales that the value moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.neighbours import risk_of_fit
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
+from fisherleak.engine.risk import with_constant
+
+__all__ = ["PathPlaces", "Paths", "refitted_squares"]
+
+Vector = NDArray[np.float64]
+VALUES = 2**21
+"""Scores that are held at a time."""
+MOST_STEPS = 40
+MOST_PRODUCTS = 200
+FURTHEST = 3.0
+"""How far a step may move a score: curvatures change by about its exponential."""
+NEAR = 1e-6
+"""Newton decrement, beside that of the first step, at which a path is at its minimum."""
+INEXACT = 1e-3
+"""Part of a Newton step that may be left to the next."""
+CLOSE = 1e-7
+"""Part of H^-1 u that may be left."""
+ROUNDING = 1e-8
+
+
+@dataclass(frozen=True)
+class PathPlaces:
+    """Where etas are asked for: rows, the direction in which each moves and how far, and what a folded scale adds.
+
+    ``linear`` and ``square`` are those of ``cell_paths``; ``labels`` are the rows' labels where some of these move, and
+    ``by_label`` says which.
+    """
+
+    rows: NDArray[np.int64]
+    direction: Vector
+    t: Vector
+    linear: Vector
+    square: Vector
+    labels: Vector | None = None
+    by_label: NDArray[np.bool_] | None = None
+
+    def take(self, chosen: Any) -> PathPlaces:
+        found: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        taken: list[Any] = [None if each is None else each[chosen] for each in found]
+        return PathPlaces(*taken)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """A fit, its rows on the host, and how the noise sees a move of its parameters."""
+
+    jacobian: Jacobian | OutputsJacobian
+
+    @cached_property
+    def risk(self) -> Any:
+        jacobian: Any = self.jacobian
+        return risk_of_fit(jacobian.fit, jacobian.X, jacobian.y)
+
+    @cached_property
+    def loss(self) -> ReducedLoss:
+        return reduced_loss(self.risk)
+
+    @cached_property
+    def x(self) -> Vector:
+        return np.asarray(host(with_constant(self.risk.X, self.risk.intercept, self.risk.centre)), dtype=np.float64)
+
+    @cached_property
+    def y(self) -> Any:
+        return np.asarray(host(self.risk.y))
+
+    @cached_property
+    def omega(self) -> Vector:
+        return np.ones(len(self.y)) if self.risk.weights is None else np.asarray(host(self.risk.weights))
+
+    @cached_property
+    def theta(self) -> Vector:
+        fit: Any = self.jacobian.fit
+        return np.asarray(host(fit.reduced if isinstance(self.jacobian, OutputsJacobian) else fit.centred_theta))
+
+    @cached_property
+    def inverse(self) -> Vector:
+        return np.asarray(host(self.jacobian.fit.factor.inverse()))
+
+    @cached_property
+    def metric(self) -> Vector:
+        return np.asarray(host(self.jacobian.metric))
+
+    @cached_property
+    def penalty(self) -> Vector:
+        return np.asarray(host(self.risk.penalty))
+
+    @cached_property
+    def curvature(self) -> Vector:
+        """Weighted, of each row at the fit, for one output."""
+        return np.asarray(self.omega * np.asarray(self.loss.curvature((self.x @ self.theta)[:, None], self.y))[:, 0, 0])
+
+
+def refitted_squares(paths: Paths, places: PathPlaces) -> Vector:
+    """Eta squared at each place, at noise of scale 1; NaN where no minimum was found."""
+    most = max(1, VALUES // (len(paths.y) * paths.loss.outputs))
+    parts = [_squares(_Moved(paths, places.take(slice(k, k + most)))) for k in range(0, len(places.rows), most)]
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Risks of which each has one row moved, with derivatives at parameters of their own, (b, L p)."""
+
+    paths: Paths
+    places: PathPlaces
+
+    @cached_property
+    def row(self) -> Vector:
+        """The rows as moved, (b, p)."""
+        at = self.places
+        return np.asarray(self.paths.x[at.rows] + at.t[:, None] * at.direction)
+
+    @cached_property
+    def folded(self) -> Vector:
+        at = self.places
+        return np.asarray(at.linear * at.t + at.square * at.t**2)
+
+    @cached_property
+    def labels(self) -> Any:
+        return self.paths.y[self.places.rows] if self.places.labels is None else self.places.labels
+
+    @cached_property
+    def others(self) -> Vector:
+        """Weights of all rows but the moved one, (b, n)."""
+        weights = np.tile(self.paths.omega, (len(self.places.rows), 1))
+        weights[np.arange(len(weights)), self.places.rows] = 0.0
+        return weights
+
+    def take(self, chosen: Any) -> _Moved:
+        return _Moved(self.paths, self.places.take(chosen))
+
+    def at(self, theta: Vector) -> _Curved:
+        """Gradients and curvatures of all rows and of the moved one at parameters of their own."""
+        paths, (b, L), n = self.paths, (theta.shape[0], self.paths.loss.outputs), len(self.paths.y)
+        V = theta.reshape(b, L, -1)
+        z = np.moveaxis((V.reshape(b * L, -1) @ paths.x.T).reshape(b, L, n), 1, 2).reshape(b * n, L)
+        own = (V @ self.row[:, :, None])[:, :, 0]
+        y = np.broadcast_to(paths.y[None], (b, *paths.y.shape)).reshape(b * n, *paths.y.shape[1:])
+        r = np.asarray(paths.loss.gradient(z, y)).reshape(b, n, L) * self.others[:, :, None]
+        A = np.asarray(paths.loss.curvature(z, y)).reshape(b, n, L, L) * self.others[:, :, None, None]
+        omega = paths.omega[self.places.rows][:, None]
+        r_own = np.asarray(paths.loss.gradient(own, self.labels)) * omega
+        A_own = np.asarray(paths.loss.curvature(own, self.labels)) * omega[:, :, None]
+        whole: Any = (np.moveaxis(r, 1, 2).reshape(b * L, n) @ paths.x).reshape(b, L, -1)
+        whole = (whole + r_own[:, :, None] * self.row[:, None, :]).reshape(b, -1)
+        return _Curved(self, whole + paths.penalty * theta + self.scaled(theta), np.moveaxis(A, 1, 3), A_own)
+
+    def scaled(self, vectors: Vector) -> Vector:
+        """What the folded scale adds to the penalty, times vectors."""
+        e, V = self.places.direction[:, None, :], vectors.reshape(len(vectors), self.paths.loss.outputs, -1)
+        return np.asarray((self.folded[:, None, None] * (V * e).sum(axis=2, keepdims=True) * e).reshape(vectors.shape))
+
+    def furthest(self, step: Vector) -> Vector:
+        """The largest move of a score, (b,)."""
+        L, x = self.paths.loss.outputs, self.paths.x
+        V = step.reshape(len(step) * L, -1)
+        own = np.abs(step.reshape(len(step), L, -1) @ self.row[:, :, None]).max(axis=(1, 2))
+        return np.asarray(np.maximum(np.abs(V @ x.T).reshape(len(step), -1).max(axis=1), own))
+
+    def pushed(self, theta: Vector) -> Vector:
+        """What the value does to the gradient: (r + f' w) e + A w x, or c x of a label; (b, L p)."""
+        loss, at, L = self.paths.loss, self.places, self.paths.loss.outputs
+        V, omega = theta.reshape(len(theta), L, -1), self.paths.omega[at.rows][:, None]
+        z = (V @ self.row[:, :, None])[:, :, 0]
+        w = (V * at.direction[:, None, :]).sum(axis=2)
+        along = omega * (np.asarray(loss.curvature(z, self.labels)) @ w[:, :, None])[:, :, 0]
+        direct = omega * np.asarray(loss.gradient(z, self.labels)) + (at.linear + 2.0 * at.square * at.t)[:, None] * w
+        if at.by_label is not None:
+            c = omega * np.asarray(loss.loss.c(z[:, 0], self.labels))[:, None]
+            along = np.where(at.by_label[:, None], c, along)
+        whole = along[:, :, None] * self.row[:, None, :] + direct[:, :, None] * at.direction[:, None, :]
+        return np.asarray(whole.reshape(theta.shape))
+
+
+@dataclass(frozen=True)
+class _Curved:
+    """Risks with one row moved, at parameters of their own: gradients (b, L p), curvatures (b, L, L, n) and (b, L, L)."""
+
+    moved: _Moved
+    gradient: Vector
+    A: Vector
+    own: Vector
+
+    def take(self, chosen: Any) -> _Curved:
+        return _Curved(self.moved.take(chosen), self.gradient[chosen], self.A[chosen], self.own[chosen])
+
+    def times(self, vectors: Vector) -> Vector:
+        """The Hessians times vectors."""
+        moved, x, (b, L) = self.moved, self.moved.paths.x, self.own.shape[:2]
+        V = vectors.reshape(b, L, -1)
+        v = (V.reshape(b * L, -1) @ x.T).reshape(b, L, -1)
+        v = self.A[:, 0] * v if L == 1 else np.einsum("bkln,bln->bkn", self.A, v)
+        at_row = (self.own @ (V @ moved.row[:, :, None]))[:, :, 0]
+        whole = (v.reshape(b * L, -1) @ x).reshape(b, L, -1) + at_row[:, :, None] * moved.row[:, None, :]
+        return np.asarray(whole.reshape(b, -1) + moved.paths.penalty * vectors + moved.scaled(vectors))
+
+    @cached_property
+    def _update(self) -> tuple[Vector, Vector] | None:
+        """U^T H^-1 and (I + K M)^-1 K of one output, (b, 2, p) and (b, 2, 2)."""
+        moved, paths = self.moved, self.moved.paths
+        if paths.loss.outputs > 1:
+            return None
+        t, e = moved.places.t, moved.places.direction
+        x, a = moved.row - t[:, None] * e, self.own[:, 0, 0]
+        turned = np.stack([x @ paths.inverse, e @ paths.inverse], axis=1)
+        M = np.stack([(turned * x[:, None, :]).sum(axis=2), (turned * e[:, None, :]).sum(axis=2)], axis=2)
+        K = np.stack([[a - paths.curvature[moved.places.rows], a * t], [a * t, a * t**2 + moved.folded]])
+        K = np.moveaxis(K, 2, 0)
+        return turned, np.linalg.solve(np.eye(2) + K @ M, K)
+
+    def nearly_solved(self, vectors: Vector) -> Vector:
+        """The inverse with the other rows as they curve at the fit, times vectors."""
+        found = vectors @ self.moved.paths.inverse
+        if self._update is None:
+            return np.asarray(found)
+        turned, W = self._update
+        along = W @ (turned @ vectors[:, :, None])
+        return np.asarray(found - (along * turned).sum(axis=1))
+
+    def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
+        """The inverses of the Hessians times vectors, by conjugate gradients, and which settled."""
+        solution, rest = np.zeros_like(right), right.copy()
+        along = self.nearly_solved(rest)
+        size = (rest * along).sum(axis=1)
+        goal, going, done = close**2 * size, np.flatnonzero(size > 0), size <= 0
+        some = self if going.size == len(right) else self.take(going)
+        for _ in range(MOST_PRODUCTS):
+            if not going.size:
+                break
+            here = along[going]
+            curved = some.times(here)
+            rate = size[going] / (here * curved).sum(axis=1)
+            solution[going] += rate[:, None] * here
+            rest[going] -= rate[:, None] * curved
+            turned = some.nearly_solved(rest[going])
+            later = (rest[going] * turned).sum(axis=1)
+            along[going] = turned + (later / size[going])[:, None] * here
+            size[going] = later
+            near = later <= goal[going]
+            done[going[near]] = True
+            stay = ~near & np.isfinite(later)
+            going, some = going[stay], some if stay.all() else some.take(stay)
+        return solution, done
+
+
+def _squares(moved: _Moved) -> Vector:
+    theta, found = _minima(moved)
+    solved, done = moved.at(theta).solved(moved.pushed(theta), CLOSE)
+    squares = ((solved @ moved.paths.metric.T) ** 2).sum(axis=1)
+    return np.where(found & done, squares, np.nan)
+
+
+def _minima(moved: _Moved) -> tuple[Vector, NDArray[np.bool_]]:
+    """Parameters at the minima, and which were found."""
+    paths, count = moved.paths, len(moved.places.rows)
+    theta, found, first = np.tile(paths.theta, (count, 1)), np.zeros(count, dtype=bool), np.zeros(count)
+    size = float(np.sqrt(np.maximum(paths.theta @ np.linalg.solve(paths.inverse, paths.theta), 0.0)))
+    going, some = np.arange(count), moved
+    for number in range(MOST_STEPS):
+        here = theta[going]
+        curved = some.at(here)
+        near_step = curved.nearly_solved(curved.gradient)
+        step = near_step if number == 0 else curved.solved(curved.gradient, INEXACT)[0]
+        decrement = np.sqrt(np.maximum((step * curved.gradient).sum(axis=1), 0.0))
+        first[going] = np.maximum(first[going], decrement)
+        near = decrement <= np.maximum(NEAR * first[going], ROUNDING * (1.0 + size))
+        furthest = np.zeros(going.size) if paths.loss.quadratic else some.furthest(step)
+        theta[going] = here - (FURTHEST / np.maximum(furthest, FURTHEST))[:, None] * step
+        found[going[near]] = True
+        stay = ~near & np.isfinite(decrement)
+        going, some = going[stay], some if stay.all() else some.take(stay)
+        if not going.size:
+            break
+    return theta, found

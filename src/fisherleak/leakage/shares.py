@@ -1,0 +1,117 @@
+r"""Root mean squares of eta over what is believed about each value beforehand: what shares revealed follow from.
+
+For a belief :math:`v \sim N(m, s^2)`, m the column's mean and s its standard deviation unless another is given, no estimate has
+a mean squared error below :math:`1 / (\overline{\eta^2} + 1 / s^2)`, with :math:`\overline{\eta^2}` the mean over that belief
+of the squared eta of the model refitted with v in place (van Trees' inequality). The squares of independent releases add up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import Array, as_real, host, like, namespace
+from fisherleak._support.grids import GAP
+from fisherleak._support.namespaces import Sums
+from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.mechanisms.served import Answers, Disclosed
+from fisherleak.engine.norms.matrix_free import MatrixFree
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.shared_basis import SharedBasis
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
+from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.prior.mean_squares import Beliefs, means_over
+from fisherleak.errors import UnsupportedModelError
+from fisherleak.rows import map_rows, sum_rows
+
+__all__ = ["rms_etas", "share_unknown"]
+
+Vector = NDArray[np.float64]
+
+
+def share_unknown(information: Any, noise: Any) -> str | None:
+    """Why shares revealed are not known for a release, or None."""
+    if not isinstance(information, SharedBasis | MatrixFree | SeveralOutputs | StackedOutputs):
+        shaped = type(noise).__name__ if noise is not None else "one of these releases"
+        return f"the covariance of {shaped} depends on the data: use fisherleak.Gaussian"
+    for jacobian in _releases(information):
+        if isinstance(jacobian.noise, Disclosed) and not (isinstance(noise, Answers) and noise.of == "score"):
+            return "what such answers tell depends on the model that is refitted: measure noisy scores, of='score'"
+        if has_own_shape(jacobian.noise):
+            return "the shape of this noise was computed from the rows and moves with them: use shape='isotropic'"
+        folding = jacobian.folding
+        if folding is not None and folding.totals is None:
+            return (
+                "scales other than standard deviations, or imputers, move with the value: measure with "
+                "public='preprocessing'"
+            )
+    return None
+
+
+def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, np.nan)) -> Array:
+    """Of every value, and of the label behind them: (n, attributes + 1); NaN where no spread is given, or nothing is known.
+
+    ``label`` has the centre and the spread of the belief about labels. Infinite where neither refits nor a bound were found.
+    """
+    information = leak._information
+    why = share_unknown(information, leak._noise)
+    if why is not None:
+        raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
+    parts = [_squares(jacobian, leak.attributes, spreads, label) for jacobian in _releases(information)]
+    scale, absent = leak._scale, leak._absent
+    xp = namespace(parts[0])
+    total = map_rows(lambda *each: xp.sqrt(sum(each[1:], start=each[0])) / scale, *parts, width=len(spreads) + 1)
+    if absent is None:
+        return total
+    gone = like(np.pad(np.asarray(host(absent)), ((0, 0), (0, 1))), total, xp)
+    return xp.where(gone, xp.full_like(total, float("nan")), total)
+
+
+def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
+    if isinstance(information, SeveralOutputs):
+        return (information.jacobian,)
+    if isinstance(information, StackedOutputs):
+        return tuple(jacobian for each in information.releases for jacobian in _releases(each))
+    return tuple(information.jacobians)
+
+
+def _squares(
+    jacobian: Jacobian | OutputsJacobian, names: list[str], spreads: Vector, label: tuple[float, float]
+) -> Array:
+    own = {attribute.name: attribute for attribute in jacobian.attributes}
+    attributes = tuple(own[name] for name in names)
+    known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
+    centre, spread = label
+    if isinstance(jacobian, OutputsJacobian) or not _takes_any_label(jacobian):
+        spread = np.nan
+    beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes), spread, centre)
+    return means_over(jacobian, beliefs).squares
+
+
+def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
+    """Whether features are affine in the attribute, and at most one of its scales moves."""
+    curved = attribute.directions is not None and attribute.directions.ndim == 3
+    return attribute.size == 1 and not curved and (folding is None or len(attribute.columns) == 1)
+
+
+def _takes_any_label(jacobian: Jacobian) -> bool:
+    """Whether a refit exists for every label that a normal belief allows: not where the curvature changes its sign with it."""
+    loss = jacobian.fit.loss
+    return loss.quadratic or (loss.traits is not None and not loss.traits.by_label)
+
+
+def _centres(X: Array, attributes: tuple[Attribute, ...]) -> Vector:
+    """Means of the first feature of each attribute, of the values that are there."""
+    columns = np.array([attribute.columns[0] for attribute in attributes], dtype=np.int64)
+
+    def block(X: Array) -> Sums:
+        x = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, columns]
+        there = x != GAP
+        return np.where(there, x, 0.0).sum(axis=0), there.sum(axis=0)
+
+    total, count = sum_rows(block, X)
+    return np.asarray(total / np.maximum(count, 1))
