@@ -28,9 +28,10 @@ def verify(
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Hold a released model against its card, and the card against its digest and signature.
+    """Check a released model against its card, and the card against its digest and signature.
 
-    No table is needed, and nothing is loaded from the model's file. What the card claims is another question, which
+    The file is built again from the card and its parameters and compared, so that nothing else is in either. No table is
+    needed, and nothing is loaded from the model's file. What the card claims is another question, which
     'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
 
     \b
@@ -38,7 +39,7 @@ def verify(
       fisherleak verify model.skops
       fisherleak verify model.skops --key publisher.pem
     """
-    from fisherleak.audit.signatures import verify as verified
+    from fisherleak.audit.verification import verify as verified
 
     found = verified(model, key)
     if json:
