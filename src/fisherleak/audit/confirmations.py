@@ -35,7 +35,7 @@ __all__ = ["UNCONFIRMED", "Confirmation", "confirm"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
-which turns a limit of 0.25 into 1. Gaussian noise on 41 parameters or more is."""
+which turns a limit of 0.25 into 1. On 18 parameters or more Gaussian noise of that part is noticed."""
 CLOSE = 1e-6
 """Relative difference of scales that is rounding."""
 ROUNDING = 1e-9
@@ -160,8 +160,8 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
         return sentence, False
     if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
         return (
-            f"That the noise has the card's scale: {sentence[0].lower()}{sentence[1:]} With {away.size} parameters this {power}, "
-            f"and noise of a quarter, or of four times the scale, must be noticed for that.",
+            f"That the noise has the card's scale. {sentence} With {away.size} parameters this {power}; for a confirmation it "
+            "would have to notice noise of a quarter, and of four times the scale.",
             None,
         )
     return f"{sentence} This {power}.", True

@@ -123,14 +123,11 @@ def differing(found: Any, own: Any, way: str = "") -> Iterator[str]:
     """What one tree has and the other has not, by its name."""
     place = re.sub(r"\.content", "", way).lstrip(".") or "the model"
     if isinstance(found, dict) and isinstance(own, dict):
-        for key in found:
-            if key not in own:
-                yield f"'{key[:80]}' in {place}"
         for key in own:
-            if key not in found:
-                yield f"no '{key[:80]}' in {place}"
-            else:
+            if key in found:
                 yield from differing(found[key], own[key], f"{way}.{key}")
+        yield from (f"'{key[:80]}' in {place}" for key in found if key not in own)
+        yield from (f"no '{key[:80]}' in {place}" for key in own if key not in found)
         if [*found] != [*own]:
             yield f"another order in {place}"
     elif isinstance(found, list) and isinstance(own, list):

@@ -53,6 +53,8 @@ __all__ = [
 
 PREDICTS = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "_base_loss"}
 """What a linear model needs to predict, beside its settings; ``_base_loss`` is the link of a Poisson or Gamma model."""
+LEAST_AWAY = 1e-300
+"""How far what is not the same is from the grid at least, as a part of its step."""
 Vector = NDArray[np.float64]
 
 
@@ -150,7 +152,7 @@ def off_the_grid(model: PublicModel, raw: Vector, grid: Vector) -> Vector:
         rows, levels = _by_output(point, scales.size)
         back = [math.fsum([level, *(-m for m in row)]) for level, row in zip(levels, moved, strict=True)]
         same = np.append(rows / scales, back).view(np.int64) == np.ascontiguousarray(raw).view(np.int64)
-        away = np.minimum(away, np.where(same, 0.0, np.abs(theta - point) / grid))
+        away = np.minimum(away, np.where(same, 0.0, np.maximum(np.abs(theta - point) / grid, LEAST_AWAY)))
     return away
 
 

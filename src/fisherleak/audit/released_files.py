@@ -224,8 +224,8 @@ def _check_own(path: Path, card: Json) -> None:
     wrong = wrong_place(card)
     if wrong is not None:
         raise InvalidInputError(
-            f"The card would say more under '{wrong}' than a card may: shorten this name, level or text, or leave it out (names "
-            f"and levels have at most {LONGEST} characters, texts for missing cells {LONGEST_MISSING})."
+            f"The card would say more under '{wrong}' than a card may: shorten this name, level or text, or leave it out "
+            f"(names and levels have at most {LONGEST} characters, texts for missing cells {LONGEST_MISSING})."
         )
     check_whole(path, card)
 

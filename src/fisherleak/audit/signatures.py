@@ -203,8 +203,11 @@ def _pem(path: Path) -> bytes:
 
 def unsealed(card: Mapping[str, Any], path: Path) -> str | None:
     """Why a card is not as it was written, by its digest, or None."""
-    digest = card.get("digest")
-    if DIGEST(digest, "digest") is not None or digest["value"] != digest_of(card):
+    digest: Any = card.get("digest")
+    wrong = DIGEST(digest, "digest")
+    if wrong is not None:
+        return f"The card '{path}' was changed after it was written: it says under '{wrong}' what no digest says there."
+    if digest["value"] != digest_of(card):
         return f"The card '{path}' was changed after it was written: its digest is that of other content."
     return None
 
@@ -213,7 +216,7 @@ def signature_of(
     card: Mapping[str, Any], path: Path, key: Path | None, given: Ed25519PublicKey | None
 ) -> tuple[str, bool]:
     """What a card's signature vouches for, in a sentence, and whether it holds; ``given`` is the key in the file ``key``."""
-    signature = card.get("signature")
+    signature: Any = card.get("signature")
     if "signature" not in card:
         if key is not None:
             return f"The card '{path}' has no signature, so that '{key}' cannot confirm who released it.", False
