@@ -100,9 +100,12 @@ def _noise(card: Json, size: int) -> str | None:
     """Where noise, grid, limit and shape disagree."""
     noise, shape, told = card["noise"], card["noise"].get("shape"), card["noise"].get("calibrated")
     named = isinstance(shape, str)
-    if (shape is None) != (card["shape"]["name"] == ISOTROPIC) or (shape is not None and noise["kind"] != "Gaussian"):
+    isotropic, source = card["shape"]["name"] == ISOTROPIC, card["shape"]["from"]
+    # a covariance that was given with the noise, in Python, has no name
+    given = shape is not None and not named and source is None and card["eta"]["limit"] is None
+    if (shape is None or given) != isotropic or (shape is not None and noise["kind"] != "Gaussian"):
         return "shape"
-    if shape is not None and named == (card["shape"]["from"] is not None):
+    if (source is None) != (shape is None or named or given):
         return "shape.from"
     if named and shape.removesuffix(FOR_ANYONE.removeprefix("least-loss")) != card["shape"]["name"]:
         return "shape.name"

@@ -51,7 +51,9 @@ UNCONFIRMED = (
     "That every value of the table is as it was: a table that differs by less than the noise hides passes too.",
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
-PUBLIC_SHAPE = "That the covariance of the noise on the card comes from '{}': these public rows were not read."
+PUBLIC_SHAPE = (
+    "Where the covariance of the noise on the card comes from: public rows were not read, and its numbers can be any."
+)
 WORDS = "The card's sentences: version 0.1.0 wrote them, and said some things in other words."
 
 
@@ -95,8 +97,8 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
     told = getattr(audit.noise.noise, "calibrated", None)
     found = [PROBABILITY] if getattr(told, "counted", False) else []
-    if saved.card["shape"]["from"] is not None:
-        found.append(PUBLIC_SHAPE.format(saved.card["shape"]["from"]))
+    if isinstance(saved.card["noise"].get("shape"), list):
+        found.append(PUBLIC_SHAPE)
     return found if saved.card["schema"] == CARD else [*found, WORDS]
 
 

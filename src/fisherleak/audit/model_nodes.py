@@ -86,7 +86,7 @@ def _all_texts(node: Json) -> bool:
         "__loader__": "ListNode",
         "content": [one] * len(content or ()),
     }
-    return _node(types, {}) == wanted
+    return bool(_node(types, {}) == wanted)
 
 
 def _whatever_version(made: Json) -> Any:

@@ -53,7 +53,7 @@ def check_model(path: Path, card: Json) -> None:
 def _most_bytes(card: Json) -> int:
     """Of a file with this card."""
     texts = len(json.dumps([card["columns"], card["target"]]))
-    columns, size = len(card["columns"]), card["model"]["parameters"]
+    columns, size = len(card["columns"]), int(card["model"]["parameters"])
     return MODEL_BYTES + COLUMN_BYTES * columns + PARAMETER_BYTES * size + CHARACTER_BYTES * texts
 
 
