@@ -18,6 +18,7 @@ TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
     "attacks_on_us/test_bounds_of_mechanisms.py": "values that the best attacker learns, for every mechanism",
     "attacks_on_us/test_choice.py": "which candidate of a frontier is released",
+    "attacks_on_us/test_hidden_in_files.py": "tables hidden in released files and cards",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",

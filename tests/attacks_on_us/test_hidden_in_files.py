@@ -5,6 +5,7 @@ The hider has the file and the card, writes what they like into either, and mend
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -23,12 +24,14 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
+from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
 from fisherleak.audit.cards import trusted_types
+from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings
 from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.signatures import card_path, card_text, sealed
-from fisherleak.audit.verification import verify
+from fisherleak.audit.verification import WHOLE_EARLIER, verify
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.tables import RawTable, from_frame
 
@@ -541,3 +544,102 @@ def test_the_same_parameters_give_the_same_file(tmp_path: Path, raw: RawTable) -
         save_model(raw, SETTINGS, tmp_path / name, noise=2.0, random_state=5)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     assert card_path(tmp_path / "one").read_bytes() == card_path(tmp_path / "other").read_bytes()
+
+
+# Honest files
+
+
+def wide() -> Any:
+    """The table with a target of every kind, a category with rare levels, and who the rows belong to."""
+    rng = np.random.default_rng(1)
+    frame = FRAME.drop(columns=["dose", "sick"])
+    frame["town"] = rng.choice(["Uri", "Jura", "Köln"], ROWS)
+    frame.loc[::40, "town"] = [f"T{k}" for k in range(8)]
+    frame.loc[40:70, "city"] = None
+    score = (FRAME.weight - 80).to_numpy() / 12
+    frame["size"] = rng.choice([1.5, 2.0, 2.5], ROWS)
+    frame["linear"] = score + rng.normal(size=ROWS)
+    frame["logistic"] = np.where(score + rng.normal(size=ROWS) > 0, "yes", "no")
+    frame["truth"] = score + rng.normal(size=ROWS) > 0
+    frame["softmax"] = np.digitize(score + rng.normal(size=ROWS), [-0.5, 0.8])
+    frame["poisson"] = rng.poisson(np.exp(0.2 * score))
+    frame["gamma"] = rng.gamma(2.0, np.exp(0.3 * score)) + 0.01
+    frame["who"] = np.repeat(np.arange(ROWS // 2), 2)
+    return frame
+
+
+KINDS = {"linear": "linear", "logistic": "logistic", "truth": "logistic"}
+KINDS |= {name: name for name in ("softmax", "poisson", "gamma")}
+HONEST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    **{target: (target, {}, {"noise": 0.5}) for target in KINDS},
+    "gaps left out": ("linear", {"missing": "drop"}, {"noise": 0.5}),
+    "no penalty": ("linear", {"l2": 0.0}, {"noise": 0.5}),
+    "declared levels": ("linear", {"levels": (("town", ("Uri", "Genf")),)}, {"noise": 0.5}),
+    "people": ("linear", {"person": "who"}, {"eta": 0.5, "over": "max"}),
+    "balanced": ("linear", {}, {"eta": 0.5, "over": "max", "balance": True}),
+    "own shape": ("linear", {}, {"eta": 0.5, "over": "max", "shape": "least-loss"}),
+    "anyone": ("linear", {}, {"eta": 0.5, "choose_l2": True}),
+    "anyone, classes": ("softmax", {}, {"eta": 1.0, "choose_l2": True}),
+    "columns": ("linear", {"l2": 1.0}, {"eta": 0.5, "attribute": ["age", "weight"]}),
+    "hessian": ("linear", {"l2": 1.0}, {"eta": 2.0, "shape": "hessian"}),
+}
+
+
+def earlier_file(path: Path) -> None:
+    """The same release as version 0.1.0 wrote it."""
+    skops_io.dump(skops_io.load(path, trusted=sorted(trusted_types())), path)
+    card = as_earlier(json.loads(card_path(path).read_text(encoding="utf-8")))
+    card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    card_path(path).write_bytes(card_text(sealed({**card, "schema": "fisherleak.card/2"})))
+
+
+@pytest.mark.parametrize("way", HONEST)
+def test_honest_files_pass(way: str, tmp_path: Path) -> None:
+    target, settings, options = HONEST[way]
+    path, others = tmp_path / "m.skops", tuple(name for name in KINDS if name != target)
+    drop = others if "person" in settings else (*others, "who")
+    given = {"model": KINDS[target], "held_out": 0.0, "categories": ("grade", "smoker", "size"), "drop": drop}
+    raw = from_frame(wide())
+    card, _ = save_model(raw, Settings(target, **given, **settings), path, **options)
+    assert json.loads(card_path(path).read_text(encoding="utf-8")) == card
+    assert verify(path).failed is None
+    retrain(load_model(path), raw)
+    model = skops_io.load(path, trusted=card["model"]["trusted_types"])
+    assert len(model.predict(wide()[list(model.feature_names_in_)])) == ROWS
+    earlier_file(path)
+    found = verify(path)
+    assert (found.failed, found.confirmed[-1]) == (None, WHOLE_EARLIER)
+    retrain(load_model(path), raw)
+
+
+@pytest.mark.parametrize("way", ["another member", "a comment", "bytes before", "compressed", "bytes between"])
+def test_in_the_archive_of_an_earlier_version(way: str, released: Path, raw: RawTable) -> None:
+    earlier_file(released)
+    make, _ = ARCHIVES[way]
+    mended(released, make(released))
+    refused(released, raw)
+
+
+@pytest.mark.parametrize("change", [lambda m: setattr(m, "table_", SECRET), low_digits, negative_zero])
+def test_in_the_model_of_an_earlier_version(change: Callable[[Any], Any], released: Path, raw: RawTable) -> None:
+    earlier_file(released)
+    mended(released, in_model(change)(released))
+    refused(released, raw)
+
+
+def test_a_file_of_other_versions_passes(released: Path, raw: RawTable) -> None:
+    """As scikit-learn 1.7 and skops 0.12 would have written it."""
+
+    def older(tree: Json) -> None:
+        columns = tree["content"]["content"]["steps"]["content"][0]["content"][1]["content"]
+        columns["content"]["force_int_remainder_cols"] = said("deprecated")
+        columns["content"]["_sklearn_version"] = said("1.7.2")
+        columns["key_types"]["content"].append(columns["key_types"]["content"][0])
+        tree["_skops_version"] = "0.12.0"
+
+    mended(released, in_tree(older)(released))
+    assert verify(released).failed is None
+
+
+def test_every_setting_has_its_place_on_a_card() -> None:
+    assert [*SETTINGS_FIELDS] == [item.name for item in dataclasses.fields(Settings)]

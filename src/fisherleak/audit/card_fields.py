@@ -28,6 +28,7 @@ __all__ = [
     "HASH",
     "LONGEST",
     "LONGEST_MISSING",
+    "SETTINGS",
     "SIGNATURE",
     "VERSION",
     "check_fields",

@@ -51,9 +51,7 @@ UNCONFIRMED = (
     "That every value of the table is as it was: a table that differs by less than the noise hides passes too.",
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
-PUBLIC_SHAPE = (
-    "Where the covariance of the noise on the card comes from: public rows were not read, and its numbers can be any."
-)
+PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
 WORDS = "The card's sentences: version 0.1.0 wrote them, and said some things in other words."
 
 
