@@ -57,7 +57,7 @@ def table() -> Any:
 
 
 FRAME = table()
-SECRET = FRAME.to_csv(index=False)
+SECRET: str = FRAME.to_csv(index=False)
 """What is hidden."""
 SETTINGS = Settings("dose", held_out=0.0, categories=("grade", "smoker"), drop=("sick",))
 
@@ -598,14 +598,20 @@ def test_honest_files_pass(way: str, tmp_path: Path) -> None:
     target, settings, options = HONEST[way]
     path, others = tmp_path / "m.skops", tuple(name for name in KINDS if name != target)
     drop = others if "person" in settings else (*others, "who")
-    given = {"model": KINDS[target], "held_out": 0.0, "categories": ("grade", "smoker", "size"), "drop": drop}
+    given: dict[str, Any] = {
+        "model": KINDS[target],
+        "held_out": 0.0,
+        "categories": ("grade", "smoker", "size"),
+        "drop": drop,
+    }
     raw = from_frame(wide())
     card, _ = save_model(raw, Settings(target, **given, **settings), path, **options)
     assert json.loads(card_path(path).read_text(encoding="utf-8")) == card
     assert verify(path).failed is None
     retrain(load_model(path), raw)
     model = skops_io.load(path, trusted=card["model"]["trusted_types"])
-    assert len(model.predict(wide()[list(model.feature_names_in_)])) == ROWS
+    whole = wide().dropna()
+    assert len(model.predict(whole[list(model.feature_names_in_)])) == len(whole)
     earlier_file(path)
     found = verify(path)
     assert (found.failed, found.confirmed[-1]) == (None, WHOLE_EARLIER)
