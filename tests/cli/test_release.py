@@ -652,7 +652,7 @@ def test_claims_that_do_not_follow(
 
 
 def test_a_card_that_was_changed_by_hand(fisherleak: Command, people: Path, released: Path) -> None:
-    edited(released, lambda card: card["assumptions"].append("This is anonymous."), digest=False)
+    edited(released, lambda card: card["target"].update(unit=card["target"]["unit"] * 2), digest=False)
     done = fisherleak("audit", people, "--released", released, *FAST)
     assert done.status == 1
     assert "was changed after it was written" in done.err
