@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from fisherleak.protection.trimming import trim as trim
     from fisherleak.tables.parquet_folder import read_parquet_folder as read_parquet_folder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ERRORS = (
     *("ClusterError", "DataError", "FisherleakError", "InvalidInputError", "LooseFitWarning", "NearSingularWarning"),

@@ -12,18 +12,17 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-import skops.io
-
 import fisherleak as fl
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.model import spreads_in, train
-from fisherleak.audit.noises import as_noise, by_its_noise, noise_words, unit_draws
-from fisherleak.audit.pipelines import framed, own_parameters
+from fisherleak.audit.model_files import ModelFile
+from fisherleak.audit.noises import as_noise, by_its_noise, distance_of, name_of, noise_words, unit_draws
+from fisherleak.audit.pipelines import PublicModel, framed, in_raw_units, own_parameters, pipeline_with
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
+from fisherleak.audit.signatures import card_text
 from fisherleak.engine.erm import minimise_scaled
 from fisherleak.engine.noise import NOISES, Noise
-from fisherleak.errors import InvalidInputError
-from fisherleak.models.estimators import parameters
+from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import from_frame
@@ -130,31 +129,35 @@ def test_a_release_carries_its_noise(noise: Noise, table: Any, tmp_path: Path) -
     assert saved.noise == noise
     trained = retrain(saved, raw)
     assert by_its_noise(noise, framed(trained.design, saved.model) - own_parameters(trained)) == "yes"
-    theta = parameters(saved.model[-1]) - _away(saved.model, trained)
-    _forge(path, theta + 1e-9)
-    with pytest.raises(InvalidInputError, match="holds no noise"):
-        retrain(load_model(path), raw)
-    _forge(path, theta + 30.0)
-    with pytest.raises(InvalidInputError, match="farther from its refit"):
-        retrain(load_model(path), raw)
+    for away, says in ((0.0, "holds no noise"), (2.0**20, "farther from its refit")):
+        _forge(path, trained, away)
+        with pytest.raises(InvalidInputError, match=says):
+            retrain(load_model(path), raw)
 
 
-def _away(model: Any, trained: Any) -> Any:
-    """The noise in a release, in raw units."""
-    scales, centres = (np.array([getattr(f, name) for f in trained.design.features]) for name in ("scale", "centre"))
-    away = framed(trained.design, model) - own_parameters(trained)
-    coef = away[:-1] / scales
-    return np.append(coef, away[-1] - centres @ coef)
-
-
-def _forge(path: Path, theta: Any) -> None:
+def _forge(path: Path, trained: Any, away: float) -> None:
+    """The model without noise, so many steps of its grid away, under the same card with its checksum mended."""
     import hashlib
 
-    saved = load_model(path)
-    saved.model[-1].coef_, saved.model[-1].intercept_ = theta[None, :-1], theta[-1:]
-    skops.io.dump(saved.model, path)
-    saved.card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    card_path(path).write_text(json.dumps(saved.card), encoding="utf-8")
+    card = json.loads(card_path(path).read_text(encoding="utf-8"))
+    public, grid = PublicModel.of(trained), np.asarray(card["grid"])
+    theta = (np.rint(own_parameters(trained) / grid) + away) * grid
+    path.write_bytes(ModelFile.of(pipeline_with(public, in_raw_units(public, theta))).encoded())
+    card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    card_path(path).write_bytes(card_text(card))
+
+
+@pytest.mark.parametrize("noise", [fl.Gaussian(2.0), fl.Laplace(2.0), fl.Bounded(2.0)], ids=name_of)
+@pytest.mark.parametrize("size", [2, 9, 40])
+def test_which_noise_would_be_noticed(noise: Noise, size: int) -> None:
+    """Noise of the scales that are said to be noticed is, 95 % of the time; with two parameters hardly any is."""
+    known = distance_of(noise, np.ones(size))
+    for times, verdict in ((known.notices_below, "too near"), (known.notices_above, "too far")):
+        drawn = noise.rescaled(2.0 * times).draws(2000, size, np.random.default_rng(1))
+        seen = np.mean([distance_of(noise, b).verdict == verdict for b in drawn])
+        assert seen == pytest.approx(0.95, abs=0.03)
+    assert (known.notices_below < 0.001) == (size == 2)
+    assert (known.notices_below > 0.25) == (size == 40)
 
 
 def test_a_release_has_a_limit_or_a_noise(table: Any, tmp_path: Path) -> None:
@@ -172,12 +175,16 @@ def test_a_card_of_an_unknown_noise_is_refused(table: Any, tmp_path: Path) -> No
     path = tmp_path / "model.skops"
     save_model(from_frame(table), SETTINGS, path, eta=1.0, over="max")
     card = json.loads(card_path(path).read_text(encoding="utf-8"))
-    for noise in ({"kind": "Cauchy", "scale": 1.0}, {"kind": "Laplace", "scale": -1.0}, {"kind": "Laplace"}):
-        card_path(path).write_text(json.dumps({**card, "noise": noise}), encoding="utf-8")
-        with pytest.raises(InvalidInputError, match="lacks what a card must say"):
+    noises: list[dict[str, Any]] = [
+        {"kind": "Cauchy", "scale": 1.0},
+        {"kind": "Laplace", "scale": -1.0},
+        {"kind": "Laplace"},
+        {"scale": 2.0},
+    ]
+    for noise in noises:
+        card_path(path).write_bytes(card_text({**card, "noise": noise}))
+        with pytest.raises(DataError, match="under 'noise"):
             load_model(path)
-    card_path(path).write_text(json.dumps({**card, "noise": {"scale": 2.0}}), encoding="utf-8")
-    assert load_model(path).noise == fl.Gaussian(2.0)
 
 
 def test_a_model_is_trained_once_for_any_noise(table: Any) -> None:

@@ -16,7 +16,17 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fisherleak.audit.signatures import digest_of, read_card, sealed, signing_key, verification_key, verify
+from fisherleak.audit.signatures import (
+    CARD,
+    EARLIER,
+    digest_of,
+    read_card,
+    sealed,
+    signature_of,
+    signing_key,
+    verification_key,
+)
+from fisherleak.audit.verification import verify
 from fisherleak.errors import DataError, InvalidInputError
 
 PKCS8, PEM, PLAIN = (
@@ -126,8 +136,9 @@ def test_verification_needs_everything_to_belong_together(tmp_path: Path) -> Non
     key = signing_key(keys["private"])
     path = saved(tmp_path, key)
     assert verify(path, keys["public"]).failed is None
-    assert "signed with the private key that belongs to" in verify(path, keys["public"]).confirmed[-1]
-    assert key.public_key().public_bytes_raw().hex() in verify(path).confirmed[-1]
+    assert "signed with the private key that belongs to" in verify(path, keys["public"]).confirmed[-2]
+    assert "nothing else of file or card" in verify(path).confirmed[-1]  # all that the first schema had
+    assert key.public_key().public_bytes_raw().hex() in verify(path).confirmed[-2]
     assert "another key" in str(verify(path, keys["other"]).failed)
     card = json.loads((tmp_path / "m.skops.json").read_text())
     forgeries: dict[str, dict[str, Any]] = {
@@ -143,10 +154,38 @@ def test_verification_needs_everything_to_belong_together(tmp_path: Path) -> Non
     stolen = sealed({**card, "eta": 0.1}, Ed25519PrivateKey.generate())
     (tmp_path / "m.skops.json").write_text(json.dumps(stolen))
     assert verify(path).failed is None  # somebody signed it, and without a key nobody knows who
+    more: dict[str, dict[str, Any]] = {
+        "under 'digest.table'": {**card, "digest": {**card["digest"], "table": "1,2,3"}},
+        "under 'digest.algorithm'": {**card, "digest": {**card["digest"], "algorithm": "none"}},
+        "more in it than": {**card, "signature": {**card["signature"], "table": "1,2,3"}},
+        "is damaged, or": {**card, "signature": {**card["signature"], "algorithm": "none"}},
+    }
+    for says, forged in more.items():
+        (tmp_path / "m.skops.json").write_text(json.dumps(forged))
+        assert says in str(verify(path, keys["public"]).failed)
+    (tmp_path / "m.skops.json").write_text(json.dumps(stolen))
     assert "another key" in str(verify(path, keys["public"]).failed)
 
 
 def test_without_a_signature(tmp_path: Path) -> None:
     path = saved(tmp_path, None)
-    assert "There is no signature" in verify(path).confirmed[-1]
+    assert "There is no signature" in verify(path).confirmed[-2]
     assert "has no signature" in str(verify(path, write_keys(tmp_path)["public"]).failed)
+
+
+def test_a_signature_of_this_schema_is_of_the_whole_card() -> None:
+    """Of digest, algorithm and key too: whoever changes one of them needs the private key."""
+    key = Ed25519PrivateKey.generate()
+    done = sealed({"schema": CARD, "a": 1}, key)
+    where = Path("m.json")
+    assert signature_of(done, where, None, None)[1]
+    for name in ("digest", "signature"):
+        for part in done[name]:
+            old = done[name][part]
+            other = {**done, name: {**done[name], part: old[:-1] + ("0" if old[-1] != "0" else "1")}}
+            assert not signature_of(other, where, None, None)[1]
+    assert not signature_of({**done, "digest": {**done["digest"], "table": ""}}, where, None, None)[1]
+    assert not signature_of({**done, "table": ""}, where, None, None)[1]
+    earlier = sealed({"schema": EARLIER[1], "a": 1}, key)
+    assert signature_of(earlier, where, None, None)[1]
+    assert not signature_of({**earlier, "schema": CARD}, where, None, None)[1]

@@ -91,14 +91,14 @@ def folder_with_file(folder: Path) -> None:
 
 
 CARD = {
-    "schema": "fisherleak.card/2",
+    "schema": "fisherleak.card/3",
     "model": {"file_sha256": "0"},
     "settings": {"target": "y"},
     "balanced": False,
     "data": {"sha256": "0"},
     "noise": {"scale": 1.0},
 }
-card = file("m.skops.json", json.dumps(CARD).encode())
+card = file("m.skops.json", json.dumps(CARD, indent=2).encode())
 RELEASED = ["audit", "t.csv", "--released", "m.skops", "--out", "out"]
 ZIP = b"PK\x05\x06" + bytes(18)  # an empty archive
 
@@ -268,9 +268,9 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "deep card": (good(file("m.skops", ZIP), file("m.skops.json", b"[" * 100_000)), RELEASED, "not JSON"),
     "foreign card": (good(file("m.skops", ZIP), file("m.skops.json", b"{}")), RELEASED, "no card of schema"),
     "poor card": (
-        good(file("m.skops", ZIP), file("m.skops.json", b'{"schema": "fisherleak.card/2"}')),
+        good(file("m.skops", ZIP), file("m.skops.json", b'{\n  "schema": "fisherleak.card/3"\n}')),
         RELEASED,
-        "lacks",
+        "not the model that its card describes",
     ),
     "another model": (good(file("m.skops", ZIP), card), RELEASED, "not the model that its card describes"),
     "released without a table": (good(), ["audit", "--released", "m.skops"], "needs the TABLE"),

@@ -139,7 +139,7 @@ def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.Captur
     weaker = replace(settings, l2=PENALTIES[PENALTIES.index(float(named[1])) - 1])
     with pytest.raises(NoUsefulBoundError):
         least_admitted(
-            train(from_frame(pandas.read_csv("t.csv")), weaker), 0.5, bounds={"age": (0, 80), "dose": (-4, 4)}
+            train(from_frame(pandas.read_csv("t.csv")), weaker), weaker, 0.5, bounds={"age": (0, 80), "dose": (-4, 4)}
         )
     assert main([*call, "--l2", named[1]]) == 0
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))

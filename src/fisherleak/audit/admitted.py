@@ -182,12 +182,16 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
 
 def least_admitted(
     trained: Trained,
+    settings: Settings,
     limit: float,
     columns: Sequence[str] | None = None,
     bounds: Bounds | None = None,
     shape: Shape = None,
-) -> float:
-    """The least scale that keeps such a limit, before it is put on a grid: a number of the data, which stays in the house."""
+) -> tuple[float, Json]:
+    """The least scale that keeps such a limit, before it is put on a grid, and what a card would say of how it was found.
+
+    The scale is a number of the data, which stays in the house.
+    """
     noises = _calibrated_all(trained, limit, columns, bounds, 0, shape)
     records: list[Calibration | None] = [getattr(noise, "calibrated", None) for noise in noises]
     needed = [
@@ -195,7 +199,9 @@ def least_admitted(
         for r in records
         if r is not None and r.eta is not None and r.confidential is not None
     ]
-    return max(needed, default=math.nan) * trained.unit
+    told: Calibration | None = getattr(max(noises, key=lambda noise: noise.scale), "calibrated", None)
+    own = {} if told is None else told.record() | {"bounds": _in_own_units(trained.design, settings, told.bounds or {})}
+    return max(needed, default=math.nan) * trained.unit, own
 
 
 def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:

@@ -11,18 +11,31 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from fisherleak._support.json import plain, versions
+from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.kinds import KINDS
+from fisherleak.audit.kinds import KINDS, kind_of
 from fisherleak.audit.model import COUNTED, Settings, Trained
-from fisherleak.audit.noises import noise_words
+from fisherleak.audit.noises import from_card, noise_words
+from fisherleak.audit.pipelines import PublicModel
 from fisherleak.audit.shaping import ISOTROPIC, shape_words
 from fisherleak.audit.signatures import CARD
 from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.tables import Feature
 from fisherleak.tables.features import OTHER
 
-__all__ = ["card_of", "limited_words", "trusted_types", "two_digits", "up_to_the_grid"]
+__all__ = [
+    "card_of",
+    "limited_words",
+    "model_of",
+    "one_where_alike",
+    "sentences_of",
+    "trusted_types",
+    "two_digits",
+    "up_to_the_grid",
+]
 
 TRUSTED = {"numpy.dtype", "sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types that any released model may hold and that some versions of skops do not know; an imputer holds a dtype."""
@@ -58,7 +71,7 @@ def card_of(
 ) -> Json:
     """The card; ``chosen`` says how what was not given was chosen, ``recorded`` where on a ledger the release is."""
     design, target = trained.design, trained.design.target
-    what, size = limited_words(columns, settings.person), trained.parameters
+    size = trained.parameters
     card = {
         "schema": CARD,
         "model": {
@@ -74,21 +87,19 @@ def card_of(
         "target": {
             "name": target.name,
             "unit": target.scale,
-            "classes": [str(name) for name in target.classes] or None,
+            "classes": [plain_level(name) for name in target.classes] or None,
         },
         "data": {"source": design.source, "rows": two_digits(design.n)},
         "noise": noise.record(),
-        "grid": _grid(grid_of(noise, size).tolist()),
-        "eta": {"limit": limit, "limit_on": what, "limit_columns": columns},
+        "grid": one_where_alike(grid_of(noise, size).tolist()),
+        "eta": {"limit": limit, "limit_on": limited_words(columns, settings.person), "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
-        "assumptions": [
-            *_assumptions(trained, noise, None if limit is None else what, shaped),
-            *chosen,
-        ],
+        "assumptions": [],
         "versions": versions(),
         **({} if recorded is None else {"ledger": recorded}),
     }
     done: dict[str, Any] = plain(card)
+    done["assumptions"] = [*sentences_of(done), *chosen]
     return done
 
 
@@ -112,11 +123,30 @@ def _column(feature: Feature) -> Json:
     """A column of the model: where noise acts on a number, or the levels of a category."""
     if feature.kind == "number":
         return {"name": feature.name, "kind": feature.kind, "scale": feature.scale, "centre": feature.centre}
-    levels = [str(level) for level in feature.levels]
-    return {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
+    levels = [plain_level(level) for level in feature.levels]
+    own = {"name": feature.name, "kind": feature.kind, "levels": levels, "pooled": bool(feature.pooled)}
+    return own if feature.of is None else own | {"of": feature.of}
 
 
-def _grid(steps: list[float]) -> float | list[float]:
+def model_of(card: Json) -> PublicModel:
+    """All of the released model but its parameters, as its card describes it."""
+    features, at = [], 0
+    for column in card["columns"]:
+        width = 1 if column["kind"] == "number" else len(column["levels"]) - 1
+        places, known = tuple(range(at, at + width)), (column["name"], column["kind"])
+        at += width
+        if column["kind"] == "number":
+            features.append(Feature(*known, places, column["centre"], column["scale"]))
+        else:
+            levels, pooled = tuple(column["levels"]), int(column["pooled"])
+            features.append(Feature(*known, places, levels=levels, pooled=pooled, of=column.get("of")))
+    settings, classes = card["settings"], tuple(card["target"]["classes"] or ())
+    return PublicModel(
+        kind_of(card["model"]["kind"]), settings["l2"], tuple(features), classes, settings["missing"] == "impute"
+    )
+
+
+def one_where_alike(steps: list[float]) -> float | list[float]:
     """Of each parameter; one number where all have the same."""
     return steps[0] if len(set(steps)) == 1 else steps
 
@@ -155,47 +185,65 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
     )
 
 
-def _assumptions(trained: Trained, noise: Noise, limited: str | None, shaped: tuple[str, str | None]) -> list[str]:
-    design = trained.design
-    limit = "There is no limit: the noise was given" if limited is None else f"The limit is on {limited}"
+def _unbounded(card: Json) -> bool:
+    """Whether a number, or a target that is standardised, has no declared bounds."""
+    numbers = [column["name"] for column in card["columns"] if column["kind"] == "number"]
+    numbers += [card["target"]["name"]] * kind_of(card["model"]["kind"]).labels.standardised
+    return not {*numbers} <= {name for name, _ in card["settings"].get("bounds", ())}
+
+
+def sentences_of(card: Json) -> list[str]:
+    """What a card says in words: all of it follows from its other fields, so that anyone can write it again."""
+    record, people = card["noise"], card["settings"]["person"] is not None
+    noise = from_card(record, np.eye(1) if isinstance(record.get("shape"), str) else None)
+    told = getattr(noise, "calibrated", None)
+    limited = card["eta"]["limit"] is not None
+    limit = f"The limit is on {card['eta']['limit_on']}" if limited else "There is no limit: the noise was given"
     sentences = [
         "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
         f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
         "then rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own "
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
-        f"{COUNTED[trained.public]} Names, kinds and levels of columns, l2 and the noise are public.",
+        f"{card['counted']} Names, kinds and levels of columns, l2 and the noise are public.",
         "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
         "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
         "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
-        _scale_words(noise, "row" if design.people is None else "person"),
-        FROM_BOUNDS if not design.unbounded else FROM_ROWS,
+        _scale_words(noise, "person" if people else "row"),
+        FROM_ROWS if _unbounded(card) else FROM_BOUNDS,
         "The number of rows is taken as public; two digits of it are here.",
         "Every further release from the same data adds to what is revealed.",
     ]
-    if shaped[0] != ISOTROPIC:
-        told = getattr(noise, "calibrated", None)
-        sentences.insert(7, shape_words(*shaped, counted=told is not None and told.counted))
-    if trained.fit.intercept_l2:
+    shape = card["shape"]
+    if shape["name"] != ISOTROPIC:
+        sentences.insert(7, shape_words(shape["name"], shape["from"], counted=told is not None and told.counted))
+    if card["settings"]["intercept_l2"]:
         sentences.append(HELD)
-    if design.people is not None:
+    if people:
         sentences.append(
             "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
             "person has."
         )
-    pooled = [f"'{feature.name}'" for feature in design.features if feature.pooled]
+    return [*sentences, *_level_words(card["columns"]), *_weight_words(card["balanced"], people, limited)]
+
+
+def _level_words(columns: Sequence[Json]) -> list[str]:
+    """What becomes of levels that are not listed."""
+    categories = [column for column in columns if column["kind"] == "category"]
+    pooled = [f"'{column['name']}'" for column in categories if column["pooled"]]
+    named = [f"those of '{c['name']}' as '{c['levels'][0]}'" for c in categories if not c["pooled"]]
+    found = []
     if pooled:
-        sentences.append(
+        found.append(
             f"Levels of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
         )
-    named = [f"those of '{f.name}' as '{f.levels[0]}'" for f in design.features if f.levels and not f.pooled]
     if named:
-        sentences.append(f"Levels that are not listed count as the first: {', '.join(named)}.")
-    if trained.weights is not None:
-        who = "Rows" if design.people is None else "People"
-        told = "no eta is claimed" if limited is None else "the limit counts that, for those who are there"
-        sentences.append(f"{who} were reweighted by IRFIL. The weights follow from the data; {told}.")
-    return sentences
+        found.append(f"Levels that are not listed count as the first: {', '.join(named)}.")
+    return found
 
 
-# loading
+def _weight_words(balanced: bool, people: bool, limited: bool) -> list[str]:
+    if not balanced:
+        return []
+    told = "the limit counts that, for those who are there" if limited else "no eta is claimed"
+    return [f"{'People' if people else 'Rows'} were reweighted by IRFIL. The weights follow from the data; {told}."]

@@ -7,24 +7,25 @@ keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
-from fisherleak.audit.noises import distance_of
+from fisherleak.audit.earlier_files import as_earlier
+from fisherleak.audit.noises import NOTICED, distance_of
 from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
-from fisherleak.audit.shaping import ISOTROPIC, LEAST_LOSS
-from fisherleak.audit.signatures import digest_of
+from fisherleak.audit.shaping import LEAST_LOSS
+from fisherleak.audit.signatures import CARD, card_path, unsealed
 from fisherleak.audit.unasked_shape import NO_SHAPE
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
@@ -32,8 +33,13 @@ from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["UNCONFIRMED", "Confirmation", "confirm"]
 
+SMALLEST_NOTICED = 0.25
+"""Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
+which turns a limit of 0.25 into 1. On 18 parameters or more Gaussian noise of that part is noticed."""
 CLOSE = 1e-6
 """Relative difference of scales that is rounding."""
+ROUNDING = 1e-9
+"""Relative difference of bounds that is rounding of sums."""
 ROUNDED_UP = 1.2
 """Noise that is rounded up to a power of 2^(1/4) is at most this much more than is needed, with room for other sums."""
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
@@ -45,7 +51,8 @@ UNCONFIRMED = (
     "That every value of the table is as it was: a table that differs by less than the noise hides passes too.",
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
-WORDS = "The card's sentences: it was written by another version ({}), which may say things in other words."
+PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
+WORDS = "The card's sentences: version 0.1.0 wrote them, and said some things in other words."
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Confirmation:
 
 def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
     """Hold a card against the audit of its model, which was fitted again from its table and measured at the card's noise."""
-    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool]], ...] = (
+    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None]], ...] = (
         _unchanged,
         _noise,
         _figures,
@@ -71,41 +78,33 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         _described,
     )
     confirmed: list[str] = []
+    weak: list[str] = []
+    holds: bool | None
     for check in checks:
         try:
             sentence, holds = check(saved, audit)
         except (KeyError, TypeError, ValueError, OverflowError):
             sentence, holds = f"The card of '{saved.path.name}' lacks its limit: release again.", False
-        if not holds:
+        if holds is False:
             return Confirmation(tuple(confirmed), failed=sentence)
-        confirmed.append(sentence)
-    return Confirmation(tuple(confirmed), (*UNCONFIRMED, *_left_open(saved, audit)))
+        (weak if holds is None else confirmed).append(sentence)
+    return Confirmation(tuple(confirmed), (*weak, *UNCONFIRMED, *_left_open(saved, audit)))
 
 
 def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
     told = getattr(audit.noise.noise, "calibrated", None)
     found = [PROBABILITY] if getattr(told, "counted", False) else []
-    return found if _same_version(saved) else [*found, WORDS.format(_version_of(saved))]
-
-
-def _version_of(saved: SavedModel) -> str:
-    written = saved.card.get("versions")
-    return str(written.get("fisherleak", "unknown") if isinstance(written, Mapping) else "unknown")
-
-
-def _same_version(saved: SavedModel) -> bool:
-    return _version_of(saved) == versions()["fisherleak"]
+    if isinstance(saved.card["noise"].get("shape"), list):
+        found.append(PUBLIC_SHAPE)
+    return found if saved.card["schema"] == CARD else [*found, WORDS]
 
 
 def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
-    digest = saved.card.get("digest")
-    if not isinstance(digest, Mapping) or digest.get("value") != digest_of(saved.card):
-        return (
-            f"The card of '{saved.path.name}' was changed after it was written: its digest is of other content.",
-            False,
-        )
-    return "The model's file matches its card by its checksum, and the card its own digest.", True
+    wrong = unsealed(saved.card, card_path(saved.path))
+    if wrong is not None:
+        return wrong, False
+    return f"The model's file matches its card by its checksum, and the card its own digest. {saved.whole}", True
 
 
 def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
@@ -115,10 +114,10 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     limit = None if claims["limit"] is None else float(claims["limit"])
     own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
     again = card_of(*own, _chosen_told(saved, audit, limit, columns))
-    checked = (*DESCRIBED, *(["assumptions"] if _same_version(saved) else []))
-    wrong = [name for name in checked if card[name] != again[name]]
-    if (card["noise"].get("shape") is None) != (shaped["name"] == ISOTROPIC):
-        wrong.append("shape")
+    now = card["schema"] == CARD
+    again = again if now else as_earlier(again)
+    # as texts, since Python takes true for 1
+    wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
     if wrong:
         return (
             f"The card of '{saved.path.name}' says other things under {' and '.join(wrong)} than a new release of this table "
@@ -145,13 +144,27 @@ def _chosen_told(
     return tuple(found)
 
 
-def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
-    found, low, high = distance_of(audit.noise.noise, framed(audit.design, saved.model) - own_parameters(audit.trained))
+def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    """The distance from a new fit, and which noise it would have noticed: where that is little, nothing is confirmed."""
+    away = framed(audit.design, saved.model) - own_parameters(audit.trained)
+    known = distance_of(audit.noise.noise, away)
     sentence = (
-        f"The released parameters lie {found:.2f} times as far from a new fit as noise of the card's scale goes; {low:.2f} to "
-        f"{high:.2f} times can be its work."
+        f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the card's scale goes; "
+        f"{known.low:.2f} to {known.high:.2f} times can be its work."
     )
-    return sentence, low <= found <= high
+    power = (
+        f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the card's scale, "
+        f"{100 * NOTICED:g} % of the time"
+    )
+    if known.verdict != "yes":
+        return sentence, False
+    if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
+        return (
+            f"That the noise has the card's scale. {sentence} With {away.size} parameters this {power}; for a confirmation it "
+            "would have to notice noise of a quarter, and of four times the scale.",
+            None,
+        )
+    return f"{sentence} This {power}.", True
 
 
 def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
@@ -193,7 +206,8 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
     """A limit on whoever could be in the table: certified anew within the card's bounds."""
     try:
-        needed = least_admitted(audit.trained, limit, columns, declared_on(saved.card), _shape(saved))
+        declared = declared_on(saved.card)
+        needed, told = least_admitted(audit.trained, saved.settings, limit, columns, declared, _shape(saved))
     except FisherleakError as error:
         return f"The card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
@@ -202,10 +216,28 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
             f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
             False,
         )
+    claimed = saved.card["noise"]["calibrated"]
+    if not all(_alike(claimed.get(name), told.get(name)) for name in ("bounds", "step", "least")):
+        return (
+            f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
+            "changed, or the table was.",
+            False,
+        )
     return (
         f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
         True,
     )
+
+
+def _alike(claimed: Any, own: Any) -> bool:
+    """Whether two records are the same, but for the rounding of sums."""
+    if isinstance(claimed, dict) and isinstance(own, dict):
+        return claimed.keys() == own.keys() and all(_alike(claimed[name], own[name]) for name in own)
+    if isinstance(claimed, (list, tuple)) and isinstance(own, (list, tuple)):
+        return len(claimed) == len(own) and all(_alike(one, other) for one, other in zip(claimed, own, strict=True))
+    if isinstance(claimed, (int, float)) and isinstance(own, (int, float)):
+        return abs(claimed - own) <= ROUNDING * max(abs(claimed), abs(own))
+    return bool(claimed == own)
 
 
 def _shape(saved: SavedModel) -> Any:

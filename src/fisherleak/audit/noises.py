@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,18 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_record
 
-__all__ = ["PLAIN", "as_noise", "by_its_noise", "distance_of", "from_card", "name_of", "noise_words", "unit_draws"]
+__all__ = [
+    "NOTICED",
+    "PLAIN",
+    "Distance",
+    "as_noise",
+    "by_its_noise",
+    "distance_of",
+    "from_card",
+    "name_of",
+    "noise_words",
+    "unit_draws",
+]
 
 PLAIN = Gaussian(1.0)
 """The noise that etas are measured with where no other is asked for."""
@@ -27,6 +39,8 @@ UNLIKELY = 1e-6
 """Probability below which a distance is taken as no accident."""
 SIMULATED, TAIL = 10_000, 1e-3
 """Draws behind the law of |b| where there is no closed form, and the part of them in either tail."""
+NOTICED = 0.95
+"""How likely noise of another scale must be noticed for it to be said that it would be."""
 AT_ONCE = 2**22
 """Values drawn at a time."""
 Vector = NDArray[np.float64]
@@ -73,34 +87,58 @@ def unit_draws(noise: Noise, size: int, copies: int, seed: int) -> Vector:
     return unit.draws(copies, size, rng).T
 
 
+@dataclass(frozen=True)
+class Distance:
+    """How far parameters were moved, in units of how far a noise goes, and what that can tell of its scale.
+
+    Noise of k times the scale goes k times as far. It is noticed with the probability ``NOTICED`` where k is so small that this
+    part of its lengths is below the least that can be the noise's work, or so large that they are above the most.
+    """
+
+    found: float
+    low: float
+    high: float
+    """The least and the most that can be the noise's work."""
+    notices_below: float
+    notices_above: float
+    """Times the scale: noise of less, or of more, is noticed with the probability ``NOTICED``."""
+
+    @property
+    def verdict(self) -> Literal["yes", "too near", "too far"]:
+        return "too near" if self.found < self.low else "too far" if self.found > self.high else "yes"
+
+
 def by_its_noise(noise: Noise, away: Vector) -> Literal["yes", "too near", "too far"]:
     """Whether noise can have moved parameters this way."""
-    found, low, high = distance_of(noise, away)
-    return "too near" if found < low else "too far" if found > high else "yes"
+    return distance_of(noise, away).verdict
 
 
-def distance_of(noise: Noise, away: Vector) -> tuple[float, float, float]:
-    """How far parameters were moved in units of how far this noise goes, and the least and most that can be its work."""
+def distance_of(noise: Noise, away: Vector) -> Distance:
+    """How far parameters were moved, beside how far this noise goes."""
     if noise.normal:
         root = noise.unit_information_root(away.size)
         white = away if root is None else root @ away
         law = scipy.stats.chi2(away.size)
-        low, high = math.sqrt(law.ppf(UNLIKELY)), math.sqrt(law.isf(UNLIKELY))
+        low, short, long, high = np.sqrt(
+            [law.ppf(UNLIKELY), *law.ppf([1 - NOTICED, NOTICED]), law.isf(UNLIKELY)]
+        ).tolist()
         typical, length = math.sqrt(away.size), float(np.linalg.norm(white)) / noise.scale
     else:
-        low, typical, high = _known_limits(json.dumps(noise.rescaled(1.0).record(), sort_keys=True), away.size)
+        own = json.dumps(noise.rescaled(1.0).record(), sort_keys=True)
+        low, short, typical, long, high = _known_limits(own, away.size)
         length = float(np.linalg.norm(away)) / noise.scale
-    return length / typical, low / typical, high / typical
+    return Distance(length / typical, low / typical, high / typical, low / long, high / short)
 
 
 @functools.lru_cache(maxsize=64)
-def _known_limits(record: str, size: int) -> tuple[float, float, float]:
+def _known_limits(record: str, size: int) -> tuple[float, ...]:
     """Simulated once for each kind of noise and number of parameters."""
     return _limits(noise_from_record(json.loads(record)), size)
 
 
-def _limits(noise: Noise, size: int) -> tuple[float, float, float]:
-    """Lengths of noise at scale 1 that are left with about the probability ``UNLIKELY`` on either side, and their median.
+def _limits(noise: Noise, size: int) -> tuple[float, ...]:
+    """Lengths of noise at scale 1: those left with about the probability ``UNLIKELY`` on either side; between them the one that
+    the part 1 - ``NOTICED`` is below, the median, and the one that ``NOTICED`` is below.
 
     Draws tell the quantiles that are less extreme. From there on P(|b| < r) is taken to fall as r^size, the volume of a ball,
     and P(|b| > r) as exp(-r), which is slow enough for any noise with an exponential tail.
@@ -113,6 +151,6 @@ def _limits(noise: Noise, size: int) -> tuple[float, float, float]:
             for start in range(0, SIMULATED, most)
         ]
     )
-    low, middle, high = np.quantile(lengths, [TAIL, 0.5, 1.0 - TAIL])
+    low, short, middle, long, high = np.quantile(lengths, [TAIL, 1.0 - NOTICED, 0.5, NOTICED, 1.0 - TAIL]).tolist()
     least, most = low * (UNLIKELY / TAIL) ** (1.0 / size), high * math.log(UNLIKELY) / math.log(TAIL)
-    return float(least), float(middle), float(most)
+    return least, short, middle, long, most

@@ -12,8 +12,9 @@ the noisy parameters, so that nothing else of the table is in it.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -25,9 +26,10 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak._support.level_types import as_number, numeric_levels, typed_levels
+from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.sparse import inverse_of
+from fisherleak.audit.kinds import Kind
 from fisherleak.audit.model import Trained, estimator_for, spreads_in, trained_on
 from fisherleak.engine.noise import Noise, noise_from_record, released
 from fisherleak.models.several import all_parameters
@@ -36,17 +38,23 @@ from fisherleak.protection.release import set_parameters
 from fisherleak.tables import Design, Feature
 
 __all__ = [
+    "PublicModel",
     "framed",
     "freed_pipeline",
+    "in_raw_units",
     "known_pipeline",
+    "off_the_grid",
     "own_parameters",
     "pipeline_of",
+    "pipeline_with",
     "released_pipeline",
     "standard_noise",
 ]
 
 PREDICTS = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "_base_loss"}
 """What a linear model needs to predict, beside its settings; ``_base_loss`` is the link of a Poisson or Gamma model."""
+LEAST_AWAY = 1e-300
+"""How far what is not the same is from the grid at least, as a part of its step."""
 Vector = NDArray[np.float64]
 
 
@@ -64,7 +72,7 @@ def own_parameters(trained: Trained) -> Vector:
 def framed(design: Design, model: Pipeline) -> Vector:
     """The parameters of a released pipeline, which are in raw units, brought back to the frame."""
     theta = all_parameters(model[-1])
-    scales, centres = _units(design)
+    scales, centres = _units(design.features)
     coef, levels = _by_output(theta, scales.size)
     return np.append(coef * scales, levels + coef @ centres)
 
@@ -75,60 +83,107 @@ def _by_output(theta: Vector, width: int) -> tuple[Vector, Vector]:
     return theta[: outputs * width].reshape(outputs, width), theta[outputs * width :]
 
 
-def _units(design: Design) -> tuple[Vector, Vector]:
+def _units(features: Sequence[Feature]) -> tuple[Vector, Vector]:
     """Public scales and centres of the features, (d,) each; those of indicators are 1 and 0."""
-    scales, centres = np.ones(design.X.shape[1]), np.zeros(design.X.shape[1])
-    for feature in design.features:
+    width = sum(len(feature.columns) for feature in features)
+    scales, centres = np.ones(width), np.zeros(width)
+    for feature in features:
         if feature.kind == "number":
             scales[feature.columns[0]], centres[feature.columns[0]] = feature.scale, feature.centre
     return scales, centres
 
 
-def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
-    """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
-    theta = released(own_parameters(trained), noise, rng)
-    scales, centres = _units(trained.design)
-    coef, levels = _by_output(theta, scales.size)
-    coef = coef / scales
-    estimator_for(trained)  # refuses a kind without one
-    model = _template(trained)
-    set_parameters(model[-1], np.append(coef, levels - coef @ centres))
-    return model
-
-
 # The pipeline that leaves
 
 
-def _template(trained: Trained) -> Pipeline:
-    """A pipeline of the right shape that has seen none of the rows."""
-    design, estimator = trained.design, trained.kind.estimator
+@dataclass(frozen=True)
+class PublicModel:
+    """All of a released model but its parameters: what its card says too, so that either gives the same file."""
+
+    kind: Kind
+    l2: float
+    features: tuple[Feature, ...]
+    classes: tuple[Any, ...]
+    fills: bool
+    """Whether gaps are filled, wherever they are."""
+
+    @classmethod
+    def of(cls, trained: Trained) -> Self:
+        design = trained.design
+        estimator_for(trained)  # refuses a kind without one
+        classes = tuple(plain_level(name) for name in design.target.classes)
+        return cls(trained.kind, trained.l2, design.features, classes, design.fills)
+
+    @property
+    def parameters(self) -> int:
+        """How many it has."""
+        outputs = len(self.classes) if self.kind.several else 1
+        return outputs * (1 + sum(len(feature.columns) for feature in self.features))
+
+
+def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
+    """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
+    model = PublicModel.of(trained)
+    return pipeline_with(model, in_raw_units(model, released(own_parameters(trained), noise, rng)))
+
+
+def in_raw_units(model: PublicModel, theta: Vector) -> Vector:
+    """Parameters in the frame as they leave; sums are exact before they are rounded, so that every machine has the same."""
+    scales, centres = _units(model.features)
+    coef, levels = _by_output(theta, scales.size)
+    coef = coef / scales
+    # b = f_0 - sum_k m_k w_k
+    below = [math.fsum([level, *(-row * centres).tolist()]) for level, row in zip(levels, coef, strict=True)]
+    return np.append(coef, below)
+
+
+def off_the_grid(model: PublicModel, raw: Vector, grid: Vector) -> Vector:
+    """How far parameters in raw units are from those that a point of the grid has, (p,), as a part of its step.
+
+    Zero where they are that point's own, bit for bit; a division by a scale and back rounds, so that its neighbours count too.
+    """
+    scales, centres = _units(model.features)
+    coef, below = _by_output(raw, scales.size)
+    moved = [(row * centres).tolist() for row in coef]
+    theta = np.append(coef * scales, [math.fsum([b, *row]) for b, row in zip(below, moved, strict=True)])
+    away = np.full(raw.size, np.inf)
+    for shift in (0.0, -1.0, 1.0):
+        point = (np.rint(theta / grid) + shift) * grid + 0.0  # no negative zero
+        rows, levels = _by_output(point, scales.size)
+        back = [math.fsum([level, *(-m for m in row)]) for level, row in zip(levels, moved, strict=True)]
+        same = np.append(rows / scales, back).view(np.int64) == np.ascontiguousarray(raw).view(np.int64)
+        away = np.minimum(away, np.where(same, 0.0, np.maximum(np.abs(theta - point) / grid, LEAST_AWAY)))
+    return away
+
+
+def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
+    """A pipeline that has seen none of the rows, with these parameters in raw units."""
+    estimator = public.kind.estimator
     assert estimator is not None
-    # rows that are made up: the numbers zero and one, and every level
-    kinds = max(2, len(design.target.classes))
-    count = kinds * max([1, *(len(feature.levels) for feature in design.features)])
-    frame, places = _made_up(design, count), np.arange(count) % kinds
-    labels = np.array(design.target.classes)[places] if design.target.classes else 1.0 + places
-    last = estimator(1, trained.l2)  # its penalty is said per row: how many rows there are stays in the house
-    fills = design.fills
-    model = Pipeline([("columns", _passing(design, fills)), ("model", last)])
+    # rows that are made up: the numbers zero and one, and some levels
+    labels = np.array(public.classes) if public.classes else np.array([1.0, 2.0])
+    last = estimator(1, public.l2)  # its penalty is said per row: how many rows there are stays in the house
+    model = Pipeline([("columns", _passing(public.features, public.fills)), ("model", last)])
     own = last.get_params(deep=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its parameters are replaced
-        last.set_params(**{name: 1 for name in ("max_iter",) if name in own})
-        model.fit(frame, labels)
-    if fills:
-        _with_centres(design, model[0])
+        if own.get("solver") == "newton-cholesky":
+            last.set_params(solver="lbfgs", max_iter=1)  # which needs no Hessian
+        model.fit(_made_up(public.features, labels.size), labels)
+    if public.fills:
+        _with_centres(public.features, model[0])
     last.set_params(**own)
     for name in vars(last).keys() - own.keys() - PREDICTS:
         delattr(last, name)
+    set_parameters(last, raw)
     return model
 
 
-def _made_up(design: Design, count: int) -> Any:
+def _made_up(features: Sequence[Feature], count: int) -> Any:
     import pandas
 
     columns: dict[str, Any] = {}
-    for feature in design.features:
+    for feature in features:
         if feature.of is not None:
             continue
         known = np.array([0.0, 1.0]) if feature.kind == "number" else _named(feature)
@@ -153,16 +208,16 @@ def _encoder(levels: NDArray[Any]) -> OneHotEncoder | Pipeline:
     return Pipeline([("numbers", StandardScaler(with_mean=False, with_std=False)), ("levels", encoder)])
 
 
-def _passing(design: Design, fills: bool) -> ColumnTransformer:
+def _passing(features: Sequence[Feature], fills: bool) -> ColumnTransformer:
     """Numbers as they are, public centres in their gaps, and an indicator for each level but the first.
 
     Every column gets the same steps whether rows lack it or not, so that they do not tell that someone does.
     """
-    numbers = [feature.name for feature in design.features if feature.kind == "number"]
+    numbers = [feature.name for feature in features if feature.kind == "number"]
     # a mean takes whole numbers too, where a constant that is none would be refused; it is replaced by public centres
     passing = SimpleImputer() if fills else "passthrough"
     steps: list[tuple[str, Any, list[str]]] = [("numbers", passing, numbers)] if numbers else []
-    for k, feature in enumerate(feature for feature in design.features if feature.kind == "category"):
+    for k, feature in enumerate(feature for feature in features if feature.kind == "category"):
         if feature.of is not None:
             steps.append((f"category {k + 1}", MissingIndicator(features="all", sparse=False), [feature.of]))
             continue
@@ -170,15 +225,15 @@ def _passing(design: Design, fills: bool) -> ColumnTransformer:
     return ColumnTransformer(steps)
 
 
-def _with_centres(design: Design, columns: ColumnTransformer) -> None:
+def _with_centres(features: Sequence[Feature], columns: ColumnTransformer) -> None:
     """Public centres in place of what the imputer was fitted with."""
-    centres = _public_centres(design)
+    centres = _public_centres(features)
     if centres.size:
         columns.named_transformers_["numbers"].statistics_ = centres
 
 
-def _public_centres(design: Design) -> Vector:
-    return np.array([feature.centre for feature in design.features if feature.kind == "number"])
+def _public_centres(features: Sequence[Feature]) -> Vector:
+    return np.array([feature.centre for feature in features if feature.kind == "number"])
 
 
 # The pipeline that attackers know
@@ -202,7 +257,9 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     if numbers:
         # scikit-learn weights its means where rows are weighted; here they are those of all rows alike
         scaler = model[0].named_transformers_["numbers"]
-        scaler.mean_ = np.array([feature.mean for feature in numbers]) if _free(trained) else _public_centres(design)
+        scaler.mean_ = (
+            np.array([feature.mean for feature in numbers]) if _free(trained) else _public_centres(design.features)
+        )
         scaler.scale_ = np.array([feature.spread for feature in numbers])
         scaler.var_ = scaler.scale_**2
     set_parameters(model[-1], _to_standard(trained) @ own_parameters(trained))

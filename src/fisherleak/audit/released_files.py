@@ -8,35 +8,34 @@ refused by the types it holds; a pickle is never loaded.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
-from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import shape_of_card
 from fisherleak.audit.asked_noise import AskedNoise, limited_columns
 from fisherleak.audit.balancing import balanced, balanced_again, check_balance, reweighted
+from fisherleak.audit.card_fields import LONGEST, LONGEST_MISSING, wrong_place
 from fisherleak.audit.cards import card_of, trusted_types, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
-from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import Settings, Trained, train, trained_on
+from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import by_its_noise, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
-from fisherleak.audit.signatures import CARD, card_path, file_digest, read_card, sealed, signing_key
+from fisherleak.audit.signatures import CARD, EARLIER, card_path, card_text, file_digest, read_card, sealed, signing_key
 from fisherleak.audit.spending import mark, spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
+from fisherleak.audit.verification import check_whole
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
-from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 from fisherleak.protection.release import warn_of_seed
@@ -62,6 +61,8 @@ class SavedModel:
     path: Path
     model: Pipeline
     card: dict[str, Any]
+    whole: str = ""
+    """What was checked of file and card, in a sentence."""
 
     @property
     def noise(self) -> Noise:
@@ -215,33 +216,46 @@ def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:
     """Write the model and its card, which holds the model's digest, both or neither; give back the card."""
     names = [path.name, card_path(path).name]
     with written_whole(path.parent, names) as folder:
-        _skops().dump(released, folder / path.name)
+        (folder / path.name).write_bytes(ModelFile.of(released).encoded())
         told = card(file_digest(folder / path.name))
-        (folder / names[1]).write_text(
-            json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8"
-        )
+        (folder / names[1]).write_bytes(card_text(told))
+        _check_own(folder / path.name, told)
     return told
+
+
+def _check_own(path: Path, card: Json) -> None:
+    """Refuse to write what no audit would pass."""
+    wrong = wrong_place(card)
+    if wrong is not None:
+        raise InvalidInputError(
+            f"The card would say more under '{wrong}' than a card may: shorten this name, level or text, or leave it out "
+            f"(names and levels have at most {LONGEST} characters, texts for missing cells {LONGEST_MISSING})."
+        )
+    check_whole(path, card)
 
 
 def load_model(path: Path) -> SavedModel:
     """A released model with its card; refuses damaged, foreign and changed files in one sentence."""
     io = _skops()
     _check_readable(path)
-    card = _checked_card(card_path(path))
-    if file_digest(path) != card["model"]["file_sha256"]:
+    card = read_card(card_path(path))
+    if card["schema"] == EARLIER[0]:
+        raise InvalidInputError(
+            f"The card '{card_path(path)}' is of schema {card['schema']}: such a release holds centres and scales that were "
+            "not counted, and cannot be measured end to end. Release again."
+        )
+    model = card.get("model")
+    if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         raise DataError(
             f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
         )
-    _check_types(io, path)
+    whole = check_whole(path, card)
     try:
         known = trusted_types()
-        model = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
-    except Exception as error:  # skops passes on whatever a damaged file leads to
+        loaded = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
+    except Exception as error:  # skops passes on what another version of scikit-learn leads to
         raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
-    ends = tuple(end for kind in KINDS for end in kind.estimators)
-    if not isinstance(model, Pipeline) or not isinstance(model[-1], ends) or not hasattr(model[-1], "coef_"):
-        raise InvalidInputError(f"'{path}' holds a {type(model).__name__} that this command did not release.")
-    return SavedModel(path, model, card)
+    return SavedModel(path, loaded, card, whole)
 
 
 def _check_readable(path: Path) -> None:
@@ -257,42 +271,6 @@ def _check_readable(path: Path) -> None:
         raise DataError(
             f"'{path}' is damaged or no skops file: only models that were released with a card are loaded, never pickles."
         )
-
-
-def _check_types(io: Any, path: Path) -> None:
-    """Refuse every type that is neither scikit-learn's nor NumPy's."""
-    try:
-        found: Sequence[str] = io.get_untrusted_types(file=path)
-    except Exception as error:
-        raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
-    foreign = sorted(set(found) - trusted_types())
-    if foreign:
-        raise InvalidInputError(
-            f"'{path}' holds {foreign[0]}, neither scikit-learn's nor NumPy's: it is not loaded, for it could run code."
-        )
-
-
-def _checked_card(path: Path) -> Json:
-    card = read_card(path)
-    if card["schema"] != CARD:
-        raise InvalidInputError(
-            f"The card '{path}' is of schema {card['schema']}: such a release holds centres and scales that were not counted, "
-            "and cannot be measured end to end. Release again."
-        )
-    try:
-        named = isinstance(card["noise"].get("shape"), str)
-        if named and card["noise"]["shape"] not in (*OWN, FOR_ANYONE):
-            raise InvalidInputError("shape is not known.")
-        from_card(card["noise"], np.eye(1) if named else None)
-        settings = Settings(**{str(key): value for key, value in card["settings"].items()})
-        check_positive(settings.held_out, "held_out", zero=True)
-        check_positive(settings.l2, "l2", zero=True)
-        str(card["model"]["file_sha256"]), bool(card["balanced"])
-    except (KeyError, TypeError, AttributeError, FisherleakError):
-        raise InvalidInputError(
-            f"The card '{path}' lacks what a card must say, or says it wrongly: release again."
-        ) from None
-    return card
 
 
 def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:

@@ -1,8 +1,9 @@
 """What vouches for a card: a digest of its content, and a signature of whoever released the model.
 
 The content of a card is all of it but ``digest`` and ``signature``, as JSON with sorted keys, no blanks and escapes for
-what is not ASCII. The digest is its SHA-256 and notices accidents. The signature (Ed25519) is of ``SIGNED`` and the content,
-which holds the checksum of the model's file: who has the public key notices every change of either.
+what is not ASCII. The digest is its SHA-256 and notices accidents. The signature (Ed25519) is of the whole card, its digest and
+the key too, but for the signature's own value; the content holds the checksum of the model's file. Who has the public key
+notices every change of either.
 """
 
 from __future__ import annotations
@@ -15,29 +16,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.card_fields import ALGORITHM, DIGEST, HASH, SIGNATURE
+from fisherleak.audit.model_files import loaded_json, read_bytes
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["Verification", "card_path", "digest_of", "read_card", "sealed", "signing_key", "verification_key", "verify"]
+__all__ = [
+    "CARD",
+    "EARLIER",
+    "card_path",
+    "card_text",
+    "digest_of",
+    "file_digest",
+    "read_card",
+    "sealed",
+    "signature_of",
+    "signing_key",
+    "unsealed",
+    "verification_key",
+]
 
-CARD = "fisherleak.card/2"
-EARLIER = ("fisherleak.card/1",)
-"""Cards whose digests and signatures can still be verified."""
-SIGNED = b"fisherleak.card/1, signed\n"
-"""Stands before what is signed, so that a signature of something else is never one of a card."""
+CARD = "fisherleak.card/3"
+EARLIER = ("fisherleak.card/1", "fisherleak.card/2")
+"""Cards whose digests and signatures can still be verified; those of the second schema are loaded too."""
+SIGNED = b"fisherleak.card/3, signed\n"
+SIGNED_EARLIER = b"fisherleak.card/1, signed\n"
+"""Stand before what is signed, so that a signature of something else is never one of a card."""
 APART = ("digest", "signature")
-ALGORITHM = "Ed25519"
+MOST_BYTES = 2**26
+"""Of a card, at most: it is never read beyond."""
 MAKE_ONE = "make one with 'openssl genpkey -algorithm ed25519 -out key.pem'"
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What holds of a released model and its card, in sentences, and the first thing that does not."""
-
-    confirmed: tuple[str, ...]
-    failed: str | None = None
 
 
 def card_path(path: Path) -> Path:
@@ -54,9 +64,20 @@ def file_digest(path: Path) -> str:
 
 
 def content_of(card: Mapping[str, Any]) -> bytes:
-    """What is digested and signed: the same bytes for the same content, however the file is laid out."""
-    content = {key: value for key, value in card.items() if key not in APART}
+    """What is digested: the same bytes for the same content, however the file is laid out."""
+    return _plainly({key: value for key, value in card.items() if key not in APART})
+
+
+def _plainly(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _signed_part(card: Mapping[str, Any]) -> bytes:
+    """What is signed: all of a card but the signature's own value; of earlier schemas, its content."""
+    if card.get("schema") in EARLIER:
+        return SIGNED_EARLIER + content_of(card)
+    signature = {key: value for key, value in card["signature"].items() if key != "value"}
+    return SIGNED + _plainly({**card, "signature": signature})
 
 
 def digest_of(card: Mapping[str, Any]) -> str:
@@ -66,41 +87,47 @@ def digest_of(card: Mapping[str, Any]) -> str:
 
 def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Json:
     """The card with its digest, and with a signature where there is a key."""
-    done = {**card, "digest": {"algorithm": "SHA-256", "value": digest_of(card)}}
+    done = {key: value for key, value in card.items() if key not in APART}
+    done["digest"] = {"algorithm": HASH, "value": digest_of(card)}
     if key is not None:
-        done["signature"] = {
-            "algorithm": ALGORITHM,
-            "public_key": key.public_key().public_bytes_raw().hex(),
-            "value": key.sign(SIGNED + content_of(card)).hex(),
-        }
+        done["signature"] = {"algorithm": ALGORITHM, "public_key": key.public_key().public_bytes_raw().hex()}
+        done["signature"]["value"] = key.sign(_signed_part(done)).hex()
     return done
 
 
+def card_text(card: Mapping[str, Any]) -> bytes:
+    """The card's file: there is one for each card."""
+    return json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False).encode("utf-8")
+
+
 def read_card(path: Path) -> Json:
-    """A card as it stands in its file; refuses what is none."""
+    """A card as it stands in its file; refuses what is none, and a file that says it in other than the one way."""
     try:
-        card = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        data = read_bytes(path, MOST_BYTES, "a card")
     except FileNotFoundError:
         raise DataError(f"The card '{path}' is missing: without it nobody knows how the model came about.") from None
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"The card '{path}' cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise DataError(f"The card '{path}' is damaged: it is not JSON with each key once.") from None
+    card = loaded_json(data)
+    if card is None:
+        raise DataError(f"The card '{path}' is damaged: it is not JSON with each key once and finite numbers.")
     if not isinstance(card, dict) or card.get("schema") not in (CARD, *EARLIER):
         raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
+    if card["schema"] != EARLIER[0] and not _is_text_of(data, card):
+        raise DataError(
+            f"The card '{path}' is not laid out as cards are written: blanks, escapes or digits may carry other data. Do not "
+            "pass it on; release the model again."
+        )
     return card
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Json:
-    """Readers differ in which of two values they take: a card that has both says two things."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError
-    return found
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(name)
+def _is_text_of(data: bytes, card: Json) -> bool:
+    try:
+        return card_text(card) == data
+    except (ValueError, RecursionError):
+        return False
 
 
 # keys
@@ -174,67 +201,34 @@ def _pem(path: Path) -> bytes:
 # verification
 
 
-def verify(path: Path, key: Path | None = None) -> Verification:
-    """Hold a released model against its card, and the card against its digest and signature; nothing is loaded from it.
-
-    Parameters
-    ----------
-    path : Path
-        The model's file; its card is ``path`` + ".json".
-    key : Path, optional
-        The publisher's public key. The card must then be signed with its private one.
-    """
-    if path.is_dir():
-        raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
-    if not path.is_file():
-        raise DataError(f"'{path}' does not exist: name the file of a released model.")
-    given = None if key is None else verification_key(key)
-    card = read_card(card_path(path))
-    confirmed: list[str] = []
-    for check in (_file, _content, _signature):
-        sentence, holds = check(path, card, key, given)
-        if not holds:
-            return Verification(tuple(confirmed), sentence)
-        confirmed.append(sentence)
-    return Verification(tuple(confirmed))
+def unsealed(card: Mapping[str, Any], path: Path) -> str | None:
+    """Why a card is not as it was written, by its digest, or None."""
+    digest: Any = card.get("digest")
+    wrong = DIGEST(digest, "digest")
+    if wrong is not None:
+        return f"The card '{path}' was changed after it was written: it says under '{wrong}' what no digest says there."
+    if digest["value"] != digest_of(card):
+        return f"The card '{path}' was changed after it was written: its digest is that of other content."
+    return None
 
 
-def _file(path: Path, card: Mapping[str, Any], key: Path | None, given: Any) -> tuple[str, bool]:
-    model = card.get("model")
-    if not isinstance(model, Mapping) or file_digest(path) != model.get("file_sha256"):
-        return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
-    return "The model's file is the one that the card describes, by its checksum.", True
-
-
-def _content(path: Path, card: Mapping[str, Any], key: Path | None, given: Any) -> tuple[str, bool]:
-    digest = card.get("digest")
-    if not isinstance(digest, Mapping) or digest.get("value") != digest_of(card):
-        return (
-            f"The card '{card_path(path)}' was changed after it was written: its digest is that of other content.",
-            False,
-        )
-    return "The card says what it said when it was written, by its digest.", True
-
-
-def _signature(path: Path, card: Mapping[str, Any], key: Path | None, given: Any) -> tuple[str, bool]:
-    signature = card.get("signature")
-    if signature is None:
+def signature_of(
+    card: Mapping[str, Any], path: Path, key: Path | None, given: Ed25519PublicKey | None
+) -> tuple[str, bool]:
+    """What a card's signature vouches for, in a sentence, and whether it holds; ``given`` is the key in the file ``key``."""
+    signature: Any = card.get("signature")
+    if "signature" not in card:
         if key is not None:
-            return (
-                f"The card '{card_path(path)}' has no signature, so that '{key}' cannot confirm who released it.",
-                False,
-            )
+            return f"The card '{path}' has no signature, so that '{key}' cannot confirm who released it.", False
         return "There is no signature: file and card belong together, and nothing tells who made them.", True
     crypto = _Crypto.loaded()
-    try:
-        claimed, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
-        own = crypto.ed25519.Ed25519PublicKey.from_public_bytes(claimed)
-    except (KeyError, TypeError, ValueError):
-        return f"The signature of '{card_path(path)}' is damaged.", False
+    if SIGNATURE(signature, "signature") is not None:
+        return f"The signature of '{path}' is damaged, or has more in it than an {ALGORITHM} signature.", False
+    claimed, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
     if given is not None and given.public_bytes_raw() != claimed:
-        return f"The card '{card_path(path)}' was signed with another key than that of '{key}'.", False
-    if not _signed(crypto, own, value, content_of(card)):
-        return f"The signature of '{card_path(path)}' is not one of this card: card or signature were changed.", False
+        return f"The card '{path}' was signed with another key than that of '{key}'.", False
+    if not _signed(crypto, claimed, value, _signed_part(card)):
+        return f"The signature of '{path}' is not one of this card: card or signature were changed.", False
     if given is None:
         return (
             f"The card is signed with the {ALGORITHM} key {claimed.hex()}; whose key that is only its publisher can tell.",
@@ -243,9 +237,9 @@ def _signature(path: Path, card: Mapping[str, Any], key: Path | None, given: Any
     return f"Card and model were signed with the private key that belongs to '{key}'.", True
 
 
-def _signed(crypto: _Crypto, key: Any, value: bytes, content: bytes) -> bool:
+def _signed(crypto: _Crypto, key: bytes, value: bytes, content: bytes) -> bool:
     try:
-        key.verify(value, SIGNED + content)
-    except crypto.invalid:
+        crypto.ed25519.Ed25519PublicKey.from_public_bytes(key).verify(value, content)
+    except (crypto.invalid, ValueError):
         return False
     return True

@@ -34,9 +34,10 @@ def verify(
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Hold a released model against its card, and the card against its digest and signature.
+    """Check a released model against its card, and the card against its digest and signature.
 
-    No table is needed, and nothing is loaded from the model's file. What the card claims is another question, which
+    The file is built again from the card and its parameters and compared, so that nothing else is in either. No table is
+    needed, and nothing is loaded from the model's file. What the card claims is another question, which
     'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
 
     \b
@@ -46,8 +47,8 @@ def verify(
       fisherleak verify model.skops --ledger people.ledger.json
     """
     from fisherleak.audit.on_ledger import recorded_on
-    from fisherleak.audit.signatures import Verification
-    from fisherleak.audit.signatures import verify as verified
+    from fisherleak.audit.verification import Verification
+    from fisherleak.audit.verification import verify as verified
 
     found = verified(model, key)
     if ledger is not None and found.failed is None:

@@ -1,0 +1,204 @@
+"""Files of released models in one form: the same model gives the same bytes, and nothing else fits in.
+
+A file of skops is a zip of ``schema.json``, a tree of nodes, and of one ``.npy`` for each array. Attributes are sorted, nodes
+numbered in their order, arrays named by their node, times fixed, and nothing is compressed. A file is in this form where it
+equals the one that is written from its own members: bytes before, between or after them, comments, extra fields, blanks, other
+orders of keys and repeated members have no place in it. What the nodes say is another question (``rebuilt_files``).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from fisherleak._support.namespaces import Json
+from fisherleak.errors import DataError
+
+__all__ = ["ModelFile", "holds", "loaded_json", "read_bytes"]
+
+SCHEMA = "schema.json"
+WHEN = (1980, 1, 1, 0, 0, 0)
+"""The time of every member: the earliest that a zip can say."""
+SYSTEMS = (0, 3)
+"""Windows and all others, as Python writes it."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model's file says: the tree of its nodes, and the members that its arrays are in."""
+
+    tree: Json
+    arrays: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """A model as skops writes it, in the one form."""
+        import skops.io
+
+        with zipfile.ZipFile(io.BytesIO(skops.io.dumps(model))) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        return cls(json.loads(members.pop(SCHEMA)), members).numbered()
+
+    @classmethod
+    def read(cls, path: Path, most: int, earlier: bool = False) -> Self:
+        """A file that is in the one form; of an ``earlier`` version, but for numbers of nodes and times.
+
+        Parameters
+        ----------
+        most : int
+            Bytes that such a file can have.
+        """
+        data = read_bytes(path, most, "a model with this card")
+        try:
+            archive = zipfile.ZipFile(io.BytesIO(data))
+            infos = archive.infolist()
+            _check_members(path, archive, len(data))
+            members = {info.filename: archive.read(info) for info in infos}
+        except DataError:
+            raise
+        except Exception as error:  # zipfile has many ways to say that it is damaged
+            raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
+        if _zipped([(info, members[info.filename]) for info in infos]) != data:
+            raise holds(path, _where(data, infos))
+        try:
+            text = members.pop(SCHEMA, b"")
+            tree = loaded_json(text)
+            if not isinstance(tree, dict) or _as_text(tree) != text:
+                raise holds(path, f"a {SCHEMA} that is not written as skops writes it")
+            numbered = cls(tree, members).numbered(path)
+            if not earlier and numbered.encoded() != data:
+                raise holds(path, "nodes, members or times that are not numbered in their order")
+        except RecursionError:
+            raise holds(path, f"a {SCHEMA} that is nested too deep") from None
+        return numbered
+
+    def numbered(self, path: Path | None = None) -> Self:
+        """The same with every node numbered in its order and every array in a member of its own."""
+        arrays: dict[str, bytes] = {}
+        used: set[str] = set()
+        count = iter(range(1, 2**62))
+
+        def copied(node: Any) -> Any:
+            if isinstance(node, list):
+                return [copied(item) for item in node]
+            if not isinstance(node, dict):
+                return node
+            own = next(count) if "__id__" in node else None
+            made = {key: copied(value) for key, value in _in_order(node).items()}
+            if own is not None:
+                made["__id__"] = own
+            if own is not None and isinstance(node.get("file"), str) and node["file"] in self.arrays:
+                made["file"] = f"{own}.npy"
+                arrays[made["file"]] = self.arrays[node["file"]]
+                used.add(node["file"])
+            return made
+
+        tree = copied(self.tree)
+        for name in self.arrays:
+            if name not in used:
+                raise holds(path or Path("model"), f"a member '{name[:80]}'")
+        return type(self)(tree, arrays)
+
+    def encoded(self) -> bytes:
+        """The file itself."""
+        members = [*self.arrays.items(), (SCHEMA, _as_text(self.tree))]
+        return _zipped([(zipfile.ZipInfo(name, WHEN), data) for name, data in members])
+
+
+def holds(path: Path, what: str) -> DataError:
+    """The refusal of a file with something in it that no released model has."""
+    return DataError(
+        f"'{path}' holds {what}, which no model that was released with this card has: it may carry other data. Do not pass it "
+        "on; release the model again."
+    )
+
+
+def read_bytes(path: Path, most: int, what: str) -> bytes:
+    """A file of at most so many bytes; larger ones are never read."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"'{path}' is larger than {what} can be ({most:,} bytes): it is not read.")
+    return data
+
+
+def loaded_json(text: bytes | None) -> Any:
+    """JSON with each key once and with finite numbers; None for anything else."""
+    try:
+        return json.loads(
+            (text or b"").decode("utf-8"), object_pairs_hook=_once, parse_constant=_refused, parse_float=_finite
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    """Readers differ in which of two values they take: a file that has both says two things."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(name: str) -> float:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """Python reads 1e400 as infinity."""
+    number = float(text)
+    return number if number - number == 0 else _refused(text)
+
+
+def _as_text(tree: Json) -> bytes:
+    """As skops lays it out."""
+    return json.dumps(tree, indent=2).encode("ascii")
+
+
+def _in_order(node: Json) -> Json:
+    """An object with its attributes by name; versions of scikit-learn set them in different orders."""
+    inner = node.get("content")
+    attributes = inner.get("content") if isinstance(inner, dict) else None
+    if node.get("__loader__") != "ObjectNode" or not isinstance(inner, dict) or not isinstance(attributes, dict):
+        return node
+    return {**node, "content": {**inner, "content": dict(sorted(attributes.items()))}}
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse by name what takes more room than the file has, and what is not written by anyone who wrote a model."""
+    infos = archive.infolist()
+    for info in infos:
+        name = info.filename[:80]
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise holds(path, f"a compressed member '{name}'")
+        if info.comment or info.extra:
+            raise holds(path, f"a member '{name}' with a comment or extra fields")
+    if sum(info.file_size for info in infos) > size or len({info.filename for info in infos}) < len(infos):
+        raise holds(path, "members that overlap or are there twice")
+    if archive.comment:
+        raise holds(path, f"a comment of {len(archive.comment):,} bytes")
+
+
+def _where(data: bytes, infos: list[zipfile.ZipInfo]) -> str:
+    """What a file has that its members do not account for."""
+    before = min((info.header_offset for info in infos), default=0)
+    if before:
+        return f"{before:,} bytes before its first member"
+    return "bytes or flags beside its members"
+
+
+def _zipped(members: list[tuple[zipfile.ZipInfo, bytes]]) -> bytes:
+    """An archive of members as Python writes them, with the names and times that are given, and nothing more."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for info, data in members:
+            made = zipfile.ZipInfo(info.filename, info.date_time)
+            made.external_attr = 0o600 << 16
+            made.create_system = info.create_system if info.create_system in SYSTEMS else SYSTEMS[-1]
+            archive.writestr(made, data)
+    return buffer.getvalue()

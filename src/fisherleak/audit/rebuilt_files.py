@@ -1,0 +1,119 @@
+"""Whether a model's file holds what its card accounts for and nothing else: it is built again from these, and compared.
+
+All of a released model but its parameters follows from its card. The parameters are read off their places, held against the
+card's grid, and put into a model that is built anew. The file must be that model's, byte for byte. Where it was written with
+other versions of scikit-learn or skops, the nodes of both are compared: what versions name differently is in one table, and a
+node, key, attribute or member that is not known is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.namespaces import Json
+from fisherleak.audit.cards import model_of
+from fisherleak.audit.earlier_files import typed_as
+from fisherleak.audit.model_files import ModelFile, holds
+from fisherleak.audit.model_nodes import decoded, differing, last_step
+from fisherleak.audit.pipelines import PublicModel, off_the_grid, pipeline_with
+from fisherleak.audit.signatures import CARD
+
+__all__ = ["check_model"]
+
+Vector = NDArray[np.float64]
+MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**12, 2**6
+"""What a file takes at most: for itself, and for every column, parameter and character of a name or level (six times what any
+of them took)."""
+
+
+def check_model(path: Path, card: Json) -> None:
+    """Refuse a file that is not the one that its card and its parameters on the grid give."""
+    earlier = card["schema"] != CARD
+    file = ModelFile.read(path, _most_bytes(card), earlier)
+    model = typed_as(model_of(card), file) if earlier else model_of(card)
+    blank = ModelFile.of(pipeline_with(model, np.zeros(model.parameters)))
+    raw = _parameters(path, file, blank)
+    _check_grid(path, model, raw, card["grid"], earlier)
+    own = ModelFile.of(pipeline_with(model, raw))
+    if own.encoded() == file.encoded():
+        return
+    wrong = next(differing(decoded(file), decoded(own)), None)
+    if wrong is None and _versions(file) == _versions(own):
+        wrong = "attributes that this version of scikit-learn does not write so"
+    if wrong is not None:
+        raise holds(path, wrong)
+
+
+def _most_bytes(card: Json) -> int:
+    """Of a file with this card."""
+    texts = len(json.dumps([card["columns"], card["target"]]))
+    columns, size = len(card["columns"]), int(card["model"]["parameters"])
+    return MODEL_BYTES + COLUMN_BYTES * columns + PARAMETER_BYTES * size + CHARACTER_BYTES * texts
+
+
+# Parameters
+
+
+def _parameters(path: Path, file: ModelFile, blank: ModelFile) -> Vector:
+    """Coefficients and intercepts, read off where a model with this card has them; arrays are never decoded."""
+    try:
+        found = [
+            _values(file, last_step(file.tree)[name], blank, last_step(blank.tree)[name])
+            for name in ("coef_", "intercept_")
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise holds(path, "another model") from None
+    raw = np.concatenate(found)
+    if not np.isfinite(raw).all():
+        raise holds(path, "parameters that are not finite")
+    return raw
+
+
+def _values(file: ModelFile, node: Json, blank: ModelFile, like: Json) -> Vector:
+    if "file" not in like:
+        number = json.loads(node["content"])
+        if type(number) is not float:
+            raise TypeError
+        return np.array([number])
+    data, zeros = file.arrays[node["file"]], blank.arrays[like["file"]]
+    head = len(zeros.rstrip(b"\0"))  # a header of NumPy ends with a line break, and zeros are zero bytes
+    if len(data) != len(zeros) or data[:head] != zeros[:head]:
+        raise ValueError
+    return np.frombuffer(data[head:], dtype="<f8").astype(np.float64)
+
+
+def _check_grid(path: Path, model: PublicModel, raw: Vector, grid: Any, earlier: bool) -> None:
+    """Refuse parameters whose last digits the noise and its grid did not make.
+
+    Earlier versions summed intercepts in floats, whose order a machine decides: theirs may be off by what that rounds.
+    """
+    steps = np.broadcast_to(np.asarray(grid, dtype=np.float64), raw.shape)
+    try:
+        with np.errstate(all="ignore"):
+            away = off_the_grid(model, raw, steps)
+    except (OverflowError, ValueError):
+        raise holds(path, "parameters that are too large") from None
+    outputs = len(model.classes) if model.kind.several else 1
+    room = np.zeros(raw.size)
+    if earlier:
+        largest = np.abs(raw).max() * (1.0 + math.fsum(abs(feature.centre) for feature in model.features))
+        room[-outputs:] = raw.size * np.finfo(float).eps * largest / steps[-outputs:]
+    off = int(np.sum(~(away <= room)))
+    if off:
+        raise holds(path, f"{off} of {raw.size} parameters that are off the card's grid")
+
+
+def _versions(file: ModelFile) -> list[Any]:
+    """Of skops and scikit-learn, as a file says them."""
+    attributes = file.tree["content"]["content"]
+    return [
+        file.tree.get("protocol"),
+        file.tree.get("_skops_version"),
+        attributes.get("_sklearn_version", {}).get("content"),
+    ]
