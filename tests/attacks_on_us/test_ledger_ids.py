@@ -290,7 +290,7 @@ def test_the_mark_of_one_release_is_none_of_another(fisherleak: Command, people:
         card["digest"]["value"] = digest_of(card)
         card_path(plain).write_text(json.dumps(card), encoding="utf-8")
         done = fisherleak("verify", plain, "--ledger", book)
-        assert done.status == 1, false
+        assert done.status in (1, 2), false
         assert "this should not happen" not in done.err
 
 

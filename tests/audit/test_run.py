@@ -114,8 +114,9 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
     table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
     table.to_csv(tmp_path / "t.csv", index=False)
     settings = Settings("ill", id="person")
-    results = [audit(tmp_path / "t.csv", settings, draws=4, attacks=False)]
-    results += [audit(tmp_path / name, settings, LITTLE, draws=4, attacks=False) for name in ("t.parquet", "t.csv")]
+    given: Any = {"noise": 0.5, "draws": 4, "attacks": False}
+    results = [audit(tmp_path / "t.csv", settings, **given)]
+    results += [audit(tmp_path / name, settings, LITTLE, **given) for name in ("t.parquet", "t.csv")]
     for result in results[1:]:
         assert result.design.X.numblocks[0] > 1 or result.design.source == "t.csv"
         np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
@@ -145,7 +146,7 @@ def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
     missing = plain.slice(0, 3).set_column(3, "e", pa.nulls(3))
     pq.write_table(missing, tmp_path / "many" / "3.parquet")
     settings = Settings("y", categories=("k",), group="k")
-    results = [audit(tmp_path / "many", settings, room, draws=4, attacks=False) for room in (None, LITTLE)]
+    results = [audit(tmp_path / "many", settings, room, noise=0.5, draws=4, attacks=False) for room in (None, LITTLE)]
     for result in results:
         assert result.design.target.classes == (0.0, 1.0)
         assert [group.name for group in result.groups] == ["0", "1", "2", "3"]

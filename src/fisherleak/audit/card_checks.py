@@ -36,7 +36,7 @@ from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["check_card"]
 
-NUMBER = re.compile(r"\d[\d.,]{0,11}(e[+-]\d{1,3})?")
+NUMBER = re.compile(r"[-−]?\d{1,9}(?:,\d{3}){0,3}(?:\.\d{1,6})?(?:e[-+]?\d{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?")
 
 
 def check_card(card: Json, where: str) -> None:
@@ -160,7 +160,7 @@ _PENALTY = {_skeleton(PublicPenalty(9, 100, 1.0, 2.0, classes).words()) for clas
 _SHAPE = {
     _skeleton(PublicShape(9, rows, limit, 2.0, 3.0, 0.1, possible, squared).words())
     for rows in (100, 10_000)
-    for limit in (1e-9, 1.0)
+    for limit in (1e-9, *(10.0 ** (0.1 * k) for k in range(-40, 1)))  # from where no shape is counted to where each is
     for possible in (True, False)
     for squared in (True, False)
 }

@@ -181,7 +181,7 @@ class Exposure:
 
     def named(self, listed: NDArray[np.int64]) -> NDArray[np.int64]:
         """All rows that are named, with those that are listed."""
-        figures = [*self.columns, self.label]
+        figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
         single = [row for figure in figures for row in (figure.worst, figure.rms.worst)]
         return np.unique([*listed.tolist(), *self.worst.rows.tolist(), *single])
 

@@ -263,8 +263,7 @@ def _columns(found: Answered) -> list[Json]:
     for j, feature in enumerate(design.features):
         own = found.cells[:, j]
         row = int(np.argmax(own))
-        known = feature.has_share and exposures is not None
-        share = share_of(float(np.max(exposures[:, j]))) if known else None
+        share = None if exposures is None or not feature.has_share else share_of(float(np.max(exposures[:, j])))
         worst = {"name": feature.name, "kind": feature.kind, "eta": float(own[row]) / feature.scale, "share": share}
         listed.append(worst | {"row": int(design.rows[row]), "id": _name(found, row)})
     return sorted(listed, key=lambda item: 1.0 if item["share"] is None else -float(item["share"]))

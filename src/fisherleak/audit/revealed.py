@@ -57,6 +57,8 @@ HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
 LARGEST = 1e150
 """In place of a root mean square that has no bound: all of such a value may be revealed."""
+UNBOUNDED = 1e100
+"""Exposures past this come from such a value: no noise hides it."""
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
@@ -223,7 +225,8 @@ def largest_exposure(features: Sequence[Feature], spreads: Vector, rms: Vector, 
     Of a yes or no that counts as a number of spread 1/2, by its eta at the value.
     """
     exposures = np.where(np.isfinite(spreads), rms * spreads, etas * guarded_spreads(features, spreads))
-    return float(np.nanmax(exposures)) or None if np.isfinite(exposures).any() else None
+    largest = float(np.nanmax(exposures)) if np.isfinite(exposures).any() else 0.0
+    return largest if 0.0 < largest < UNBOUNDED else None
 
 
 def _label_moments(trained: Trained) -> Moments:

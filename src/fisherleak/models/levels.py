@@ -56,11 +56,8 @@ def learned_levels(step: Estimator) -> bool:
 
 
 def _encoders(step: Estimator) -> list[Estimator]:
-    children = [
-        *getattr(step, "transformers_", ()),
-        *getattr(step, "transformer_list", ()),
-        *getattr(step, "steps", ()),
-    ]
+    parts = ("transformers_", "transformer_list", "steps") if hasattr(step, "get_params") else ()
+    children = [child for name in parts for child in getattr(step, name, ())]
     return [step] if isinstance(step, LEVELS) else [found for child in children for found in _encoders(child[1])]
 
 

@@ -188,7 +188,7 @@ def calibrate(
 
 def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
     """Folded scalers with the scales and centres that declared bounds give: noise without a shape acts there."""
-    if getattr(leakage.noise, "shape", None) is not None or not bounds or not leakage._frames:
+    if getattr(leakage._noise, "shape", None) is not None or not bounds or not leakage._frames:
         return leakage
     admissible_rows(one_release(leakage._information), leakage._table, bounds)  # refuses bounds that are none
     return leakage._within(bounds)

@@ -7,7 +7,7 @@ alone, where the moved row adds a few products. For every loss, and with scales 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,7 +74,8 @@ class Paths:
 
     @cached_property
     def loss(self) -> ReducedLoss:
-        return reduced_loss(self.risk)
+        found = reduced_loss(self.risk)
+        return found if found.frame is None else replace(found, frame=np.asarray(host(found.frame)))
 
     @cached_property
     def x(self) -> Vector:
