@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "Asked", "Calibration", "Confidential", "Frame", "has_own_shape"]
+__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "CalibrationCall", "Calibration", "Confidential", "Frame", "has_own_shape"]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
 HESSIAN, FOR_ANYONE = "hessian", "least-loss-for-anyone"
@@ -51,7 +51,7 @@ class Confidential:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CalibrationCall:
     """What noise with a shape of the rows' own was asked to keep: arguments of :func:`fisherleak.calibrate`.
 
     ``groups`` is the group of each row, as an array.
@@ -93,7 +93,7 @@ class Calibration:
     least : float, optional
         With such a shape: a standard deviation, at scale 1, that the noise has in every direction, computed from public numbers
         alone. The grid of a release follows it.
-    asked : Asked, optional
+    asked : CalibrationCall, optional
         With a shape that rows which are there decided: what :func:`fisherleak.calibrate` was asked, so that the noise can be
         made anew without a row. Left out of records, copies and pickles.
     frame : tuple, optional
@@ -110,7 +110,7 @@ class Calibration:
     folded: bool | None = field(default=None, compare=False, repr=False)
     shape: str | None = None
     least: float | None = field(default=None, compare=False, repr=False)
-    asked: Asked | None = field(default=None, compare=False, repr=False)
+    asked: CalibrationCall | None = field(default=None, compare=False, repr=False)
     frame: Frame | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> Sums:

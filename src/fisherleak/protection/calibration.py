@@ -16,7 +16,7 @@ from typing import Any
 
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
-from fisherleak.engine.calibrated import ADMISSIBLE, Asked, Calibration
+from fisherleak.engine.calibrated import ADMISSIBLE, CalibrationCall, Calibration
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
@@ -180,7 +180,7 @@ def calibrate(
         told = Calibration(over, target)
         if isinstance(shape, str) and shape in OWN:
             members = None if groups is None else leakage._labels(groups)
-            told = Calibration(over, target, shape=shape, asked=Asked(over, attributes, label, members, gap))
+            told = Calibration(over, target, shape=shape, asked=CalibrationCall(over, attributes, label, members, gap))
     return remembering(
         noise, dataclasses.replace(told, folded=leakage._information.folded, frame=leakage._frame or None)
     )

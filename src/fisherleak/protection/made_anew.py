@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.calibrated import HESSIAN, Asked
+from fisherleak.engine.calibrated import HESSIAN, CalibrationCall
 from fisherleak.engine.erm import fit_at
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.neighbours import risk_of_fit
@@ -44,7 +44,7 @@ class MadeAnew:
 
     jacobian: Jacobian
     noise: Gaussian
-    asked: Asked
+    asked: CalibrationCall
 
     @cached_property
     def white(self) -> Vector:
