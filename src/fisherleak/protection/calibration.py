@@ -16,7 +16,7 @@ from typing import Any
 
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
-from fisherleak.engine.calibrated import ADMISSIBLE, CalibrationCall, Calibration
+from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, CalibrationCall
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
