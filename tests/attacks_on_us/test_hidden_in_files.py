@@ -25,14 +25,19 @@ import pandas
 import skops.io as skops_io
 
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import trusted_types
+from fisherleak.audit.cards import model_of, trusted_types
+from fisherleak.audit.confirmations import confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings
 from fisherleak.audit.model_files import ModelFile
+from fisherleak.audit.pipelines import pipeline_with
+from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
+from fisherleak.audit.run import audit_trained
 from fisherleak.audit.signatures import card_path, card_text, sealed
 from fisherleak.audit.verification import WHOLE_EARLIER, verify
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.models.several import all_parameters
 from fisherleak.tables import RawTable, from_frame
 
 Json = dict[str, Any]
@@ -587,10 +592,33 @@ HONEST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 def earlier_file(path: Path) -> None:
     """The same release as version 0.1.0 wrote it."""
-    skops_io.dump(skops_io.load(path, trusted=sorted(trusted_types())), path)
-    card = as_earlier(json.loads(card_path(path).read_text(encoding="utf-8")))
+    card = json.loads(card_path(path).read_text(encoding="utf-8"))
+    raw = all_parameters(skops_io.load(path, trusted=sorted(trusted_types()))[-1])
+    skops_io.dump(pipeline_with(dataclasses.replace(model_of(card), first_named=True), raw), path)
+    card = as_earlier(card)
     card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    card_path(path).write_bytes(card_text(sealed({**card, "schema": "fisherleak.card/2"})))
+    card_path(path).write_bytes(card_text(sealed(card)))
+
+
+@pytest.fixture(scope="module")
+def of_earlier_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table and three models that version 0.1.0 released from it, as it wrote them."""
+    folder = tmp_path_factory.mktemp("earlier")
+    with zipfile.ZipFile(Path(__file__).parent / "files_of_0_1_0.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "softmax"])
+def test_files_that_version_0_1_0_wrote_pass(name: str, of_earlier_version: Path) -> None:
+    """With rare categories, whole numbers as categories and gaps; the last with a limit and a penalty by public numbers."""
+    path = of_earlier_version / f"{name}.skops"
+    found = verify(path)
+    assert (found.failed, found.confirmed[-1]) == (None, WHOLE_EARLIER)
+    saved = load_model(path)
+    trained = retrain(saved, from_frame(pandas.read_csv(of_earlier_version / "table.csv")))
+    found = confirm(saved, audit_trained(trained, saved.settings, Plan(noise=saved.noise_on(trained), attacks=False)))
+    assert found.failed is None
 
 
 @pytest.mark.parametrize("way", HONEST)

@@ -23,6 +23,7 @@ from fisherleak.audit.cards import (
     sentences_of,
     two_digits,
 )
+from fisherleak.audit.earlier_files import said_before
 from fisherleak.audit.kinds import kind_of
 from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import from_card
@@ -36,7 +37,7 @@ from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["check_card"]
 
-NUMBER = re.compile(r"\d[\d.,]{0,11}(e[+-]\d{1,3})?")
+NUMBER = re.compile(r"[0-9][0-9.,]{0,11}(e[+-][0-9]{1,3})?")
 
 
 def check_card(card: Json, where: str) -> None:
@@ -44,14 +45,14 @@ def check_card(card: Json, where: str) -> None:
     check_fields(card, where)
     try:
         wrong = _disagreeing(card)
-    except (FisherleakError, ValueError, OverflowError, ArithmeticError):
+    except (FisherleakError, ValueError, TypeError, KeyError, ArithmeticError):
         wrong = "noise"
     if wrong is not None:
         raise DataError(
             f"The card {where} says under '{wrong}' what does not agree with its other fields: it was changed. Do not pass it "
             "on; release the model again."
         )
-    if card["schema"] == CARD and not _says_what_it_must(card):
+    if not _says_what_it_must(card):
         written = card["versions"]["fisherleak"]
         by = (
             ""
@@ -141,13 +142,15 @@ def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
 
 def _says_what_it_must(card: Json) -> bool:
     """The sentences that follow from the fields, and then those on what was chosen where nothing was given."""
-    own = sentences_of(card)
+    own, penalties, shapes = sentences_of(card), [*_PENALTY], [*_SHAPE]
+    if card["schema"] != CARD:
+        own, penalties, shapes = said_before(own), said_before(penalties), said_before(shapes)
     said = card["assumptions"]
     chosen = [_skeleton(each) for each in said[len(own) :]]
     return said[: len(own)] == own and chosen in (
         [],
-        *([[a] for a in _CHOSEN]),
-        *([[a, b] for a in _PENALTY for b in _SHAPE]),
+        *([[a] for a in (*penalties, *shapes)]),
+        *([[a, b] for a in penalties for b in shapes]),
     )
 
 
@@ -164,5 +167,4 @@ _SHAPE = {
     for possible in (True, False)
     for squared in (True, False)
 }
-_CHOSEN = _PENALTY | _SHAPE
-assert all(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in _CHOSEN)
+assert all(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in _PENALTY | _SHAPE)

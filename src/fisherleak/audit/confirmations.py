@@ -52,7 +52,8 @@ UNCONFIRMED = (
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
 PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
-WORDS = "The card's sentences: version 0.1.0 wrote them, and said some things in other words."
+CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
+SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     found = [PROBABILITY] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
-    return found if saved.card["schema"] == CARD else [*found, WORDS]
+    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
 
 
 def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -32,8 +32,8 @@ WHOLE = (
     "them against the table."
 )
 WHOLE_EARLIER = (
-    "File and card are of version 0.1.0: fields, members, arrays, attributes and parameters were checked. The card's "
-    "sentences, and the numbers, times and orders that skops wrote into the file, were not, and can carry other data."
+    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
+    "numbers, times and orders that skops wrote into the file were not, and can carry other data."
 )
 UNCHECKED = (
     "The card is of schema 1: digests and signature were checked, and nothing else of file or card. Either can carry other "
