@@ -22,6 +22,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
 import pandas
+import sklearn
 import skops.io as skops_io
 
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
@@ -383,7 +384,7 @@ TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     ),
     "escapes in the schema": (
         lambda p: zipped(
-            {**members_of(p), "schema.json": members_of(p)["schema.json"].replace(b"Bern", b"\\u0042ern")}
+            {**members_of(p), "schema.json": members_of(p)["schema.json"].replace(b"Chur", b"\\u0043hur")}
         ),
         "not written as skops writes it",
     ),
@@ -667,12 +668,21 @@ def test_a_file_of_other_versions_passes(released: Path, raw: RawTable) -> None:
     def older(tree: Json) -> None:
         columns = tree["content"]["content"]["steps"]["content"][0]["content"][1]["content"]
         columns["content"]["force_int_remainder_cols"] = said("deprecated")
-        columns["content"]["_sklearn_version"] = said("1.7.2")
         columns["key_types"]["content"].append(columns["key_types"]["content"][0])
         tree["_skops_version"] = "0.12.0"
 
-    mended(released, in_tree(older)(released))
+    def versioned(path: Path) -> bytes:
+        members = members_of(path)
+        text = members.pop("schema.json").decode().replace(json.dumps(json.dumps(sklearn.__version__)), r'"\"1.7.2\""')
+        tree = json.loads(text)
+        older(tree)
+        return ModelFile(tree, members).numbered().encoded()
+
+    data = versioned(released)
+    mended(released, data, drawer("versions.scikit-learn", "1.7.2"))
     assert verify(released).failed is None
+    mended(released, data, drawer("versions.scikit-learn", "1.7.1"))
+    assert "another version of scikit-learn" in str(verify(released).failed)
 
 
 def test_every_setting_has_its_place_on_a_card() -> None:
