@@ -94,7 +94,13 @@ ID, TEXTS = "a number", "texts"
 
 def _texts(count: int) -> Json:
     one = {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode", "__id__": ID}
-    return {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": [one] * count, "__id__": ID}
+    return {
+        "__class__": "list",
+        "__module__": "builtins",
+        "__loader__": "ListNode",
+        "content": [one] * count,
+        "__id__": ID,
+    }
 
 
 def _alike(one: Any, other: Any) -> bool:
