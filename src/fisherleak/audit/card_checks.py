@@ -97,9 +97,11 @@ def _disagreeing(card: Json) -> str | None:
         "counted": card["counted"] == COUNTED[settings["public"]],
         "data.rows": card["data"]["rows"] == two_digits(card["data"]["rows"]),
         "eta.limit_columns": limited is None
-        or ((bool(limited) and card["eta"]["limit"] is not None and settings["person"] is None)
-        and len({*limited}) == len(limited)
-        and {*limited} <= {*names, target["name"]}),
+        or (
+            (bool(limited) and card["eta"]["limit"] is not None and settings["person"] is None)
+            and len({*limited}) == len(limited)
+            and {*limited} <= {*names, target["name"]}
+        ),
         "settings.rare": settings["rare"] >= FEWEST_ROWS,
         "settings.held_out": settings["held_out"] < 1,
         "settings.intercept_l2": settings["intercept_l2"] in (0, settings["l2"] if kind.several else 0),

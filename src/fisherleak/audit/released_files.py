@@ -27,7 +27,7 @@ from fisherleak.audit.cards import card_of, trusted_types, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.model_files import ModelFile
-from fisherleak.audit.noises import by_its_noise, from_card
+from fisherleak.audit.noises import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
 from fisherleak.audit.signatures import CARD, EARLIER, card_path, card_text, file_digest, read_card, sealed, signing_key
@@ -320,7 +320,12 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    found = by_its_noise(saved.noise_on(trained), framed(trained.design, saved.model) - refit)
+    noise, away = saved.noise_on(trained), framed(trained.design, saved.model) - refit
+    found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
+    if found == "yes" and alike is not None and alike < UNLIKELY:
+        raise InvalidInputError(
+            f"'{saved.path.name}' has the noise that its card claims in few of its parameters only: do not pass it on."
+        )
     if found == "too near":
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
