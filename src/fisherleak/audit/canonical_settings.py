@@ -27,7 +27,7 @@ def canonical_settings(settings: Settings, names: Sequence[str], trained: Traine
     made: dict[str, Any] = {item.name: getattr(own, item.name) for item in fields(Choices)}
     features = {f.name: f for f in trained.design.features if f.kind == "category" and f.of is None}
     made["levels"] = [(n, _in_order(features[n], texts)) for n, texts in settings.levels if n in features]
-    return replace(settings, **made, **{name: tuple(sorted(set(made[name]))) for name in SORTED})
+    return replace(settings, **made | {name: tuple(sorted(set(made[name]))) for name in SORTED})
 
 
 def _in_order(feature: Feature, texts: Sequence[str]) -> tuple[str, ...]:
