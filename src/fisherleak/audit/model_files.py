@@ -94,6 +94,8 @@ class ModelFile:
                 return [copied(item) for item in node]
             if not isinstance(node, dict):
                 return node
+            if "__id__" in node and not (type(node["__id__"]) is int and 0 <= node["__id__"] < 2**64):
+                raise holds(path or Path("model"), "a node whose number is none")
             own = next(count) if "__id__" in node else None
             made = {key: copied(value) for key, value in _in_order(node).items()}
             if own is not None:
