@@ -22,9 +22,9 @@ from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_rec
 
 __all__ = [
     "NOTICED",
+    "PLAIN",
     "UNALIKE",
     "UNLIKELY",
-    "PLAIN",
     "Distance",
     "as_noise",
     "by_its_noise",
