@@ -27,8 +27,8 @@ from fisherleak.errors import DataError, InvalidInputError
 __all__ = ["WHOLE", "WHOLE_EARLIER", "Verification", "check_whole", "verify"]
 
 WHOLE = (
-    "The file is the one that its card and its parameters give, byte for byte, and the card has the fields and sentences that "
-    "cards have: nothing else is in either. Names, levels and settings are as whoever released it gave them; an audit holds "
+    "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
+    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. Names, levels and settings are as whoever released it gave them; an audit holds "
     "them against the table."
 )
 WHOLE_EARLIER = (
