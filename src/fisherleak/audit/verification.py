@@ -28,8 +28,8 @@ __all__ = ["WHOLE", "WHOLE_EARLIER", "Verification", "check_whole", "verify"]
 
 WHOLE = (
     "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
-    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. Names, levels and settings are as whoever released it gave them; an audit holds "
-    "them against the table."
+    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. "
+    "Names, levels and settings are as whoever released it gave them; an audit holds them against the table."
 )
 WHOLE_EARLIER = (
     "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
