@@ -25,6 +25,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "attacks/scores.py": ("attacks/test_any_noise.py", "attacks/test_white_box.py"),
     "audit/applied_rules.py": ("audit/test_policy.py", "audit/test_rules.py", "attacks_on_us/test_gate.py"),
     "audit/asked_noise.py": ("cli/test_release.py", "audit/test_admitted.py", "audit/test_shaping.py"),
+    "audit/canonical_settings.py": ("attacks_on_us/test_hidden_in_files.py",),
     "audit/card_checks.py": ("attacks_on_us/test_hidden_in_files.py", "cli/test_release.py"),
     "audit/card_fields.py": ("attacks_on_us/test_hidden_in_files.py", "cli/test_release.py"),
     "audit/cards.py": ("cli/test_release.py", "audit/test_people.py", "attacks_on_us/test_odd_cells.py"),

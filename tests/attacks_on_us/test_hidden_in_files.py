@@ -22,17 +22,25 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
 import pandas
+import sklearn
 import skops.io as skops_io
 
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import trusted_types
+from fisherleak.audit.cards import card_of, model_of, trusted_types
+from fisherleak.audit.confirmations import Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
-from fisherleak.audit.model import Settings
+from fisherleak.audit.model import Settings, train
 from fisherleak.audit.model_files import ModelFile
+from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike
+from fisherleak.audit.pipelines import pipeline_with, released_pipeline
+from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
+from fisherleak.audit.run import audit_trained
 from fisherleak.audit.signatures import card_path, card_text, sealed
 from fisherleak.audit.verification import WHOLE_EARLIER, verify
+from fisherleak.engine.noise import Gaussian
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.models.several import all_parameters
 from fisherleak.tables import RawTable, from_frame
 
 Json = dict[str, Any]
@@ -306,6 +314,45 @@ def renamed(model: Any) -> None:
     model.steps[1] = (SECRET[:3000], model.steps[1][1])
 
 
+def a_node_of(tree: Json) -> Json:
+    tree["_skops_version"] = "0.11.0"
+    found: Json = attributes(tree, 1)["solver"]
+    return found
+
+
+def attributes_node(tree: Json) -> Json:
+    found: Json = tree["content"]["content"]["steps"]["content"][1]["content"][1]
+    return found
+
+
+def typed_keys(count: int) -> Json:
+    one = {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode", "__id__": 1}
+    own = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode"}
+    return {**own, "content": [dict(one) for _ in range(count)], "__id__": 1}
+
+
+def around(node: Json) -> Json:
+    """Types of keys in the wrapper that some versions have, with the table beside them."""
+    inner = {"__class__": "dict", "__module__": "builtins", "__loader__": "DictNode", "key_types": typed_keys(1)}
+    return {
+        "__class__": "_RemainderColsList",
+        "__module__": "sklearn.compose._column_transformer",
+        "__loader__": "ObjectNode",
+        "content": {**inner, "content": {"data": typed_keys(len(node["content"]))}, "__id__": 1, "note": SECRET},
+        "__id__": 1,
+    }
+
+
+def moved(node: Any) -> None:
+    """Every number of a node before its other keys."""
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        moved(child)
+    if isinstance(node, dict) and "__id__" in node:
+        own = {"__id__": 1, **{key: value for key, value in node.items() if key != "__id__"}}
+        node.clear()
+        node.update(own)
+
+
 TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "attribute of the estimator": (in_model(lambda m: setattr(m[-1], "table_", SECRET)), "'table_' in"),
     "attribute of the pipeline": (in_model(lambda m: setattr(m, "table_", SECRET)), "'table_' in"),
@@ -378,7 +425,7 @@ TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     ),
     "escapes in the schema": (
         lambda p: zipped(
-            {**members_of(p), "schema.json": members_of(p)["schema.json"].replace(b"Bern", b"\\u0042ern")}
+            {**members_of(p), "schema.json": members_of(p)["schema.json"].replace(b"Chur", b"\\u0043hur")}
         ),
         "not written as skops writes it",
     ),
@@ -395,6 +442,22 @@ TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "header of the coefficients": (array_member(padded, -1), ""),
     "behind an array": (array_member(lambda data: data + SECRET.encode(), 0), ""),
     "another array": (array_member(lambda data: SECRET.encode(), 0), ""),
+    "a node around a list": (in_tree(lambda t: a_node_of(t).update(key_types=around(a_node_of(t)))), ""),
+    "types of keys of a text": (in_tree(lambda t: a_node_of(t).update(key_types=typed_keys(4))), "'key_types' in"),
+    "places of numbers": (in_tree(lambda t: (t.update(_skops_version="0.11.0"), moved(t))), "another order in"),
+    "digits of other scripts": (in_tree(lambda t: t.update(_skops_version="\u0663.\u0661")), "in the model"),
+    "a version of each node": (
+        in_tree(
+            lambda t: (t.update(_skops_version="0.11.0"), attributes(t, 1).update(_sklearn_version=said("1.23.456")))
+        ),
+        "_sklearn_version",
+    ),
+    "a list for a member": (in_tree(lambda t: a_node_of(t).update(file=[])), ""),
+    "no class": (in_tree(lambda t: attributes_node(t).pop("__class__")), ""),
+    "a list for a class": (in_tree(lambda t: attributes_node(t).update(__class__=[])), ""),
+    "a record for a class": (in_tree(lambda t: attributes_node(t).update(__class__={"a": 1})), ""),
+    "types of keys of a number": (in_tree(lambda t: a_node_of(t).update(content=5, key_types={})), ""),
+    "a deep intercept": (in_tree(lambda t: attributes(t, 1)["intercept_"].update(content="[" * 100_000)), ""),
     "no model": (lambda p: ModelFile.of(np.arange(300.0)).encoded(), "another model"),
 }
 
@@ -479,10 +542,34 @@ CARDS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "a name of a column": (drawer("columns.0.name", "agé"), ""),
     "levels": (drawer("columns.2.levels", ["Bern", "Chur", "Zug", *SECRET.splitlines()]), "model.parameters"),
     "order of levels": (drawer("columns.2.levels", ["Chur", "Bern", "Zug"]), ""),
-    "type of levels": (drawer("columns.3.levels", ["1", "2", "3"]), ""),
     "truth for one": (drawer("columns.4.levels", [0, 1]), ""),
     "a centre": (drawer("columns.1.centre", 79.19595949289334), "off the card's grid"),
     "a penalty": (drawer("settings.l2", 0.012345), "alpha"),
+    "numbers that repeat": (drawer("settings.numbers", ["age", "age", "weight"]), "settings.numbers"),
+    "numbers in an order": (drawer("settings.numbers", ["weight", "age"]), "settings.numbers"),
+    "numbers that are categories": (drawer("settings.numbers", ["city"]), "settings.numbers"),
+    "columns that are left out twice": (drawer("settings.drop", ["sick", "sick"]), "settings.drop"),
+    "texts that are one, repeated": (drawer("settings.unite", ["city"] * 99), "settings.unite"),
+    "levels of a number": (drawer("settings.levels", [["age", ["1", "2"]]]), "settings.levels"),
+    "levels of the target": (drawer("settings.levels", [["dose", ["1", "2"]]]), "settings.levels"),
+    "levels that no column has": (drawer("settings.levels", [["city", ["Bern", "Genf"]]]), "settings.levels"),
+    "levels in an order": (drawer("settings.levels", [["city", ["Chur", "Bern"]]]), "settings.levels"),
+    "bounds of a category": (drawer("settings.bounds", [["city", [0, 1]]]), "settings.bounds"),
+    "many texts for missing cells": (drawer("settings.na", [f"{k}" for k in range(9)]), "settings.na"),
+    "long texts for missing cells": (drawer("settings.na", ["x" * 25]), "settings.na"),
+    "a long name of a file": (drawer("data.source", "x" * 101), "data.source"),
+    "control characters": (drawer("data.source", "a\u200b\u0007"), "data.source"),
+    "columns of no limit": (drawer("eta.limit_columns", ["age", "age", "weight"]), "eta.limit_columns"),
+    "no columns of a limit": (drawer("eta.limit_columns", []), "eta.limit_columns"),
+    "rare levels": (drawer("settings.rare", 4), "settings.rare"),
+    "digits of other scripts": (drawer("versions.numpy", "\u0662.\u0664.\u0666"), "versions.numpy"),
+    "a version of a build": (drawer("versions.numpy", "2.4.6+abc"), "versions.numpy"),
+    "a way to calibrate": (drawer("noise.calibrated", {"over": "nothing"}), "noise.calibrated"),
+    "a word for a way": (drawer("noise.calibrated", {"over": "x", "step": 0.123, "offset": 0.5}), "noise.calibrated"),
+    "a least deviation": (drawer("noise.calibrated", {"over": "max", "least": 1e-9}), "noise.calibrated"),
+    "anyone without bounds": (drawer("noise.calibrated", {"over": "admissible"}), "noise.calibrated"),
+    "a limit of a noise that was given": (drawer("eta.limit", 0.43), "noise.calibrated.eta"),
+    "held out": (drawer("settings.held_out", 1.0), "settings.held_out"),
     "half a character": (drawer("data.source", "\ud800"), ""),
     "a signature of no algorithm": (
         drawer("signature", {"algorithm": "none", "public_key": "", "value": SECRET}),
@@ -546,6 +633,101 @@ def test_the_same_parameters_give_the_same_file(tmp_path: Path, raw: RawTable) -
     assert card_path(tmp_path / "one").read_bytes() == card_path(tmp_path / "other").read_bytes()
 
 
+TABLES: dict[str, Callable[[Json], Any]] = {
+    "a name with blanks": drawer("settings.drop", ["sick "]),
+    "the name of who it belongs to": drawer("settings.group", "city  "),
+    "a name of no column": drawer("settings.drop", ["sick", "table"]),
+    "type of levels": drawer("columns.3.levels", ["1", "2", "3"]),
+}
+
+
+@pytest.mark.parametrize("way", TABLES)
+def test_what_a_table_refutes(way: str, released: Path, raw: RawTable) -> None:
+    """Names and types that a table alone tells."""
+    mended(released, None, TABLES[way])
+    try:
+        said = audited(released, raw).failed
+    except InvalidInputError as error:
+        said = str(error)
+    assert said is not None
+    assert "\n" not in said
+
+
+def audited(path: Path, raw: RawTable) -> Confirmation:
+    saved = load_model(path)
+    trained = retrain(saved, raw)
+    plan = Plan(noise=saved.noise_on(trained), attacks=False, quick=True)
+    return confirm(saved, audit_trained(trained, saved.settings, plan))
+
+
+def test_few_rows_do_not_leave(tmp_path: Path) -> None:
+    """A release that was made without the tool's own checks: of a class that one row has, and of twenty rows."""
+    frame = FRAME.assign(sick=np.where(FRAME.index == 3, "Jane Doe", FRAME.sick))
+    for table, kind in ((frame, "softmax"), (FRAME.tail(20), "logistic")):
+        settings = Settings("sick", model=kind, held_out=0.0, drop=("dose",), rare=5)
+        raw, noise = from_frame(table.fillna({"age": 50.0})), Gaussian(0.5)
+        trained = train(raw, settings).with_noise(noise)
+        path = tmp_path / f"{kind}.skops"
+        path.write_bytes(ModelFile.of(released_pipeline(trained, noise)).encoded())
+        card = card_of(trained, settings, noise, None, None, hashlib.sha256(path.read_bytes()).hexdigest())
+        card_path(path).write_bytes(card_text(sealed(card)))
+        with pytest.raises(InvalidInputError, match="A release n"):
+            retrain(load_model(path), raw)
+
+
+def test_noise_in_one_place_is_not_confirmed() -> None:
+    """Of the right length in all, in one of 27 parameters, and in one of 100."""
+    assert drawn_alike(Gaussian(0.5), np.eye(27)[3] * 0.5 * np.sqrt(27)) < UNALIKE
+    assert drawn_alike(Gaussian(0.5), np.eye(100)[3] * 5.0) < UNLIKELY
+    rng = np.random.default_rng(0)
+    honest = [drawn_alike(Gaussian(0.5), rng.normal(0, 0.5, 27)) for _ in range(300)]
+    assert min(honest) > UNALIKE / 10
+    assert np.mean(np.array(honest) < 0.05) < 0.1
+
+
+def test_an_audit_names_what_was_declared(tmp_path: Path, raw: RawTable) -> None:
+    """Categories that no row has, and texts for missing cells, are told as not confirmed."""
+    path = tmp_path / "m.skops"
+    settings = dataclasses.replace(SETTINGS, levels=(("city", ("Zug", "Genf", "Bern")),), na=("unknown",))
+    card, _ = save_model(raw, settings, path, noise=2.0)
+    assert card["settings"]["levels"] == [["city", ["Bern", "Genf", "Zug"]]]
+    found = audited(path, raw)
+    assert found.failed is None
+    assert any("no training row has: 1 of 'city'" in each for each in found.unconfirmed)
+    assert any("1 texts for missing cells" in each for each in found.unconfirmed)
+
+
+DOWNGRADES: dict[str, Callable[[Path], None]] = {
+    "the version of now": lambda p: mended(p, None, drawer("versions.fisherleak", "0.2.0")),
+    "a sentence": lambda p: mended(p, None, drawer("assumptions.7", SECRET)),
+    "sentences": lambda p: mended(p, None, lambda card: card["assumptions"].extend([SECRET] * 4)),
+    "a text for a number": lambda p: mended(p, numbered_anew(p, SECRET)),
+    "a long number": lambda p: mended(p, numbered_anew(p, 2**64)),
+    "a name of a member": lambda p: mended(p, member_renamed(p, "a table.npy")),
+}
+
+
+def numbered_anew(path: Path, number: Any) -> bytes:
+    members = members_of(path)
+    tree = json.loads(members["schema.json"])
+    attributes(tree, 1)["solver"]["__id__"] = number
+    return zipped({**members, "schema.json": json.dumps(tree, indent=2).encode()})
+
+
+def member_renamed(path: Path, name: str) -> bytes:
+    members = members_of(path)
+    first = next(iter(members))
+    text = members["schema.json"].replace(json.dumps(first).encode(), json.dumps(name).encode())
+    return zipped({name if key == first else key: data for key, data in (members | {"schema.json": text}).items()})
+
+
+@pytest.mark.parametrize("way", DOWNGRADES)
+def test_in_a_file_that_is_called_earlier(way: str, released: Path, raw: RawTable) -> None:
+    earlier_file(released)
+    DOWNGRADES[way](released)
+    refused(released, raw)
+
+
 # Honest files
 
 
@@ -587,10 +769,30 @@ HONEST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 def earlier_file(path: Path) -> None:
     """The same release as version 0.1.0 wrote it."""
-    skops_io.dump(skops_io.load(path, trusted=sorted(trusted_types())), path)
-    card = as_earlier(json.loads(card_path(path).read_text(encoding="utf-8")))
+    card = json.loads(card_path(path).read_text(encoding="utf-8"))
+    raw = all_parameters(skops_io.load(path, trusted=sorted(trusted_types()))[-1])
+    skops_io.dump(pipeline_with(dataclasses.replace(model_of(card), first_named=True), raw), path)
+    card = as_earlier(card)
     card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    card_path(path).write_bytes(card_text(sealed({**card, "schema": "fisherleak.card/2"})))
+    card_path(path).write_bytes(card_text(sealed(card)))
+
+
+@pytest.fixture(scope="module")
+def of_earlier_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table and three models that version 0.1.0 released from it, as it wrote them."""
+    folder = tmp_path_factory.mktemp("earlier")
+    with zipfile.ZipFile(Path(__file__).parent / "files_of_0_1_0.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "softmax"])
+def test_files_that_version_0_1_0_wrote_pass(name: str, of_earlier_version: Path) -> None:
+    """With rare categories, whole numbers as categories and gaps; the last with a limit and a penalty by public numbers."""
+    path = of_earlier_version / f"{name}.skops"
+    found = verify(path)
+    assert (found.failed, found.confirmed[-1]) == (None, WHOLE_EARLIER)
+    assert audited(path, from_frame(pandas.read_csv(of_earlier_version / "table.csv"))).failed is None
 
 
 @pytest.mark.parametrize("way", HONEST)
@@ -639,12 +841,21 @@ def test_a_file_of_other_versions_passes(released: Path, raw: RawTable) -> None:
     def older(tree: Json) -> None:
         columns = tree["content"]["content"]["steps"]["content"][0]["content"][1]["content"]
         columns["content"]["force_int_remainder_cols"] = said("deprecated")
-        columns["content"]["_sklearn_version"] = said("1.7.2")
         columns["key_types"]["content"].append(columns["key_types"]["content"][0])
         tree["_skops_version"] = "0.12.0"
 
-    mended(released, in_tree(older)(released))
+    def versioned(path: Path) -> bytes:
+        members = members_of(path)
+        text = members.pop("schema.json").decode().replace(json.dumps(json.dumps(sklearn.__version__)), r'"\"1.7.2\""')
+        tree = json.loads(text)
+        older(tree)
+        return ModelFile(tree, members).numbered().encoded()
+
+    data = versioned(released)
+    mended(released, data, drawer("versions.scikit-learn", "1.7.2"))
     assert verify(released).failed is None
+    mended(released, data, drawer("versions.scikit-learn", "1.7.1"))
+    assert "another version of scikit-learn" in str(verify(released).failed)
 
 
 def test_every_setting_has_its_place_on_a_card() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.canonical_settings import wrong_setting
 from fisherleak.audit.card_fields import check_fields
 from fisherleak.audit.cards import (
     TRUSTED,
@@ -23,6 +24,8 @@ from fisherleak.audit.cards import (
     sentences_of,
     two_digits,
 )
+from fisherleak.audit.earlier_files import said_before
+from fisherleak.audit.enough_people import FEWEST_ROWS
 from fisherleak.audit.kinds import kind_of
 from fisherleak.audit.model import COUNTED
 from fisherleak.audit.noises import from_card
@@ -30,13 +33,15 @@ from fisherleak.audit.penalties import NOT_GIVEN, PublicPenalty
 from fisherleak.audit.shaping import ISOTROPIC
 from fisherleak.audit.signatures import CARD
 from fisherleak.audit.unasked_shape import NO_SHAPE, PublicShape
+from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import grid_of
 from fisherleak.errors import DataError, FisherleakError
+from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["check_card"]
 
-NUMBER = re.compile(r"[-−]?\d{1,9}(?:,\d{3}){0,3}(?:\.\d{1,6})?(?:e[-+]?\d{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?")
+NUMBER = re.compile(r"[-−]?[0-9]{1,9}(?:,[0-9]{3}){0,3}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?")
 
 
 def check_card(card: Json, where: str) -> None:
@@ -44,14 +49,14 @@ def check_card(card: Json, where: str) -> None:
     check_fields(card, where)
     try:
         wrong = _disagreeing(card)
-    except (FisherleakError, ValueError, OverflowError, ArithmeticError):
+    except (FisherleakError, ValueError, TypeError, KeyError, ArithmeticError):
         wrong = "noise"
     if wrong is not None:
         raise DataError(
             f"The card {where} says under '{wrong}' what does not agree with its other fields: it was changed. Do not pass it "
             "on; release the model again."
         )
-    if card["schema"] == CARD and not _says_what_it_must(card):
+    if not _says_what_it_must(card):
         written = card["versions"]["fisherleak"]
         by = (
             ""
@@ -71,7 +76,7 @@ def _disagreeing(card: Json) -> str | None:
     kind = kind_of(card["model"]["kind"])
     model = model_of(card)
     levels = [column["levels"] for column in columns if column["kind"] == "category"]
-    limited = card["eta"]["limit_columns"]
+    limited, now = card["eta"]["limit_columns"], card["schema"] == CARD
     checks = {
         "columns": bool(columns)
         and len({*names, target["name"]}) == len(names) + 1
@@ -89,11 +94,19 @@ def _disagreeing(card: Json) -> str | None:
         "model.trusted_types": card["model"]["trusted_types"] == sorted(TRUSTED.union(kind.holds)),
         "counted": card["counted"] == COUNTED[settings["public"]],
         "data.rows": card["data"]["rows"] == two_digits(card["data"]["rows"]),
-        "eta.limit_columns": limited is None or {*limited} <= {*names, target["name"]},
+        "eta.limit_columns": limited is None
+        or (
+            (bool(limited) and card["eta"]["limit"] is not None and settings["person"] is None)
+            and len({*limited}) == len(limited)
+            and {*limited} <= {*names, target["name"]}
+        ),
+        "settings.rare": settings["rare"] >= FEWEST_ROWS,
+        "settings.held_out": settings["held_out"] < 1,
+        "settings.intercept_l2": settings["intercept_l2"] in (0, settings["l2"] if kind.several else 0),
         "eta.limit_on": card["eta"]["limit_on"] == limited_words(limited, settings["person"]),
     }
     wrong = next((name for name, holds in checks.items() if not holds), None)
-    return wrong or _noise(card, model.parameters)
+    return wrong or wrong_setting(card, now) or _noise(card, model.parameters)
 
 
 def _noise(card: Json, size: int) -> str | None:
@@ -111,10 +124,16 @@ def _noise(card: Json, size: int) -> str | None:
         return "shape.name"
     if named and (told is None or told.get("shape") != shape):
         return "noise.calibrated.shape"
-    if told is not None and told.get("eta") != card["eta"]["limit"]:
+    if (None if told is None else told["eta"]) != card["eta"]["limit"]:
         return "noise.calibrated.eta"
     if told is not None and not _bounds_are_of(card, told.get("bounds")):
         return "noise.calibrated.bounds"
+    if told is not None and (told.get("shape") is not None) != named:
+        return "noise.calibrated.shape"
+    if told is not None and "offset" in told and not _is_offset_of(card, told["offset"]):
+        return "noise.calibrated.offset"
+    if told is not None and told["over"] != ADMISSIBLE and not _on_grid(noise["scale"]):
+        return "noise.scale"
     steps = card["grid"] if isinstance(card["grid"], list) else [card["grid"]]
     if any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
         return "grid"
@@ -122,6 +141,17 @@ def _noise(card: Json, size: int) -> str | None:
         return None  # of a shape that the rows decide, uncounted: an audit computes it
     known = from_card(noise, np.eye(size) if named else None)
     return None if card["grid"] == one_where_alike(grid_of(known, size).tolist()) else "grid"
+
+
+def _is_offset_of(card: Json, offset: float) -> bool:
+    """Whether the scale, in the target's unit, is a power of the step with this offset."""
+    steps = math.log(card["noise"]["scale"] / card["target"]["unit"], STEP) - offset
+    return abs(steps - round(steps)) < ROUNDED
+
+
+def _on_grid(scale: float) -> bool:
+    steps = math.log(scale, STEP)
+    return abs(steps - round(steps)) < ROUNDED
 
 
 def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
@@ -141,13 +171,15 @@ def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
 
 def _says_what_it_must(card: Json) -> bool:
     """The sentences that follow from the fields, and then those on what was chosen where nothing was given."""
-    own = sentences_of(card)
+    own, penalties, shapes = sentences_of(card), [*_PENALTY], [*_SHAPE]
+    if card["schema"] != CARD:
+        own, penalties, shapes = said_before(own), said_before(penalties), said_before(shapes)
     said = card["assumptions"]
     chosen = [_skeleton(each) for each in said[len(own) :]]
     return said[: len(own)] == own and chosen in (
         [],
-        *([[a] for a in _CHOSEN]),
-        *([[a, b] for a in _PENALTY for b in _SHAPE]),
+        *([[a] for a in (*penalties, *shapes)]),
+        *([[a, b] for a in penalties for b in shapes]),
     )
 
 
@@ -164,5 +196,4 @@ _SHAPE = {
     for possible in (True, False)
     for squared in (True, False)
 }
-_CHOSEN = _PENALTY | _SHAPE
-assert all(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in _CHOSEN)
+assert all(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in _PENALTY | _SHAPE)

@@ -15,19 +15,25 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.kinds import KINDS
 from fisherleak.audit.model import COUNTED, PUBLIC
 from fisherleak.audit.shaping import OWN
+from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import NOISES
 from fisherleak.errors import DataError
+from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 from fisherleak.protection.shapes import SHAPES
 from fisherleak.tables.features import MOST_FEATURES
 
 __all__ = [
     "ALGORITHM",
+    "CARD",
     "DIGEST",
+    "EARLIER",
     "FIELDS",
     "HASH",
     "LONGEST",
     "LONGEST_MISSING",
+    "LONGEST_SOURCE",
+    "MOST_MISSING",
     "SETTINGS",
     "SIGNATURE",
     "VERSION",
@@ -37,17 +43,20 @@ __all__ = [
 
 Check = Callable[[Any, str], str | None]
 """(value, the way to it) -> the way to the first place that is wrong, or None."""
+CARD = "fisherleak.card/3"
+EARLIER = ("fisherleak.card/1", "fisherleak.card/2")
+"""Cards whose digests and signatures can still be verified; those of the second schema, of version 0.1.0, are loaded too."""
 ALGORITHM, HASH = "Ed25519", "SHA-256"
 LONGEST = 1000
 """Characters of a name, a level or a sentence of settings, at most."""
-LONGEST_SOURCE = 255
+LONGEST_SOURCE = 100
 """Characters of the name of a file, at most."""
-MOST_MISSING, LONGEST_MISSING = 32, 64
+MOST_MISSING, LONGEST_MISSING = 8, 24
 """Texts that stand for missing cells, and their characters, at most."""
 MOST_PARAMETERS = 10**7
 PACKAGES = ("fisherleak", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "dask", "distributed", "python")
 """Whose versions a card says; those after the fourth, but for Python's own, where they were loaded."""
-VERSION = r"\d{1,5}(\.\d{1,5}){1,3}((a|b|rc|\.dev|\.post)\d{1,5})?(\+[a-z0-9.]{1,20})?"
+VERSION = r"[0-9]{1,5}(\.[0-9]{1,5}){1,3}((a|b|rc|\.dev|\.post)[0-9]{1,5})?"
 
 
 def _is(holds: Callable[[Any], bool]) -> Check:
@@ -65,6 +74,11 @@ def text(most: int = LONGEST, least: int = 0) -> Check:
 def _encodes(value: str) -> bool:
     """Halves of a pair of code units do not."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def file_name() -> Check:
+    """The last part of a path, or words: printable, and short."""
+    return _is(lambda value: isinstance(value, str) and len(value) <= LONGEST_SOURCE and value.isprintable())
 
 
 def whole(least: int, most: int) -> Check:
@@ -163,7 +177,7 @@ SETTINGS: dict[str, Check] = {
     "person": either(nothing, name),
     "public": one_of(*PUBLIC),
     "levels": list_of(pair(name, list_of(text(), 100_000)), MOST_FEATURES),
-    "rare": whole(0, 10**9),
+    "rare": whole(0, 10**6),
     "decimal": one_of(None, ".", ","),
     "na": list_of(text(LONGEST_MISSING), MOST_MISSING),
     "unite": names,
@@ -187,21 +201,28 @@ BOUNDS = either(
     record({"levels": list_of(text(), MOST_FEATURES + 1), **FROM}),
     record({"classes": whole(2, MOST_FEATURES), **FROM}),
 )
-CALIBRATED: dict[str, Check] = {
-    "over": matching("[a-z]{1,20}"),
+OWN_SHAPE: dict[str, Check] = {"shape": one_of(*OWN, FOR_ANYONE)}
+FOR_THE_ROWS: dict[str, Check] = {"over": one_of("max"), "eta": positive}
+FOR_ANYBODY: dict[str, Check] = {
+    "over": one_of(ADMISSIBLE),
     "eta": positive,
     "bounds": by_name(BOUNDS),
-    "step": positive,
+    "step": one_of(STEP),
     "offset": number(0.0, 1.0),
     "probability": number(0.0, 1.0),
-    "shape": one_of(*OWN, FOR_ANYONE),
-    "least": positive,
 }
+CALIBRATED = either(
+    record(FOR_THE_ROWS),
+    record(FOR_THE_ROWS | OWN_SHAPE),
+    record(FOR_ANYBODY),
+    record(FOR_ANYBODY | OWN_SHAPE | {"least": positive}),
+)
+"""How the scale of a noise was found: each way with its own fields."""
 NOISE: dict[str, Check] = {
     "kind": one_of(*NOISES),
     "scale": positive,
     "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(number()))),
-    "calibrated": record(CALIBRATED, ("eta", "bounds", "step", "offset", "probability", "shape", "least")),
+    "calibrated": CALIBRATED,
 }
 DIGEST = record({"algorithm": one_of(HASH), "value": matching("[0-9a-f]{64}")})
 SIGNATURE = record(
@@ -209,7 +230,7 @@ SIGNATURE = record(
 )
 OPTIONAL = ("ledger", "signature")
 FIELDS: dict[str, Check] = {
-    "schema": text(40),
+    "schema": one_of(CARD),
     "model": record(
         {
             "file_sha256": matching("[0-9a-f]{64}"),
@@ -223,13 +244,13 @@ FIELDS: dict[str, Check] = {
     "counted": one_of(*COUNTED.values()),
     "columns": list_of(either(record(NUMBER), record(CATEGORY, ("of",))), MOST_FEATURES),
     "target": record({"name": name, "unit": positive, "classes": either(nothing, list_of(level, MOST_FEATURES))}),
-    "data": record({"source": text(LONGEST_SOURCE), "rows": whole(1, 10**15)}),
+    "data": record({"source": file_name(), "rows": whole(1, 10**15)}),
     "noise": record(NOISE, ("shape", "calibrated")),
     "grid": either(positive, list_of(positive)),
     "eta": record(
         {"limit": either(nothing, positive), "limit_on": text(10**6), "limit_columns": either(nothing, names)}
     ),
-    "shape": record({"name": one_of(*SHAPES), "from": either(nothing, text(LONGEST_SOURCE))}),
+    "shape": record({"name": one_of(*SHAPES), "from": either(nothing, file_name())}),
     "assumptions": list_of(text(10**6), 40),
     "versions": record({package: matching(VERSION) for package in PACKAGES}, PACKAGES[4:-1]),
     "ledger": record({"release": whole(1, 10**9), "mark": matching("[0-9a-f]{64}")}),
@@ -237,11 +258,19 @@ FIELDS: dict[str, Check] = {
     "signature": SIGNATURE,
 }
 """Every field of a card, in its order; a new one is one entry here, and a line in docs/promises.md."""
+EARLIER_FIELDS: dict[str, Check] = {name: check for name, check in FIELDS.items() if name != "ledger"} | {
+    "schema": one_of(EARLIER[-1]),
+    "settings": record({name: check for name, check in SETTINGS.items() if name != "bounds"}),
+    "versions": record(
+        {package: matching(VERSION) for package in PACKAGES} | {"fisherleak": one_of("0.1.0")}, PACKAGES[4:-1]
+    ),
+}
+"""The same of version 0.1.0, whose settings had no bounds, and whose cards named no ledger."""
 
 
 def wrong_place(card: Json) -> str | None:
     """The first field of a card that is not known, is missing, or holds what it must not."""
-    wrong = record(FIELDS, OPTIONAL)(card, "")
+    wrong = record(EARLIER_FIELDS if card.get("schema") == EARLIER[-1] else FIELDS, OPTIONAL)(card, "")
     return None if wrong is None else wrong.removeprefix(".") or "the card itself"
 
 

@@ -27,6 +27,9 @@ from fisherleak.tables import Feature
 from fisherleak.tables.features import OTHER
 
 __all__ = [
+    "FROM_BOUNDS",
+    "FROM_ROWS",
+    "ROWS_TOLD",
     "card_of",
     "limited_words",
     "model_of",
@@ -95,7 +98,7 @@ def card_of(
         "eta": {"limit": limit, "limit_on": limited_words(columns, settings.person), "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
         "assumptions": [],
-        "versions": versions(),
+        "versions": {name: version.partition("+")[0] for name, version in versions().items()},
         **({} if recorded is None else {"ledger": recorded}),
     }
     done: dict[str, Any] = plain(card)
@@ -117,6 +120,7 @@ FROM_ROWS = (
 )
 FROM_BOUNDS = "Scales and centres of columns follow from declared bounds alone: no row changes them."
 """What is said of the frame: by the bounds that were declared, never by the rows."""
+ROWS_TOLD = "The number of rows is taken as public; two digits of it are here."
 
 
 def _column(feature: Feature) -> Json:
@@ -211,7 +215,7 @@ def sentences_of(card: Json) -> list[str]:
         "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
         _scale_words(noise, "person" if people else "row"),
         FROM_ROWS if _unbounded(card) else FROM_BOUNDS,
-        "The number of rows is taken as public; two digits of it are here.",
+        ROWS_TOLD,
         "Every further release from the same data adds to what is revealed.",
     ]
     shape = card["shape"]

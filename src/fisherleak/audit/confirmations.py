@@ -19,13 +19,13 @@ from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.earlier_files import as_earlier
-from fisherleak.audit.noises import NOTICED, distance_of
+from fisherleak.audit.noises import NOTICED, UNALIKE, distance_of, drawn_alike
 from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
 from fisherleak.audit.released_files import SavedModel
 from fisherleak.audit.shaping import LEAST_LOSS
-from fisherleak.audit.signatures import CARD, card_path, unsealed
+from fisherleak.audit.signatures import CARD, card_path, signature_of, unsealed
 from fisherleak.audit.unasked_shape import NO_SHAPE
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
@@ -52,7 +52,15 @@ UNCONFIRMED = (
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
 PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
-WORDS = "The card's sentences: version 0.1.0 wrote them, and said some things in other words."
+MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
+MISSING_TEXTS = (
+    "That cells of the table hold each of the {} texts for missing cells that the card names: they were given."
+)
+UNUSED = (
+    "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
+)
+CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
+SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
 
 
 @dataclass(frozen=True)
@@ -97,13 +105,36 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     found = [PROBABILITY] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
-    return found if saved.card["schema"] == CARD else [*found, WORDS]
+    if "ledger" in saved.card:
+        found.append(MARK)
+    if saved.settings.na:
+        found.append(MISSING_TEXTS.format(len(saved.settings.na)))
+    found += _unused_levels(saved, audit)
+    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
+
+
+def _unused_levels(saved: SavedModel, audit: Audit) -> list[str]:
+    """How many declared categories no training row has, by column."""
+    declared, found = dict(saved.settings.levels), []
+    for feature in audit.design.features:
+        if feature.name not in declared or feature.kind != "category":
+            continue
+        own = audit.design.X[:, list(feature.columns)]
+        counts = [float(count) for count in np.asarray(own.sum(axis=0)).ravel()]
+        counts = [audit.design.n - sum(counts), *counts]
+        named = {*declared[feature.name]}
+        unused = sum(count == 0 and str(level) in named for level, count in zip(feature.levels, counts, strict=True))
+        found += [f"{unused} of '{feature.name}'"] * (unused > 0)
+    return [UNUSED.format(", ".join(found))] if found else []
 
 
 def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     wrong = unsealed(saved.card, card_path(saved.path))
     if wrong is not None:
         return wrong, False
+    signed, holds = signature_of(saved.card, card_path(saved.path), None, None)
+    if not holds:
+        return signed, False
     return f"The model's file matches its card by its checksum, and the card its own digest. {saved.whole}", True
 
 
@@ -164,7 +195,16 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
             "would have to notice noise of a quarter, and of four times the scale.",
             None,
         )
-    return f"{sentence} This {power}.", True
+    alike = drawn_alike(audit.noise.noise, away)
+    if alike is None:
+        return f"{sentence} This {power}. That every parameter has its part of it was not tested.", True
+    if alike < UNALIKE:
+        return (
+            f"That every parameter has noise of the card's scale. {sentence} Single values are not like draws of it "
+            f"(p = {alike:.1g}): some parameters may have less.",
+            None,
+        )
+    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}).", True
 
 
 def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,37 @@ from numpy.typing import NDArray
 
 from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.card_fields import EARLIER
+from fisherleak.audit.cards import FROM_BOUNDS, FROM_ROWS, ROWS_TOLD
 from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.model_nodes import last_step, steps_of
+from fisherleak.audit.penalties import DEVIATIONS
 from fisherleak.audit.pipelines import PublicModel
 from fisherleak.tables import Feature
 
-__all__ = ["as_earlier", "typed_as"]
+__all__ = ["as_earlier", "said_before", "typed_as"]
+
+ON_GRIDS = (
+    "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
+    "and the number of rows has two digits: a person who moves one of them across an edge of its grid, by an outlier say, "
+    "is told by that, and eta does not count it."
+)
+
+
+def said_before(sentences: Sequence[str]) -> list[str]:
+    """Sentences of a card in the words of version 0.1.0."""
+    units = {
+        f" {DEVIATIONS}": "",
+        "all in standard deviations": "in standard units",
+        "standard deviations": "standard units",
+    }
+    found = []
+    for sentence in sentences:
+        for now, before in units.items():
+            sentence = sentence.replace(now, before)
+        if sentence != ROWS_TOLD:
+            found.append(ON_GRIDS if sentence in (FROM_ROWS, FROM_BOUNDS) else sentence)
+    return found
 
 
 def as_earlier(card: Json) -> Json:
@@ -33,17 +58,23 @@ def as_earlier(card: Json) -> Json:
     ]
     classes = card["target"]["classes"]
     target = {**card["target"], "classes": None if classes is None else [str(name) for name in classes]}
-    return {**card, "columns": columns, "target": target}
+    settings = {name: value for name, value in card["settings"].items() if name != "bounds"}
+    done = {**card, "assumptions": said_before(card["assumptions"])}
+    done |= {"schema": EARLIER[-1], "settings": settings, "columns": columns, "target": target}
+    done["versions"] = {**card["versions"], "fisherleak": "0.1.0"}
+    return {name: value for name, value in done.items() if name not in ("ledger", "digest", "signature")}
 
 
 def typed_as(model: PublicModel, file: ModelFile) -> PublicModel:
-    """The model with levels and classes of the types that have these texts and are in the file; texts where none are."""
+    """The model by the rules of 0.1.0, with levels and classes of the types that are in the file; texts where none are."""
+    model = replace(model, first_named=True)
     try:
         steps = steps_of(file.tree)[0]["transformers"]["content"]
         nodes = {json.loads(step["content"][0]["content"]): step["content"][1:] for step in steps}
         classes = last_step(file.tree).get("classes_")
         categories = [feature for feature in model.features if feature.kind == "category"]
-        made = {f.name: _typed(f, nodes[f"category {k + 1}"], file) for k, f in enumerate(categories)}
+        numbers = [feature.name for feature in model.features if feature.kind == "number"]
+        made = {f.name: _typed(f, nodes[f"category {k + 1}"], file, numbers) for k, f in enumerate(categories)}
         if classes is not None:
             model = replace(model, classes=_as_in(model.classes, np.array, classes, file))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
@@ -51,10 +82,11 @@ def typed_as(model: PublicModel, file: ModelFile) -> PublicModel:
     return replace(model, features=tuple(made.get(feature.name, feature) for feature in model.features))
 
 
-def _typed(feature: Feature, step: list[Json], file: ModelFile) -> Feature:
+def _typed(feature: Feature, step: list[Json], file: ModelFile, numbers: Sequence[str]) -> Feature:
     transformer, columns = step
     if transformer["__class__"] == "MissingIndicator":
-        return replace(feature, of=json.loads(columns["content"][0]["content"]))
+        of = json.loads(columns["content"][0]["content"])
+        return replace(feature, of=of) if of in numbers else feature
     (node,) = transformer["content"]["content"]["categories"]["content"]
     first = feature.levels[:1] if feature.open else ()
     return replace(feature, levels=(*first, *_as_in(feature.levels[len(first) :], typed_levels, node, file)))

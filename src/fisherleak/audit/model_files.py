@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +26,8 @@ __all__ = ["ModelFile", "holds", "loaded_json", "read_bytes"]
 SCHEMA = "schema.json"
 WHEN = (1980, 1, 1, 0, 0, 0)
 """The time of every member: the earliest that a zip can say."""
+WRITING = timedelta(minutes=10)
+"""How long version 0.1.0 took to write a file, at most."""
 SYSTEMS = (0, 3)
 """Windows and all others, as Python writes it."""
 
@@ -58,6 +62,8 @@ class ModelFile:
             archive = zipfile.ZipFile(io.BytesIO(data))
             infos = archive.infolist()
             _check_members(path, archive, len(data))
+            if earlier:
+                _check_earlier(path, infos)
             members = {info.filename: archive.read(info) for info in infos}
         except DataError:
             raise
@@ -88,6 +94,8 @@ class ModelFile:
                 return [copied(item) for item in node]
             if not isinstance(node, dict):
                 return node
+            if "__id__" in node and not (type(node["__id__"]) is int and 0 <= node["__id__"] < 2**64):
+                raise holds(path or Path("model"), "a node whose number is none")
             own = next(count) if "__id__" in node else None
             made = {key: copied(value) for key, value in _in_order(node).items()}
             if own is not None:
@@ -182,6 +190,16 @@ def _check_members(path: Path, archive: zipfile.ZipFile, size: int) -> None:
         raise holds(path, "members that overlap or are there twice")
     if archive.comment:
         raise holds(path, f"a comment of {len(archive.comment):,} bytes")
+
+
+def _check_earlier(path: Path, infos: list[zipfile.ZipInfo]) -> None:
+    """Refuse names of members that are no number, and times that no one writing has."""
+    for info in infos:
+        if info.filename != SCHEMA and re.fullmatch(r"[1-9][0-9]{0,19}\.npy", info.filename) is None:
+            raise holds(path, f"a member '{info.filename[:80]}'")
+    times = [datetime(*info.date_time, tzinfo=UTC) for info in infos]
+    if times and max(times) - min(times) > WRITING:
+        raise holds(path, "members that were not written at one time")
 
 
 def _where(data: bytes, infos: list[zipfile.ZipInfo]) -> str:

@@ -7,6 +7,7 @@ have one of a few values there. Everything else counts: an attribute, a key or a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.card_fields import VERSION
 from fisherleak.audit.model_files import ModelFile
 
-__all__ = ["decoded", "differing", "last_step", "steps_of"]
+__all__ = ["decoded", "differing", "last_step", "scikit_learn_of", "steps_of"]
 
 BY_VERSION: dict[tuple[str, str], tuple[str, ...]] = {
     ("ColumnTransformer", "force_int_remainder_cols"): ("true", '"deprecated"'),
@@ -34,8 +35,8 @@ BY_VERSION: dict[tuple[str, str], tuple[str, ...]] = {
 """Attributes that scikit-learn 1.6 to 1.9 have in some versions only, or with other defaults: all their values, as JSON."""
 LOSS_MODULES = ("_loss", "sklearn._loss._loss")
 """Where compiled losses say that they are from."""
-NUMBERED = ("__id__", "file", "key_types")
-"""What says nothing by itself: where a node is, which member its array is in, that names of attributes are texts."""
+IDS = range(2**64)
+"""Numbers of nodes, as skops writes them: in the one form those of their order, else places in memory."""
 PROTOCOLS = range(20)
 
 
@@ -50,69 +51,94 @@ def steps_of(tree: Json) -> list[Json]:
     return [step["content"][1]["content"]["content"] for step in steps]
 
 
+def scikit_learn_of(tree: Json) -> str | None:
+    """The version of scikit-learn that a file says it was written with."""
+    try:
+        found = json.loads(tree["content"]["content"]["_sklearn_version"]["content"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return found if _is_version(found) else None
+
+
 def decoded(file: ModelFile) -> Json:
-    """What a file says, with arrays as the bytes of their members."""
-    tree = dict(file.tree)
+    """What a file says, with arrays as the bytes of their members, and without numbers: places of all keys count."""
+    tree, version = dict(file.tree), scikit_learn_of(file.tree)
     if tree.get("protocol") in PROTOCOLS and type(tree["protocol"]) is int and _is_version(tree.get("_skops_version")):
         del tree["protocol"], tree["_skops_version"]
-    found: Json = _node(tree, file.arrays)
+    found: Json = _node(tree, file.arrays, version)
     return found
 
 
-def _node(node: Any, arrays: Mapping[str, bytes]) -> Any:
+def _node(node: Any, arrays: Mapping[str, bytes], version: str | None) -> Any:
     if isinstance(node, list):
-        return [_node(item, arrays) for item in node]
+        return [_node(item, arrays, version) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {key: _node(value, arrays) for key, value in node.items() if key not in NUMBERED}
-    if "file" in node:
+    made = {key: _node(value, arrays, version) for key, value in node.items()}
+    if type(node.get("__id__")) is int and node["__id__"] in IDS:
+        made["__id__"] = ID
+    if isinstance(node.get("file"), str):
         made["file"] = arrays.get(node["file"], node["file"])
-    if "key_types" in node and not _all_texts(node):
-        made["key_types"] = _node(node["key_types"], arrays)
+    if isinstance(node.get("content"), dict) and _alike(made.get("key_types"), _texts(len(node["content"]))):
+        made["key_types"] = TEXTS
     if node.get("__loader__") == "LossNode" and node.get("__module__") in LOSS_MODULES:
         made["__module__"] = LOSS_MODULES[-1]
     if node.get("__loader__") == "ObjectNode":
-        return _whatever_version(made)
+        return _whatever_version(made, version)
     return made
 
 
-def _all_texts(node: Json) -> bool:
-    """Whether a dictionary says that each of its keys is a text, as attributes are."""
-    types, content = node["key_types"], node.get("content")
-    one = {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode"}
-    wanted = {
+ID, TEXTS = "a number", "texts"
+"""What stands for the number of a node, and for the words that each key of a dictionary is a text."""
+
+
+def _texts(count: int) -> Json:
+    one = {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode", "__id__": ID}
+    return {
         "__class__": "list",
         "__module__": "builtins",
         "__loader__": "ListNode",
-        "content": [one] * len(content or ()),
+        "content": [one] * count,
+        "__id__": ID,
     }
-    return bool(_node(types, {}) == wanted)
 
 
-def _whatever_version(made: Json) -> Any:
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two trees are the same, orders of keys too."""
+    return next(differing(one, other), None) is None
+
+
+def _whatever_version(made: Json, version: str | None) -> Any:
     """An object without what depends on the version of scikit-learn, where that is what some version has."""
-    inner = made.get("content")
+    inner, kind = made.get("content"), made.get("__class__")
     attributes = inner.get("content") if isinstance(inner, dict) else None
     if not isinstance(inner, dict) or not isinstance(attributes, dict):
         return made
-    kept = {
-        name: value for name, value in attributes.items() if not _by_version(made["__class__"], name, value, attributes)
+    kept = {n: value for n, value in attributes.items() if not _by_version((kind, n), value, attributes, version)}
+    found = {**made, "content": {**inner, "content": kept}}
+    return kept["data"] if "data" in kept and _alike(found, _remainder(kept["data"])) else found
+
+
+def _remainder(data: Any) -> Json:
+    """The list of columns that are left, as some versions of scikit-learn wrap it."""
+    own = {"__class__": "dict", "__module__": "builtins", "__loader__": "DictNode", "content": {"data": data}}
+    return {
+        "__class__": "_RemainderColsList",
+        "__module__": "sklearn.compose._column_transformer",
+        "__loader__": "ObjectNode",
+        "content": {**own, "key_types": TEXTS, "__id__": ID},
+        "__id__": ID,
     }
-    if made["__class__"] == "_RemainderColsList" and [*kept] == ["data"]:
-        return kept["data"]
-    return {**made, "content": {**inner, "content": kept}}
 
 
-def _by_version(kind: Any, name: str, value: Any, attributes: Json) -> bool:
-    if name == "_fill_dtype":
-        return bool(value == attributes.get("_fit_dtype"))  # of newer imputers; the same where numbers are filled
+def _by_version(place: tuple[Any, str], value: Any, attributes: Json, version: str | None) -> bool:
+    if place[1] == "_fill_dtype":
+        return _alike(value, attributes.get("_fit_dtype"))  # of newer imputers; the same where numbers are filled
     text = value.get("content") if isinstance(value, dict) else None
-    written = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": text, "is_json": True}
-    if value != written or not isinstance(text, str):
+    own = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": text, "is_json": True}
+    if not isinstance(text, str) or not isinstance(place[0], str) or not _alike(value, {**own, "__id__": ID}):
         return False
-    if name == "_sklearn_version":
-        return _is_version(text[1:-1]) and text == f'"{text[1:-1]}"'
-    return text in BY_VERSION.get((kind, name), ())
+    return text == f'"{version}"' if place[1] == "_sklearn_version" else text in BY_VERSION.get(place, ())
 
 
 def _is_version(text: Any) -> bool:

@@ -23,10 +23,13 @@ from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_rec
 __all__ = [
     "NOTICED",
     "PLAIN",
+    "UNALIKE",
+    "UNLIKELY",
     "Distance",
     "as_noise",
     "by_its_noise",
     "distance_of",
+    "drawn_alike",
     "from_card",
     "name_of",
     "noise_words",
@@ -37,6 +40,8 @@ PLAIN = Gaussian(1.0)
 """The noise that etas are measured with where no other is asked for."""
 UNLIKELY = 1e-6
 """Probability below which a distance is taken as no accident."""
+UNALIKE = 1e-3
+"""Probability below which single values of a noise are not taken as its draws, and its scale is not confirmed."""
 SIMULATED, TAIL = 10_000, 1e-3
 """Draws behind the law of |b| where there is no closed form, and the part of them in either tail."""
 NOTICED = 0.95
@@ -128,6 +133,21 @@ def distance_of(noise: Noise, away: Vector) -> Distance:
         low, short, typical, long, high = _known_limits(own, away.size)
         length = float(np.linalg.norm(away)) / noise.scale
     return Distance(length / typical, low / typical, high / typical, low / long, high / short)
+
+
+def drawn_alike(noise: Noise, away: Vector) -> float | None:
+    """How likely values so unlike single draws are, where normal noise moved the parameters; None for other noise.
+
+    In the coordinates where the noise is N(0, 1) a Kolmogorov-Smirnov test, and the largest value beside that of so many draws:
+    noise that was put into few parameters, and left out of the others, is noticed. A direction across all of them is not.
+    """
+    if not noise.normal:
+        return None
+    root = noise.unit_information_root(away.size)
+    values = (away if root is None else root @ away) / noise.scale
+    largest = 2.0 * away.size * scipy.stats.norm.sf(np.abs(values).max())
+    # twice the smaller of two p-values (Bonferroni)
+    return min(1.0, 2.0 * min(float(scipy.stats.kstest(values, "norm").pvalue), float(largest)))
 
 
 @functools.lru_cache(maxsize=64)

@@ -106,6 +106,8 @@ class PublicModel:
     classes: tuple[Any, ...]
     fills: bool
     """Whether gaps are filled, wherever they are."""
+    first_named: bool = False
+    """Whether encoders name the first level too and drop it, as those of version 0.1.0 do."""
 
     @classmethod
     def of(cls, trained: Trained) -> Self:
@@ -163,13 +165,13 @@ def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
     # rows that are made up: the numbers zero and one, and some levels
     labels = np.array(public.classes) if public.classes else np.array([1.0, 2.0])
     last = estimator(1, public.l2)  # its penalty is said per row: how many rows there are stays in the house
-    model = Pipeline([("columns", _passing(public.features, public.fills)), ("model", last)])
+    model = Pipeline([("columns", _passing(public)), ("model", last)])
     own = last.get_params(deep=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its parameters are replaced
         if own.get("solver") == "newton-cholesky":
             last.set_params(solver="lbfgs", max_iter=1)  # which needs no Hessian
-        model.fit(_made_up(public.features, labels.size), labels)
+        model.fit(_made_up(public, labels.size), labels)
     if public.fills:
         _with_centres(public.features, model[0])
     last.set_params(**own)
@@ -179,24 +181,26 @@ def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
     return model
 
 
-def _made_up(features: Sequence[Feature], count: int) -> Any:
+def _made_up(public: PublicModel, count: int) -> Any:
     import pandas
 
     columns: dict[str, Any] = {}
-    for feature in features:
+    for feature in public.features:
         if feature.of is not None:
             continue
-        known = np.array([0.0, 1.0]) if feature.kind == "number" else _named(feature)
+        known = np.array([0.0, 1.0]) if feature.kind == "number" else _named(feature, public.first_named)
         columns[feature.name] = pandas.Series(known[np.arange(count) % known.size])
     return pandas.DataFrame(columns)
 
 
-def _named(feature: Feature) -> NDArray[Any]:
+def _named(feature: Feature, first_named: bool) -> NDArray[Any]:
     """The levels that a released encoder names, all but the first: numbers where they, and all that the first is, are numbers.
 
     The first has no indicator, and so has every value that is not named: it counts as the first, without a warning.
     """
     told, named = feature.levels[1:] if feature.open else feature.levels, feature.levels[1:]
+    if first_named:
+        return typed_levels(told)
     return typed_levels(named if numeric_levels(told) is None else [as_number(level) for level in named])
 
 
@@ -208,20 +212,28 @@ def _encoder(levels: NDArray[Any]) -> OneHotEncoder | Pipeline:
     return Pipeline([("numbers", StandardScaler(with_mean=False, with_std=False)), ("levels", encoder)])
 
 
-def _passing(features: Sequence[Feature], fills: bool) -> ColumnTransformer:
+def _encoder_naming_first(feature: Feature, levels: NDArray[Any]) -> OneHotEncoder:
+    """As version 0.1.0 had them."""
+    first = None if feature.open else "first"
+    return OneHotEncoder(categories=[levels], drop=first, sparse_output=False, handle_unknown="ignore")
+
+
+def _passing(public: PublicModel) -> ColumnTransformer:
     """Numbers as they are, public centres in their gaps, and an indicator for each level but the first.
 
     Every column gets the same steps whether rows lack it or not, so that they do not tell that someone does.
     """
-    numbers = [feature.name for feature in features if feature.kind == "number"]
+    numbers = [feature.name for feature in public.features if feature.kind == "number"]
     # a mean takes whole numbers too, where a constant that is none would be refused; it is replaced by public centres
-    passing = SimpleImputer() if fills else "passthrough"
+    passing = SimpleImputer() if public.fills else "passthrough"
     steps: list[tuple[str, Any, list[str]]] = [("numbers", passing, numbers)] if numbers else []
-    for k, feature in enumerate(feature for feature in features if feature.kind == "category"):
+    for k, feature in enumerate(feature for feature in public.features if feature.kind == "category"):
         if feature.of is not None:
             steps.append((f"category {k + 1}", MissingIndicator(features="all", sparse=False), [feature.of]))
             continue
-        steps.append((f"category {k + 1}", _encoder(_named(feature)), [feature.name]))
+        levels = _named(feature, public.first_named)
+        encoder = _encoder_naming_first(feature, levels) if public.first_named else _encoder(levels)
+        steps.append((f"category {k + 1}", encoder, [feature.name]))
     return ColumnTransformer(steps)
 
 

@@ -20,7 +20,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.cards import model_of
 from fisherleak.audit.earlier_files import typed_as
 from fisherleak.audit.model_files import ModelFile, holds
-from fisherleak.audit.model_nodes import decoded, differing, last_step
+from fisherleak.audit.model_nodes import decoded, differing, last_step, scikit_learn_of
 from fisherleak.audit.pipelines import PublicModel, off_the_grid, pipeline_with
 from fisherleak.audit.signatures import CARD
 
@@ -34,6 +34,13 @@ of them took)."""
 
 def check_model(path: Path, card: Json) -> None:
     """Refuse a file that is not the one that its card and its parameters on the grid give."""
+    try:
+        _check_model(path, card)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # of nodes that no model has
+        raise holds(path, "another model") from None
+
+
+def _check_model(path: Path, card: Json) -> None:
     earlier = card["schema"] != CARD
     file = ModelFile.read(path, _most_bytes(card), earlier)
     model = typed_as(model_of(card), file) if earlier else model_of(card)
@@ -44,6 +51,8 @@ def check_model(path: Path, card: Json) -> None:
     if own.encoded() == file.encoded():
         return
     wrong = next(differing(decoded(file), decoded(own)), None)
+    if wrong is None and scikit_learn_of(file.tree) != card["versions"]["scikit-learn"]:
+        wrong = "another version of scikit-learn than its card"
     if wrong is None and _versions(file) == _versions(own):
         wrong = "attributes that this version of scikit-learn does not write so"
     if wrong is not None:
@@ -111,9 +120,8 @@ def _check_grid(path: Path, model: PublicModel, raw: Vector, grid: Any, earlier:
 
 def _versions(file: ModelFile) -> list[Any]:
     """Of skops and scikit-learn, as a file says them."""
-    attributes = file.tree["content"]["content"]
     return [
         file.tree.get("protocol"),
         file.tree.get("_skops_version"),
-        attributes.get("_sklearn_version", {}).get("content"),
+        scikit_learn_of(file.tree),
     ]

@@ -21,12 +21,13 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.admitted import shape_of_card
 from fisherleak.audit.asked_noise import AskedNoise, limited_columns
 from fisherleak.audit.balancing import balanced, balanced_again, check_balance, reweighted
-from fisherleak.audit.card_fields import LONGEST, LONGEST_MISSING, wrong_place
+from fisherleak.audit.canonical_settings import SORTED, canonical_settings
+from fisherleak.audit.card_fields import LONGEST, LONGEST_MISSING, LONGEST_SOURCE, MOST_MISSING, wrong_place
 from fisherleak.audit.cards import card_of, trusted_types, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.model_files import ModelFile
-from fisherleak.audit.noises import by_its_noise, from_card
+from fisherleak.audit.noises import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
 from fisherleak.audit.signatures import CARD, EARLIER, card_path, card_text, file_digest, read_card, sealed, signing_key
@@ -182,6 +183,7 @@ def save_model(
     declared = settings.bounds if bounds is None else tuple(bounds.items())
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
     trained = train(raw, settings)
+    settings = canonical_settings(settings, raw.names, trained)
     if tell is not None:
         tell(trained.design.decided)
     check_enough(trained.design)
@@ -229,7 +231,8 @@ def _check_own(path: Path, card: Json) -> None:
     if wrong is not None:
         raise InvalidInputError(
             f"The card would say more under '{wrong}' than a card may: shorten this name, level or text, or leave it out "
-            f"(names and levels have at most {LONGEST} characters, texts for missing cells {LONGEST_MISSING})."
+            f"(names and levels have at most {LONGEST} characters, names of files {LONGEST_SOURCE}; of texts for missing cells "
+            f"there are at most {MOST_MISSING}, of {LONGEST_MISSING} characters each)."
         )
     check_whole(path, card)
 
@@ -293,8 +296,22 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
             )
         claims = saved.card.get("eta")
         trained = balanced_again(trained, isinstance(claims, dict) and claims.get("limit") is not None)
+    check_enough(trained.design)
+    _check_names(saved, trained, raw)
     _check_distance(saved, trained, raw.source)
     return trained
+
+
+def _check_names(saved: SavedModel, trained: Trained, raw: RawTable) -> None:
+    """Refuse settings that name columns or levels otherwise than a release of this table does."""
+    own, now = canonical_settings(saved.settings, raw.names, trained), saved.card["schema"] == CARD
+    for name in saved.card["settings"]:
+        found, made = getattr(saved.settings, name), getattr(own, name)
+        if found != made and (now or name not in SORTED or len(found) != len(made) or {*found} != {*made}):
+            raise InvalidInputError(
+                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {raw.source} writes in "
+                "another way: it may carry other data. Do not pass it on; release the model again."
+            )
 
 
 def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
@@ -303,7 +320,12 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    found = by_its_noise(saved.noise_on(trained), framed(trained.design, saved.model) - refit)
+    noise, away = saved.noise_on(trained), framed(trained.design, saved.model) - refit
+    found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
+    if found == "yes" and alike is not None and alike < UNLIKELY:
+        raise InvalidInputError(
+            f"'{saved.path.name}' has the noise that its card claims in few of its parameters only: do not pass it on."
+        )
     if found == "too near":
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."

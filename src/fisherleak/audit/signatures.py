@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.card_fields import ALGORITHM, DIGEST, HASH, SIGNATURE
+from fisherleak.audit.card_fields import ALGORITHM, CARD, DIGEST, EARLIER, HASH, SIGNATURE
 from fisherleak.audit.model_files import loaded_json, read_bytes
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
@@ -38,9 +38,6 @@ __all__ = [
     "verification_key",
 ]
 
-CARD = "fisherleak.card/3"
-EARLIER = ("fisherleak.card/1", "fisherleak.card/2")
-"""Cards whose digests and signatures can still be verified; those of the second schema are loaded too."""
 SIGNED = b"fisherleak.card/3, signed\n"
 SIGNED_EARLIER = b"fisherleak.card/1, signed\n"
 """Stand before what is signed, so that a signature of something else is never one of a card."""

@@ -27,13 +27,13 @@ from fisherleak.errors import DataError, InvalidInputError
 __all__ = ["WHOLE", "WHOLE_EARLIER", "Verification", "check_whole", "verify"]
 
 WHOLE = (
-    "The file is the one that its card and its parameters give, byte for byte, and the card has the fields and sentences that "
-    "cards have: nothing else is in either. Names, levels and settings are as whoever released it gave them; an audit holds "
-    "them against the table."
+    "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
+    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. "
+    "Names, levels and settings are as whoever released it gave them; an audit holds them against the table."
 )
 WHOLE_EARLIER = (
-    "File and card are of version 0.1.0: fields, members, arrays, attributes and parameters were checked. The card's "
-    "sentences, and the numbers, times and orders that skops wrote into the file, were not, and can carry other data."
+    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
+    "numbers, times and orders that skops wrote into the file were not, and can carry other data."
 )
 UNCHECKED = (
     "The card is of schema 1: digests and signature were checked, and nothing else of file or card. Either can carry other "

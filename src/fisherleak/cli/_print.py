@@ -395,15 +395,17 @@ def _paid(cost: Tradeoff) -> str:
     )
 
 
-def _even(utility: float, metric: str) -> str:
-    """A utility without what rounding leaves of zero; accuracy in hundredths, as everywhere."""
+def _even(utility: float | None, metric: str) -> str:
+    """A utility without what rounding leaves of zero; accuracy in hundredths, as everywhere; none of too few rows."""
+    if utility is None:
+        return "unknown"
     return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
 
 
 def _utility(cost: dict[str, Any], scale: float) -> str:
     points = [p for p in cost["points"] if p["utility"] is not None]
     near = min(points, key=lambda p: abs(p["scale"] - scale), default=None)
-    noisy = "unknown" if near is None else _even(near["utility"], cost["metric"])
+    noisy = _even(None if near is None else near["utility"], cost["metric"])
     without, constant = (_even(cost[name], cost["metric"]) for name in ("without_noise", "constant"))
     return f"{noisy} with the noise, {without} without, {constant} for a constant"
 
