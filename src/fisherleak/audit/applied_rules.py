@@ -47,7 +47,7 @@ class AppliedRules:
     spreads : mapping of name to number
         What an outsider starts from about a number, in its unit; the data decide the others.
     guessable : names
-        Columns that [attacks] is about: categories, and columns of 0 and 1.
+        Columns that [attacks] is about: categories, and columns of two values.
     attacked : names
         Columns, or the target, that some rule needs attacks on.
     """
@@ -112,7 +112,7 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
     name, own = feature.name, policy.limits_on(feature.name)
     for key in OF_NUMBERS:
         if key in own and not feature.has_share:
-            what = "is 0 or 1" if feature.yes_no else "is a category"
+            what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
     given = {**_on_every_column(policy, name, feature.has_share, bool(own)), **own}
     yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
@@ -265,7 +265,7 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
     if policy.section("attacks") and not guessable:
         raise InvalidInputError(
             f"The rules under [attacks] of the policy '{policy.source}' cannot be checked: the model uses no category and no "
-            "column of 0 and 1. Remove them; max_revealed limits numbers."
+            "column of two values. Remove them; max_revealed limits numbers."
         )
     others = any(policy.section(name) for name in policy.sections if name not in ("columns", "label"))
     if not values and not others:

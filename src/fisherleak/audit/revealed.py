@@ -9,7 +9,7 @@ away is at most
 
 with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
 (``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
-over the scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often
+over the scale of the noise. Categories have no such share, and neither have columns of two values: their measure is how often
 attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of
 even odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
 """
@@ -166,7 +166,7 @@ def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
 
 def guarded_spreads(features: Sequence[Feature], spreads: Vector) -> Vector:
     """Spreads in standard units, the label's last, with that of even odds for every yes or no."""
-    even = [EVEN_ODDS / feature.scale if feature.yes_no else np.nan for feature in features]
+    even = [EVEN_ODDS * feature.step / feature.scale if feature.yes_no else np.nan for feature in features]
     return np.where(np.isnan(spreads), [*even, np.nan], spreads)
 
 
