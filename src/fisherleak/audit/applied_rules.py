@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
+from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
-from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, prior_spreads, yardsticks
+from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, label_spread, prior_spreads, yardsticks
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 
@@ -24,6 +25,8 @@ __all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
 OF_ATTACKS = ("max_attack",)
+OTHER_UNIT = 3.0
+"""Times a stated spread that the column's own may be: beyond, the column has another unit than the policy's author thought of."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
+    _check_missing(policy, design)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -163,7 +167,7 @@ def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
 
 
 def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
-    """Spreads that the policy states; those that were given must be the same."""
+    """Spreads that the policy states, in the unit of the data; those that were given must be the same."""
     target = design.target.name
     stated = {name: own["spread"] for name, own in policy.section("columns").items() if "spread" in own}
     label = policy.section("label").get("spread")
@@ -172,12 +176,17 @@ def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict
             f"The policy '{policy.source}' states two spreads of the target '{target}': {label:g} under [label] and "
             f'{stated[target]:g} under [columns."{target}"]. Keep one.'
         )
-    numbers = {feature.name for feature in design.features if feature.has_share}
-    numbers |= set() if design.target.classes else {target}
-    for name in stated:
-        if name not in numbers:
+    own = {feature.name: feature.prior for feature in design.features if feature.has_share}
+    own |= {target: label_spread(design)} if target in stated and not design.target.classes else {}
+    for name, value in stated.items():
+        if name not in own:
             raise InvalidInputError(
                 f"The policy '{policy.source}' states a spread of '{name}', which is no number of this model: remove it."
+            )
+        if own[name] > OTHER_UNIT * value:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' states a spread of {value:g} for '{name}', and its values vary by "
+                f"{number(own[name], 2)}: check the unit. The limits on it are in that of the policy."
             )
     for name, value in given.items():
         if stated.get(name) != value:
@@ -271,6 +280,18 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
     if not values and not others:
         raise InvalidInputError(
             f"No rule of the policy '{policy.source}' applies: it has {' and '.join(MEASURED_BY)} only. Write a limit."
+        )
+
+
+def _check_missing(policy: Policy, design: Design) -> None:
+    """Refuse limits on every attack where a feature tells who lacks a number: no attacker guesses that."""
+    every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
+    lacking = [feature.of for feature in design.features if feature.of is not None]
+    if every and lacking:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' limits attacks on every column, and nothing can check whether a value of "
+            f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
+            f"`drop={[lacking[0]]!r}`."
         )
 
 

@@ -155,7 +155,7 @@ def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
     if shares_unknown(trained) is not None:
         return np.full(len(trained.design.features) + 1, np.nan)
     own = [known.get(f.name, f.prior if f.has_share else np.nan) for f in trained.design.features]
-    return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
+    return np.array([*own, known.get(trained.design.target.name, label_spread(trained.design))])
 
 
 def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
@@ -206,7 +206,7 @@ def rms_of_values(trained: Trained, priors: Vector) -> Any:
     if shares_unknown(trained) is not None:
         return None
     spreads, attributes = spreads_in_units(trained, priors), trained.leak._information.attributes
-    centre = math.nan if trained.design.target.classes else _label_moments(trained).mean
+    centre = math.nan if trained.design.target.classes else _label_moments(trained.design).mean
     found = rms_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
 
     def there(rms: Any, X: Any) -> Any:
@@ -226,21 +226,21 @@ def largest_exposure(features: Sequence[Feature], spreads: Vector, rms: Vector, 
     return float(np.nanmax(exposures)) or None if np.isfinite(exposures).any() else None
 
 
-def _label_moments(trained: Trained) -> Moments:
+def _label_moments(design: Design) -> Moments:
     def block(y: Any) -> Sums:
         return (Moments.of(np.asarray(y, dtype=np.float64)),)
 
-    (found,) = sum_rows(block, trained.design.y, join=lambda a, b: (a[0] + b[0],))
+    (found,) = sum_rows(block, design.y, join=lambda a, b: (a[0] + b[0],))
     moments: Moments = found
     return moments
 
 
-def label_spread(trained: Trained) -> float:
+def label_spread(design: Design) -> float:
     """Standard deviation of a number that is predicted, in its own unit; NaN for classes."""
-    if trained.design.target.classes:
+    if design.target.classes:
         return math.nan
-    found = _label_moments(trained)
-    return math.sqrt(found.squares / found.count) * trained.design.target.scale
+    found = _label_moments(design)
+    return math.sqrt(found.squares / found.count) * design.target.scale
 
 
 def _declared(trained: Trained, spread: Mapping[str, float]) -> Mapping[str, float]:

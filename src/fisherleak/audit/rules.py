@@ -21,7 +21,7 @@ from fisherleak.audit.exposure import gate_of
 from fisherleak.audit.people import varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at, share_of, shares_unknown
+from fisherleak.audit.revealed import exposure_at, label_spread, share_of, shares_unknown
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
@@ -88,6 +88,9 @@ def _value(
             continue
         count = figure.counts[audit.yardsticks.levels.index(each.key)]
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
+        if each.key == "min_error":  # so that a reader notices another unit than that of the limit
+            own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
+            words = f"{words}, where the values vary by {number(own, 2)}"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         worst = figure.rms.worst if share else figure.worst
         yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
