@@ -26,7 +26,7 @@ OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
 OF_ATTACKS = ("max_attack",)
 OTHER_UNIT = 3.0
-"""Times a stated spread that the column's own may be: beyond, the column has another unit than the policy's author thought of."""
+"""Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
 
 
 @dataclass(frozen=True)

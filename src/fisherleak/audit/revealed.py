@@ -34,7 +34,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
-from fisherleak.tables import Feature
+from fisherleak.tables import Design, Feature
 
 __all__ = [
     "HALF",

@@ -2,8 +2,8 @@ r"""Rows that are copies of others, exactly or to a thousandth of a standard dev
 
 A row of n whose features are independent has about :math:`(n - 1) \prod_j s_j` copies among the others, with :math:`s_j` the
 share of pairs of rows that are alike in feature j: many in a table of a few categories, none where two numbers are measured.
-Where features depend on each other, common rows make more. Then many rows are alike in all but one feature, such as the age, and
-few of these in that one too; copies are alike in whichever it is.
+Where features depend on each other, common rows make more. Then many rows are alike in all but one feature, such as the age,
+and few of these in that one too; copies are alike in whichever it is.
 """
 
 from __future__ import annotations
