@@ -129,7 +129,7 @@ def test_what_is_not_a_number_fails(table: Any) -> None:
         found,
         rows=replace(found.rows, digest=digest),
         columns=tuple(replace(figure, largest=nan) for figure in found.columns),
-        label=replace(found.label, largest=nan),
+        label=replace(found.label, largest=nan, rms=replace(found.label.rms, largest=nan)),
         groups=groups,
         presence=presence,
     )
