@@ -398,3 +398,19 @@ def test_the_noise_that_is_advised_passes_and_is_not_less_than_the_one_that_fail
 def test_where_no_noise_passes_none_is_advised(gate: Gate, policy: str) -> None:
     status, _, found = gate(policy, "--draws", "4", "--noise", "300")
     assert (status, found["noise"]) == (1, None)
+
+
+def test_a_yes_or_no_that_moves_a_public_scale_needs_bounds(gate: Gate, people: Any) -> None:
+    """With 300 rows 90 and 91 ones have other public scales: the card then tells who is one of the 91."""
+    rng = np.random.default_rng(2)
+    table = pandas.DataFrame({"age": rng.normal(50, 12, 300), "hiv": (np.arange(300) < 91).astype(int)})
+    table["income"], table["sick"] = table.age + table.hiv + rng.normal(0, 9, 300), 0
+    policy = "[columns.hiv]\nmax_attack = 0.7\n"
+    status, err, _ = gate(policy, *FAST, "--held-out", "0", table=table)
+    assert (status, "--bounds hiv=LOW:HIGH" in err) == (2, True), err
+    assert gate(policy, *FAST, "--held-out", "0", "--bounds", "hiv=0:1", table=table)[0] == 1  # measured
+    required = "[rows]\nmax_eta = 1e9\n[require]\nbounds = true\n"
+    status, err, found = gate(required, *FAST, "--bounds", "hiv=0:1", table=table)
+    assert (status, rule(found, "require.bounds")["passed"]) == (1, False)
+    bounds = ("--bounds", "hiv=0:1", "--bounds", "age=0:120", "--bounds", "income=-50:200")
+    assert gate(required, *FAST, *bounds, table=table)[:2] == (0, "")

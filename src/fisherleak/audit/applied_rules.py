@@ -6,11 +6,13 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
+from fisherleak._support.grids import public_units
 from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.model import PUBLIC, Settings, Trained
@@ -96,6 +98,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
     _check_missing(policy, design)
+    _check_frame(policy, design, attacked)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -293,6 +296,35 @@ def _check_missing(policy: Policy, design: Design) -> None:
             f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
             f"`drop={[lacking[0]]!r}`."
         )
+
+
+def _check_frame(policy: Policy, design: Design, attacked: Sequence[str]) -> None:
+    """Refuse limits on attacks on a yes or no of which one other value gives the column another public centre or scale."""
+    most = 1 if design.people is None else int(design.people.sizes.max())
+    for feature in design.features:
+        told = feature.name in attacked and feature.yes_no and feature.bounds is None
+        if told and _moves_frame(feature, design.n, most):
+            raise InvalidInputError(
+                f"The policy '{policy.source}' limits attacks on '{feature.name}', and another value of one person in it "
+                "changes its public centre or scale, which tells that value at any noise: declare "
+                f"`bounds={{{feature.name!r}: (low, high)}}`."
+            )
+
+
+def _moves_frame(feature: Feature, n: int, most: int) -> bool:
+    """Whether a yes or no has another public frame where up to some of its values are the other one.
+
+    With k of m values at low + step, the mean is low + step k / m and the variance step^2 k (m - k) / m^2.
+    """
+    count = n - feature.gaps.rows
+    mean = (feature.mean * n - feature.centre * feature.gaps.rows) / count  # of the values that are there
+    ones = round(count * (mean - feature.low) / feature.step)
+    near = range(max(1, ones - most), min(count - 1, ones + most) + 1)
+    return any(
+        public_units(feature.low + feature.step * k / count, feature.step * math.sqrt(k * (count - k)) / count)
+        != (feature.centre, feature.scale)
+        for k in near
+    )
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

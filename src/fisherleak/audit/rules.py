@@ -290,12 +290,19 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "person": (settings.person, lambda limit: settings.person == limit),
         "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
         "released": (audit.released, lambda limit: audit.released),
+        "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
     for key, limit in policy.section("require").items():
         value, holds = found[key]
         name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
+        if key == "bounds":
+            lacking = "".join(f" '{each}' has none." for each in audit.design.unbounded[:1])
+            yield Rule(
+                "require.bounds", limit, value, holds(limit), f"Every number must have declared bounds.{lacking}"
+            )
+            continue
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
 

@@ -78,6 +78,11 @@ def _uncovered(audit: Audit) -> Iterator[str]:
     policy, features = audit.policy, audit.design.features
     if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
         return
+    if audit.design.unbounded:
+        yield (
+            "Centres and scales of numbers without bounds follow from the rows. What a change of one of them tells about a "
+            "value is in no rule: declare `bounds`, or write bounds = true under [require] in the policy."
+        )
     lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
     if lacking:
         yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
