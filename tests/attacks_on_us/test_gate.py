@@ -19,6 +19,11 @@ from fisherleak.cli import main
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 FAST = ("--draws", "4", "--no-attacks")
+BOUNDED = [
+    word
+    for bounds in ("age=0:120", "children=0:9", "smoker=0:1", "couple=0:60", "income=0:200000")
+    for word in ("--bounds", bounds)
+]
 EVERY = '[columns."*"]\nmax_revealed = 0.1\nmax_attack = 0.8\n'
 AGE = "[columns.age]\nmax_revealed = 0.1\n"
 
@@ -98,7 +103,7 @@ REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
     "empty": ("[columns.empty]\nmax_revealed = 0.1\n", (), "has no values at all"),
     "a share of a category": ("[columns.city]\nmax_revealed = 0.1\n", (), "Use max_attack or max_eta"),
     "an error of a category": ("[columns.city]\nmin_error = 0.1\n", (), "Use max_attack or max_eta"),
-    "a share of 0 or 1": ("[columns.smoker]\nmax_revealed = 0.1\n", (), "'smoker' is 0 or 1"),
+    "a share of 0 or 1": ("[columns.smoker]\nmax_revealed = 0.1\n", (), "'smoker' has two values"),
     "no rule": ("[columns.age]\nspread = 12\n", (), "No rule of the policy 'policy.toml' applies"),
     "no key for numbers": ('[columns."*"]\nmax_attack = 0.9\n', (), "has no max_revealed for 'age'"),
     "no key for categories": ('[columns."*"]\nmax_revealed = 0.9\n', (), "has no max_attack for 'smoker'"),
@@ -168,11 +173,12 @@ def test_rules_of_the_target_are_applied_to_it_the_stricter_first(
 
 def test_a_spread_that_the_policy_states_is_the_one_that_counts(gate: Gate) -> None:
     shares = []
-    for spread in ("", "spread = 12\n", "spread = 1e-9\n"):
+    for spread in ("", "spread = 12\n", "spread = 5\n"):
         _, _, found = gate(AGE + spread, "--noise", "500", *FAST)
         shares.append(rule(found, "columns.age.max_revealed")["value"])
     assert shares[0] == pytest.approx(shares[1], rel=0.2)
-    assert shares[2] < 1e-12 < shares[1]
+    odds = [share / (1 - share) for share in shares]
+    assert odds[2] < 0.3 * odds[1]  # about (5 / 12) squared
     assert (
         gate(f"{AGE}spread = 12\n", "--noise", "500", "--spread", "age=12", *FAST)[2]["rules"][0]["value"] == shares[1]
     )
@@ -225,6 +231,104 @@ def test_copies_are_refused(gate: Gate, people: Any, copied: str, memory: tuple[
     assert "exact copies of others" in err if copied == "rows" else "'other' is a copy of" in err
 
 
+@pytest.mark.parametrize("hidden", ["nearly", "under other people's names", "beside a column of chance"])
+def test_copies_are_refused_however_they_are_hidden(gate: Gate, people: Any, hidden: str) -> None:
+    rng = np.random.default_rng(1)
+    table = pandas.concat([people.drop(columns=["code", "couple"]).assign(weight=rng.normal(70, 9, 120))] * 4)
+    table["code"] = rng.permutation(table.shape[0])
+    policy, options, says = "[label]\nmax_revealed = 0.1\n", (), "are nearly copies of others"
+    if hidden == "nearly":
+        table["age"] *= 1 + 1e-6 * rng.normal(size=len(table))
+        table["income"] *= 1 + 1e-6 * rng.normal(size=len(table))
+    elif hidden == "beside a column of chance":
+        table["batch"] = rng.normal(size=len(table))
+    else:
+        says = "exact copies of other people's"
+        policy, options = f'{policy}[require]\nperson = "code"\n', ("--person", "code")
+    status, err, _ = gate(policy, *FAST, *options, table=table)
+    assert (status, err.count("\n")) == (2, 1), err
+    assert says in err
+
+
+def test_common_rows_are_no_copies(gate: Gate) -> None:
+    rng = np.random.default_rng(1)
+    n = 4000  # most rows of dependent coarse columns have a twin
+    age = rng.integers(20, 60, n)
+    table = pandas.DataFrame({"age": age, "hours": np.where(rng.random(n) < 0.8, 40, rng.integers(10, 60, n))})
+    for k in range(4):
+        table[f"trait {k}"] = np.where(age + rng.normal(0, 2, n) > 30 + 5 * k, "old", "young")
+    table["income"], table["sick"] = 0, (age > 45).astype(int)
+    assert table.duplicated().mean() > 0.5
+    status, err, _ = gate("[rows]\nmax_eta = 1e9\n", *FAST, table=table, target="sick")
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("codes", [(1, 2), (-1, 1), (0, 100)])
+def test_two_numbers_are_a_yes_or_no_whatever_they_are(gate: Gate, people: Any, codes: tuple[int, int]) -> None:
+    table = people.assign(smoker=people.smoker.map(dict(zip((0, 1), codes, strict=True))), city=people.city == "Bonn")
+    table["city"] = table.city.astype(int) + 1
+    status, err, _ = gate("[columns.smoker]\nmax_revealed = 0.1\n", *FAST, table=table)
+    assert (status, "'smoker' has two values" in err) == (2, True)
+    status, _, found = gate("[attacks]\nmax_gain = 0.1\n", *FAST, table=table)
+    assert status == 1
+    assert "'smoker' was not attacked" in found["rules"][0]["note"]
+    assert "'city' was not attacked" in found["rules"][0]["note"]
+    assert "Measured as numbers, though of at most 10 values: 'children'." in found["note"]
+
+
+def test_codes_of_yes_and_no_change_no_figure(gate: Gate, people: Any) -> None:
+    guessed = []
+    for table in (people, people.assign(smoker=people.smoker * 7 - 3)):
+        _, _, found = gate("[columns.smoker]\nmax_attack = 0.6\n", "--draws", "4", "--noise", "2000", table=table)
+        guessed.append(rule(found, "columns.smoker.max_attack")["value"])
+    assert guessed[0] == pytest.approx(guessed[1], rel=0.02)
+
+
+def test_a_spread_in_another_unit_is_refused(gate: Gate, people: Any) -> None:
+    months = people.assign(age=12 * people.age)
+    status, err, _ = gate(f"{AGE}spread = 12\n", *FAST, table=months)
+    assert status == 2
+    assert "states a spread of 12 for 'age', and its values vary by 160: check the unit." in err
+    status, err, _ = gate("[label]\nspread = 12\nmax_revealed = 0.1\n", *FAST)
+    assert (status, "spread of 12 for 'income'" in err) == (2, True)
+    _, _, found = gate("[columns.age]\nmin_error = 5\n[label]\nmin_error = 5\n", *FAST, table=months)
+    assert "limit ± 5, where the values vary by 160" in rule(found, "columns.age.min_error")["note"]
+    assert "where the values vary by 1" in rule(found, "label.min_error")["note"]
+
+
+def test_who_lacks_a_number_is_in_no_rule_and_that_is_said_or_refused(gate: Gate, people: Any) -> None:
+    table = people.assign(age=people.age.where(people.smoker == 0))
+    for policy in (EVERY, "[attacks]\nmax_gain = 0.1\n"):
+        status, err, _ = gate(policy, *FAST, table=table)
+        assert status == 2
+        assert "whether a value of 'age' is missing" in err
+        assert "--missing drop" in err
+    _, _, found = gate(AGE, *FAST, table=table)
+    assert "Whether a value of 'age' is missing is in no rule on columns." in found["note"]
+    lost = people.assign(age=people.age.where(people.index % 3 > 0))
+    assert gate("[attacks]\nmax_gain = 0.1\n", *FAST, "--missing", "drop", table=lost)[0] == 1  # measured, not refused
+
+
+@pytest.mark.parametrize("header", ["--header", "--no-header"])
+def test_names_of_columns_are_those_of_the_file(gate: Gate, people: Any, header: str) -> None:
+    names = [*people.drop(columns="sick").columns]
+    names[1], names[2] = names[2], names[1]
+    status, err, _ = gate(AGE, header, "--columns", ",".join(names), *FAST)
+    assert (status, "go by the names of columns" in err) == (2, True)
+    status, err, _ = gate(AGE, "--columns", ",".join(names), *FAST)
+    assert (status, "looks like a header" in err) == (2, True)
+
+
+@pytest.mark.parametrize("unit", [1e150, 1e-150])
+def test_a_refusal_of_units_has_no_value_of_a_cell(gate: Gate, people: Any, unit: float) -> None:
+    status, err, _ = gate(AGE, *FAST, table=people.assign(age=people.age * unit))
+    assert status == 2
+    assert "use a " in err
+    assert "1e+100" in err or "1e-100" in err
+    assert "e+15" not in err
+    assert "e-14" not in err
+
+
 def test_a_policy_can_ask_for_the_target_the_people_and_a_released_file(gate: Gate) -> None:
     required = '[require]\ntarget = "income"\nreleased = true\nperson = "couple"\n'
     status, err, found = gate(f"[rows]\nmax_eta = 1e9\n{required}", *FAST, "--person", "couple")
@@ -259,15 +363,15 @@ def test_a_policy_that_limits_nothing_says_so(gate: Gate) -> None:
 ADVISED = {
     "one attack": ("[columns.city]\nmax_attack = 0.6\n", ("--draws", "4")),
     "gain": ("[attacks]\nmax_gain = 0.05\n", ("--draws", "4")),
-    "membership": ("[membership]\nmax_right = 0.55\n", FAST),
+    "membership": ("[membership]\nmax_right = 0.55\n", (*FAST, *BOUNDED)),
     "groups": (
         '[groups]\nmax_eta_joint = 2\nmax_eta_mean = 0.1\n[require]\ngroup = "city"\n',
         ("--group", "city", *FAST),
     ),
     "everything": (
         f"{EVERY}[columns.city]\nmax_attack = 0.62\n[rows]\nmax_eta = 0.5\n[membership]\nmax_right = 0.6\n"
-        "[attacks]\nmax_gain = 0.1\n[utility]\nmax_loss = 5\n",
-        ("--max-eta", "0.4", "--draws", "4"),
+        "[attacks]\nmax_gain = 0.1\n[utility]\nmax_loss = 50\n",
+        ("--max-eta", "0.4", "--draws", "4", *BOUNDED),
     ),
 }
 
@@ -288,8 +392,25 @@ def test_the_noise_that_is_advised_passes_and_is_not_less_than_the_one_that_fail
         "[columns.city]\nmax_attack = 0.3\n",  # less than guessing
         '[rows]\nmax_eta = 0.1\n[require]\nmodel = "poisson"\n',
         "[rows]\nmax_eta = 0.001\n[utility]\nmax_loss = 0.0001\n",
+        "[membership]\nmax_right = 0.6\n",  # some rows move a public scale
     ],
 )
 def test_where_no_noise_passes_none_is_advised(gate: Gate, policy: str) -> None:
     status, _, found = gate(policy, "--draws", "4", "--noise", "300")
     assert (status, found["noise"]) == (1, None)
+
+
+def test_a_yes_or_no_that_moves_a_public_scale_needs_bounds(gate: Gate, people: Any) -> None:
+    """With 300 rows 90 and 91 ones have other public scales: the card then tells who is one of the 91."""
+    rng = np.random.default_rng(2)
+    table = pandas.DataFrame({"age": rng.normal(50, 12, 300), "hiv": (np.arange(300) < 91).astype(int)})
+    table["income"], table["sick"] = table.age + table.hiv + rng.normal(0, 9, 300), 0
+    policy = "[columns.hiv]\nmax_attack = 0.7\n"
+    status, err, _ = gate(policy, *FAST, "--held-out", "0", table=table)
+    assert (status, "--bounds hiv=LOW:HIGH" in err) == (2, True), err
+    assert gate(policy, *FAST, "--held-out", "0", "--bounds", "hiv=0:1", table=table)[0] == 1  # measured
+    required = "[rows]\nmax_eta = 1e9\n[require]\nbounds = true\n"
+    status, err, found = gate(required, *FAST, "--bounds", "hiv=0:1", table=table)
+    assert (status, rule(found, "require.bounds")["passed"]) == (1, False)
+    bounds = ("--bounds", "hiv=0:1", "--bounds", "age=0:120", "--bounds", "income=-50:200")
+    assert gate(required, *FAST, *bounds, table=table)[:2] == (0, "")

@@ -41,7 +41,7 @@ def test_kinds(values: Any, kind: str) -> None:
     assert kinds(many(x=values))["x"] == kind
 
 
-def test_zeros_and_ones_are_numbers_that_are_measured_as_yes_or_no() -> None:
+def test_two_numbers_are_measured_as_yes_or_no_whatever_they_are() -> None:
     turns = np.arange(60) % 2
     raw = from_frame(many(vip=turns, half=turns / 2, two=turns + 1, three=np.arange(60) % 3, gap=[0, 1, None] * 20))
 
@@ -50,7 +50,7 @@ def test_zeros_and_ones_are_numbers_that_are_measured_as_yes_or_no() -> None:
         return {c.name: (c.kind, c.yes_no) for c in decide(raw, profiles_of(raw, choices, False), choices)}
 
     found = measured()
-    assert {name for name, (_, yes_no) in found.items() if yes_no} == {"vip", "gap"}
+    assert {name for name, (_, yes_no) in found.items() if yes_no} == {"vip", "half", "two", "gap"}
     assert found["vip"] == found["gap"] == ("number", True)
     assert measured(numbers=("vip",))["vip"] == ("number", False)
     assert measured(categories=("vip",))["vip"] == ("category", False)

@@ -6,16 +6,19 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
+from fisherleak._support.grids import public_units
+from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
-from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, prior_spreads, yardsticks
+from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, label_spread, prior_spreads, yardsticks
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 
@@ -24,6 +27,8 @@ __all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
 OF_ATTACKS = ("max_attack",)
+OTHER_UNIT = 3.0
+"""Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class AppliedRules:
     spreads : mapping of name to number
         What an outsider starts from about a number, in its unit; the data decide the others.
     guessable : names
-        Columns that [attacks] is about: categories, and columns of 0 and 1.
+        Columns that [attacks] is about: categories, and columns of two values.
     attacked : names
         Columns, or the target, that some rule needs attacks on.
     """
@@ -92,6 +97,8 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
+    _check_missing(policy, design)
+    _check_frame(policy, design, attacked)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -112,7 +119,7 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
     name, own = feature.name, policy.limits_on(feature.name)
     for key in OF_NUMBERS:
         if key in own and not feature.has_share:
-            what = "is 0 or 1" if feature.yes_no else "is a category"
+            what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
     given = {**_on_every_column(policy, name, feature.has_share, bool(own)), **own}
     yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
@@ -163,7 +170,7 @@ def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
 
 
 def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
-    """Spreads that the policy states; those that were given must be the same."""
+    """Spreads that the policy states, in the unit of the data; those that were given must be the same."""
     target = design.target.name
     stated = {name: own["spread"] for name, own in policy.section("columns").items() if "spread" in own}
     label = policy.section("label").get("spread")
@@ -172,12 +179,17 @@ def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict
             f"The policy '{policy.source}' states two spreads of the target '{target}': {label:g} under [label] and "
             f'{stated[target]:g} under [columns."{target}"]. Keep one.'
         )
-    numbers = {feature.name for feature in design.features if feature.has_share}
-    numbers |= set() if design.target.classes else {target}
-    for name in stated:
-        if name not in numbers:
+    own = {feature.name: feature.prior for feature in design.features if feature.has_share}
+    own |= {target: label_spread(design)} if target in stated and not design.target.classes else {}
+    for name, value in stated.items():
+        if name not in own:
             raise InvalidInputError(
                 f"The policy '{policy.source}' states a spread of '{name}', which is no number of this model: remove it."
+            )
+        if own[name] > OTHER_UNIT * value:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' states a spread of {value:g} for '{name}', and its values vary by "
+                f"{number(own[name], 2)}: check the unit. The limits on it are in that of the policy."
             )
     for name, value in given.items():
         if stated.get(name) != value:
@@ -265,13 +277,54 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
     if policy.section("attacks") and not guessable:
         raise InvalidInputError(
             f"The rules under [attacks] of the policy '{policy.source}' cannot be checked: the model uses no category and no "
-            "column of 0 and 1. Remove them; max_revealed limits numbers."
+            "column of two values. Remove them; max_revealed limits numbers."
         )
     others = any(policy.section(name) for name in policy.sections if name not in ("columns", "label"))
     if not values and not others:
         raise InvalidInputError(
             f"No rule of the policy '{policy.source}' applies: it has {' and '.join(MEASURED_BY)} only. Write a limit."
         )
+
+
+def _check_missing(policy: Policy, design: Design) -> None:
+    """Refuse limits on every attack where a feature tells who lacks a number: no attacker guesses that."""
+    every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
+    lacking = [feature.of for feature in design.features if feature.of is not None]
+    if every and lacking:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' limits attacks on every column, and nothing can check whether a value of "
+            f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
+            f"`drop={[lacking[0]]!r}`."
+        )
+
+
+def _check_frame(policy: Policy, design: Design, attacked: Sequence[str]) -> None:
+    """Refuse limits on attacks on a yes or no of which one other value gives the column another public centre or scale."""
+    most = 1 if design.people is None else int(design.people.sizes.max())
+    for feature in design.features:
+        told = feature.name in attacked and feature.yes_no and feature.bounds is None
+        if told and _moves_frame(feature, design.n, most):
+            raise InvalidInputError(
+                f"The policy '{policy.source}' limits attacks on '{feature.name}', and another value of one person in it "
+                "changes its public centre or scale, which tells that value at any noise: declare "
+                f"`bounds={{{feature.name!r}: (low, high)}}`."
+            )
+
+
+def _moves_frame(feature: Feature, n: int, most: int) -> bool:
+    """Whether a yes or no has another public frame where up to some of its values are the other one.
+
+    With k of m values at low + step, the mean is low + step k / m and the variance step^2 k (m - k) / m^2.
+    """
+    count = n - feature.gaps.rows
+    mean = (feature.mean * n - feature.centre * feature.gaps.rows) / count  # of the values that are there
+    ones = round(count * (mean - feature.low) / feature.step)
+    near = range(max(1, ones - most), min(count - 1, ones + most) + 1)
+    return any(
+        public_units(feature.low + feature.step * k / count, feature.step * math.sqrt(k * (count - k)) / count)
+        != (feature.centre, feature.scale)
+        for k in near
+    )
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

@@ -18,7 +18,7 @@ NOT_ASKED = (
     "No noise was given, so the scale is the least at which no number of anyone in the table is revealed by more than 10 %; "
     "the choices say what others reveal and cost."
 )
-EVEN = "A yes or no (0 or 1) counts there as a number of spread 1/2."
+EVEN = "A yes or no, taken as 0 or 1, counts there as a number of spread 1/2."
 
 
 def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> NoiseChoice:

@@ -1,7 +1,8 @@
 """Copies that make every limit easy to pass: rows that stand several times in a table, and columns that do.
 
 What is revealed about a value is measured with all other data known. Of k copies of a row, or of a column, each has about 1/k
-of the eta that one alone has, so under a policy exact copies are refused.
+of the eta that one alone has, so under a policy copies are refused: those of rows to a thousandth of a standard deviation,
+those of columns as far as they are exact. Rows that somebody made up are a table like any other: no check can tell them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows import gather
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design
-from fisherleak.tables.repeated_rows import copies_note
+from fisherleak.tables.repeated_rows import copies_note, near_copies_note
 
 __all__ = ["refuse_copies"]
 
@@ -26,9 +27,10 @@ MOST_ROWS, MOST_VALUES = 100_000, 2**24
 
 
 def refuse_copies(design: Design, source: str, of_columns: bool) -> None:
-    """Refuse exact copies of rows that are nobody's by name, and of columns; of many rows some are looked at."""
-    X, y = _looked_at(design)
-    note = copies_note(X, y, [feature.columns for feature in design.features]) if design.people is None else ""
+    """Refuse copies of rows, but for those of one person, and of columns; of many rows some are looked at."""
+    X, y, whose = _looked_at(design)
+    rows = (X, y, [feature.columns for feature in design.features], whose)
+    note = copies_note(*rows) or near_copies_note(*rows)
     if note:
         raise InvalidInputError(f"{note} Under the policy '{source}' they are refused.")
     same = _copied_columns(design, X, y) if of_columns else None
@@ -39,10 +41,11 @@ def refuse_copies(design: Design, source: str, of_columns: bool) -> None:
         )
 
 
-def _looked_at(design: Design) -> tuple[Vector, Vector]:
+def _looked_at(design: Design) -> tuple[Vector, Vector, NDArray[np.int64] | None]:
     most = min(MOST_ROWS, max(1, MOST_VALUES // int(design.X.shape[1])))
-    X, y = gather([design.X, design.y], some_rows(design.n, most, 0))
-    return np.asarray(X), np.asarray(y)
+    rows = some_rows(design.n, most, 0)
+    X, y = gather([design.X, design.y], rows)
+    return np.asarray(X), np.asarray(y), None if design.people is None else design.people.of_row[rows]
 
 
 def _copied_columns(design: Design, X: Vector, y: Vector) -> tuple[str, str] | None:

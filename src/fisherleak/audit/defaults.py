@@ -9,4 +9,4 @@ DEFAULT_L2 = 1e-2
 DRAWS = 100
 """Noisy copies behind each point of utility."""
 EVEN_ODDS = 0.5
-"""The standard deviation of a value that is 0 or 1 at even odds."""
+"""The standard deviation of one of two values at even odds, as a part of their distance."""

@@ -122,6 +122,12 @@ def passing_noise(again: Again) -> Advice:
             None,
             f"No noise makes every rule pass: {_listed(lasting)} needs something else. Run the audit as the policy requires.",
         )
+    presence, ruled = again.audit.presence, any(rule.name.startswith("membership.") for rule in failed)
+    if ruled and presence.recognised:
+        return Advice(
+            None,
+            f"No noise makes every rule pass, for no noise hides who moves a public scale: {presence.recognised_note}",
+        )
     gate = again.audit.gate
     if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):
         return Advice(None, UTILITY)

@@ -9,7 +9,7 @@ away is at most
 
 with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
 (``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
-over the scale of the noise. Categories have no such share, and neither have columns of 0 and 1: their measure is how often
+over the scale of the noise. Categories have no such share, and neither have columns of two values: their measure is how often
 attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of
 even odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
 """
@@ -34,7 +34,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
-from fisherleak.tables import Feature
+from fisherleak.tables import Design, Feature
 
 __all__ = [
     "HALF",
@@ -157,7 +157,7 @@ def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
     if shares_unknown(trained) is not None:
         return np.full(len(trained.design.features) + 1, np.nan)
     own = [known.get(f.name, f.prior if f.has_share else np.nan) for f in trained.design.features]
-    return np.array([*own, known.get(trained.design.target.name, label_spread(trained))])
+    return np.array([*own, known.get(trained.design.target.name, label_spread(trained.design))])
 
 
 def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
@@ -168,7 +168,7 @@ def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
 
 def guarded_spreads(features: Sequence[Feature], spreads: Vector) -> Vector:
     """Spreads in standard units, the label's last, with that of even odds for every yes or no."""
-    even = [EVEN_ODDS / feature.scale if feature.yes_no else np.nan for feature in features]
+    even = [EVEN_ODDS * feature.step / feature.scale if feature.yes_no else np.nan for feature in features]
     return np.where(np.isnan(spreads), [*even, np.nan], spreads)
 
 
@@ -208,7 +208,7 @@ def rms_of_values(trained: Trained, priors: Vector) -> Any:
     if shares_unknown(trained) is not None:
         return None
     spreads, attributes = spreads_in_units(trained, priors), trained.leak._information.attributes
-    centre = math.nan if trained.design.target.classes else _label_moments(trained).mean
+    centre = math.nan if trained.design.target.classes else _label_moments(trained.design).mean
     found = rms_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
 
     def there(rms: Any, X: Any) -> Any:
@@ -229,21 +229,21 @@ def largest_exposure(features: Sequence[Feature], spreads: Vector, rms: Vector, 
     return largest if 0.0 < largest < UNBOUNDED else None
 
 
-def _label_moments(trained: Trained) -> Moments:
+def _label_moments(design: Design) -> Moments:
     def block(y: Any) -> Sums:
         return (Moments.of(np.asarray(y, dtype=np.float64)),)
 
-    (found,) = sum_rows(block, trained.design.y, join=lambda a, b: (a[0] + b[0],))
+    (found,) = sum_rows(block, design.y, join=lambda a, b: (a[0] + b[0],))
     moments: Moments = found
     return moments
 
 
-def label_spread(trained: Trained) -> float:
+def label_spread(design: Design) -> float:
     """Standard deviation of a number that is predicted, in its own unit; NaN for classes."""
-    if trained.design.target.classes:
+    if design.target.classes:
         return math.nan
-    found = _label_moments(trained)
-    return math.sqrt(found.squares / found.count) * trained.design.target.scale
+    found = _label_moments(design)
+    return math.sqrt(found.squares / found.count) * design.target.scale
 
 
 def _declared(trained: Trained, spread: Mapping[str, float]) -> Mapping[str, float]:

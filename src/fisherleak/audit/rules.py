@@ -21,7 +21,7 @@ from fisherleak.audit.exposure import gate_of
 from fisherleak.audit.people import varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.records import Audit
-from fisherleak.audit.revealed import exposure_at, share_of, shares_unknown
+from fisherleak.audit.revealed import exposure_at, label_spread, share_of, shares_unknown
 from fisherleak.audit.ruling import Rule
 from fisherleak.rows import sum_rows
 
@@ -88,6 +88,9 @@ def _value(
             continue
         count = figure.counts[audit.yardsticks.levels.index(each.key)]
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
+        if each.key == "min_error":  # so that a reader notices another unit than that of the limit
+            own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
+            words = f"{words}, where the values vary by {number(own, 2)}"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         worst = figure.rms.worst if share else figure.worst
         yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
@@ -287,12 +290,19 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "person": (settings.person, lambda limit: settings.person == limit),
         "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
         "released": (audit.released, lambda limit: audit.released),
+        "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
     for key, limit in policy.section("require").items():
         value, holds = found[key]
         name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
+        if key == "bounds":
+            lacking = "".join(f" '{each}' has none." for each in audit.design.unbounded[:1])
+            yield Rule(
+                "require.bounds", limit, value, holds(limit), f"Every number must have declared bounds.{lacking}"
+            )
+            continue
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
 

@@ -202,7 +202,7 @@ def _kinds(columns: Sequence[dict[str, Any]], yes_no: Collection[str]) -> list[t
     """What the columns are taken for, in a line each; the options that decide otherwise."""
     lines = []
     titles = {"number": ("numbers", "--category"), "category": ("categories", "--number")}
-    for kind, (title, option) in {**titles, "yes_no": ("yes or no (0, 1)", "--number")}.items():
+    for kind, (title, option) in {**titles, "yes_no": ("yes or no", "--number")}.items():
         told = [(column["name"], "yes_no" if column["name"] in yes_no else column["kind"]) for column in columns]
         names = [name for name, taken in told if taken == kind]
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""

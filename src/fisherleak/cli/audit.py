@@ -29,6 +29,10 @@ NOTHING_TO_TEST = (
     "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one; a gate that chooses its own "
     "noise cannot fail."
 )
+RENAMED = (
+    "The rules of the policy '{}' go by the names of columns, and --columns may give other names than the file's first line: "
+    "leave --header and --no-header out, so that a header is noticed, or write the names into the file."
+)
 
 
 def audit(
@@ -138,6 +142,8 @@ def audit(
     for option, given in (("--max-eta", max_eta), ("--policy", policy)):
         if given is not None and noise is None and eta is None and released is None:
             raise InvalidInputError(NOTHING_TO_TEST.format(option))
+    if policy is not None and columns is not None and header is not None:
+        raise InvalidInputError(RENAMED.format(policy.name))
     options: dict[str, Any] = {
         **choice,
         "attributes": attribute,

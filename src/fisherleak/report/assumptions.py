@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from fisherleak.audit.model import COUNTED, Settings
 from fisherleak.audit.noises import noise_words
+from fisherleak.audit.policy import EVERY
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import MEANING, shares_unknown
+from fisherleak.tables.profile import FEW_VALUES
 
 __all__ = ["assumptions_of", "policy_scope", "unread_cells"]
 
 LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under [require] and [utility] only."
 
-
+MOST_NAMED = 10
+"""Columns that a sentence names at most."""
 OWN_SHAPE = (
     "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
     "attacks and etas of several rows together hold it fixed, and are a little too small. Membership, where it is measured, is "
@@ -65,7 +69,37 @@ def policy_scope(audit: Audit) -> str:
         "in no rule."
     )
     about = set() if audit.policy is None else set(audit.policy.sections)
-    return told if about - {"utility", "require"} else f"{told} {LIMITS_NOTHING}"
+    nothing = () if about - {"utility", "require"} else (LIMITS_NOTHING,)
+    return " ".join((told, *_uncovered(audit), *nothing))
+
+
+def _uncovered(audit: Audit) -> Iterator[str]:
+    """What a reader may think that rules on columns and attacks cover: who lacks a number, and numbers that may be codes."""
+    policy, features = audit.policy, audit.design.features
+    if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
+        return
+    if audit.design.unbounded:
+        yield (
+            "Centres and scales of numbers without bounds follow from the rows. What a change of one of them tells about a "
+            "value is in no rule: declare `bounds`, or write bounds = true under [require] in the policy."
+        )
+    lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
+    if lacking:
+        yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
+    stated = policy.section("columns")
+    every = EVERY in stated or "attacks" in policy.sections
+    codes = [
+        f"'{f.name}'" for f in features if every and f.has_share and f.few and "kind" not in stated.get(f.name, {})
+    ]
+    if codes:
+        yield (
+            f"Measured as numbers, though of at most {FEW_VALUES} values: {_listed(codes)}. Where these are codes, "
+            'kind = "category" under [columns.NAME] in the policy has them attacked.'
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _shown(value: object) -> str:

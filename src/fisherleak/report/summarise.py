@@ -246,6 +246,7 @@ def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
         "spread": feature.prior if feature.has_share else None,
         "worst_row": audit.names[figures.worst][0],
         **({"yes_no": True} if feature.yes_no else {}),
+        **({"step": feature.step} if feature.yes_no and feature.step != 1.0 else {}),
         **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
     }
 

@@ -108,7 +108,7 @@ def _targets(shown: Mapping[str, Any]) -> Json:
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
     unknown = any(a["kind"] == "number" and not a["revealed"] for a in shown["attributes"])
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
-    even = [(EVEN_ODDS * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
+    even = [(EVEN_ODDS * a.get("step", 1.0) * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
     shares += [square / (1.0 + square) for square in even]
     errors = {a["name"]: a["error_least"] for a in shown["tightest"] if a["kind"] == "number"}
     return {"shares": None if unknown else max(shares, default=None), "errors": errors, "even": bool(even)}

@@ -57,9 +57,9 @@ class Moments:
             return self.low, 0.0
         largest = max(abs(self.low), abs(self.high))
         if largest > EXTREME:
-            raise InvalidInputError(f"{what} has values as large as {largest:.1e}: use a larger unit.")
+            raise InvalidInputError(f"{what} has values beyond {EXTREME:g}: use a larger unit.")
         if largest < 1 / EXTREME:
-            raise InvalidInputError(f"{what} has values no larger than {largest:.1e}: use a smaller unit.")
+            raise InvalidInputError(f"{what} has no values beyond {1 / EXTREME:g}: use a smaller unit.")
         spread = math.sqrt(self.squares / self.count)
         return (self.mean, 0.0) if spread <= SAME * abs(self.mean) else (self.mean, spread)
 

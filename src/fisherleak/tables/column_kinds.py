@@ -32,8 +32,8 @@ FULL_RUN = 0.9
 """Part of the whole numbers from the least to the largest that a column has that numbers rows in any order."""
 
 YES_NO = frozenset({0.0, 1.0})
-"""Numbers that stand for no and yes."""
-YES_NO_NOTE = "holds 0 and 1 only: in the model a number, measured as a yes or no; `numbers` measures it as a number"
+"""Numbers that often stand for no and yes; any other two are measured so too."""
+YES_NO_NOTE = "only: in the model a number, measured as a yes or no; `numbers` measures it as a number"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Column:
     kept: tuple[str, ...] | None = None
     """The levels of a category that are kept where others are pooled."""
     yes_no: bool = False
-    """Whether it is a number in the model, 0 or 1, and measured as a category: how often attackers guess it."""
+    """Whether it is a number in the model, one of two, and measured as a category: how often attackers guess it."""
 
 
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
@@ -130,8 +130,10 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
         why = _looks_like_id(name, profile)
         if why:
             return Column(name, "ignored", True, f"{why}; `numbers` keeps it")
-        if profile.numbers is not None and profile.numbers.few == YES_NO:
-            return Column(name, "number", True, YES_NO_NOTE, yes_no=True)
+        few = None if profile.numbers is None else profile.numbers.few
+        if few is not None and len(few) == 2:
+            note = f"holds {'0 and 1' if few == YES_NO else 'two values'} {YES_NO_NOTE}"
+            return Column(name, "number", True, note, yes_no=True)
         return Column(name, "number", True, "holds numbers")
     if sort == "date":
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")

@@ -62,7 +62,10 @@ class Feature:
     of: str | None = None
     """The column of numbers of which this feature tells who lacks it."""
     yes_no: bool = False
-    """Whether it is a number that is 0 or 1, and measured like a category."""
+    """Whether it is a number that is one of two, and measured like a category."""
+    low: float = 0.0
+    step: float = 1.0
+    """The smaller of the two numbers of a yes or no, and how far they are apart."""
     bounds: tuple[float, float] | None = None
     """Declared ones, from which centre and scale then follow; where there are none, they follow from the rows."""
 
@@ -152,9 +155,12 @@ def _feature(
     if not (fact.count if isinstance(fact, Moments) else fact):
         return NOTHING
     if isinstance(fact, Moments):
-        few = profile.numbers is not None and profile.numbers.few is not None
+        numbers = profile.numbers
+        few = numbers is not None and numbers.few is not None
         made = _number(column.name, fact, gaps, few, choices.within(column.name))
-        return made if isinstance(made, str) else replace(made, yes_no=column.yes_no)
+        if isinstance(made, str) or not column.yes_no or numbers is None:
+            return made
+        return replace(made, yes_no=True, low=numbers.low, step=numbers.high - numbers.low)
     levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
