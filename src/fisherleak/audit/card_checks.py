@@ -41,7 +41,11 @@ from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
 __all__ = ["check_card"]
 
-NUMBER = re.compile(r"[-−]?[0-9]{1,9}(?:,[0-9]{3}){0,3}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?")
+ROUNDED = 1e-9
+"""Parts of a step that logarithms round."""
+NUMBER = re.compile(
+    r"[-−]?[0-9]{1,9}(?:,[0-9]{3}){0,3}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?"
+)
 
 
 def check_card(card: Json, where: str) -> None:

@@ -85,7 +85,7 @@ def whole(least: int, most: int) -> Check:
     return _is(lambda value: type(value) is int and least <= value <= most)
 
 
-def number(least: float = -1e308, most: float = 1e308) -> Check:
+def finite(least: float = -1e308, most: float = 1e308) -> Check:
     """A finite one; one without a fraction may be written as a whole number of at most 64 bits."""
     return _is(
         lambda value: (type(value) is float or (type(value) is int and abs(value) < 2**64)) and least <= value <= most
@@ -107,7 +107,7 @@ def either(*checks: Check) -> Check:
 
 
 nothing, truth = one_of(None), one_of(True, False)
-positive, name = number(5e-324), text(least=1)
+positive, name = finite(5e-324), text(least=1)
 
 
 def list_of(item: Check, most: int = MOST_PARAMETERS) -> Check:
@@ -162,12 +162,12 @@ def by_name(item: Check, most: int = MOST_FEATURES + 1) -> Check:
 
 
 names = list_of(name, 100_000)
-level = either(truth, text(), number())
+level = either(truth, text(), finite())
 SETTINGS: dict[str, Check] = {
     "target": name,
     "model": one_of(*(kind.name for kind in KINDS)),
-    "l2": number(0.0),
-    "held_out": number(0.0, 1.0),
+    "l2": finite(0.0),
+    "held_out": finite(0.0, 1.0),
     "seed": whole(0, 2**64 - 1),
     "numbers": names,
     "categories": names,
@@ -182,12 +182,12 @@ SETTINGS: dict[str, Check] = {
     "na": list_of(text(LONGEST_MISSING), MOST_MISSING),
     "unite": names,
     "keep_total": truth,
-    "intercept_l2": number(0.0),
+    "intercept_l2": finite(0.0),
     "missing": one_of("impute", "drop"),
-    "bounds": list_of(pair(name, pair(number(), number())), MOST_FEATURES + 1),
+    "bounds": list_of(pair(name, pair(finite(), finite())), MOST_FEATURES + 1),
 }
 """All settings of a card, in the order of ``Settings``."""
-NUMBER = {"name": name, "kind": one_of("number"), "scale": positive, "centre": number()}
+NUMBER = {"name": name, "kind": one_of("number"), "scale": positive, "centre": finite()}
 CATEGORY = {
     "name": name,
     "kind": one_of("category"),
@@ -197,7 +197,7 @@ CATEGORY = {
 }
 FROM = {"from": one_of("declared", "rows")}
 BOUNDS = either(
-    record({"low": number(), "high": number(), **FROM}),
+    record({"low": finite(), "high": finite(), **FROM}),
     record({"levels": list_of(text(), MOST_FEATURES + 1), **FROM}),
     record({"classes": whole(2, MOST_FEATURES), **FROM}),
 )
@@ -208,8 +208,8 @@ FOR_ANYBODY: dict[str, Check] = {
     "eta": positive,
     "bounds": by_name(BOUNDS),
     "step": one_of(STEP),
-    "offset": number(0.0, 1.0),
-    "probability": number(0.0, 1.0),
+    "offset": finite(0.0, 1.0),
+    "probability": finite(0.0, 1.0),
 }
 CALIBRATED = either(
     record(FOR_THE_ROWS),
@@ -221,7 +221,7 @@ CALIBRATED = either(
 NOISE: dict[str, Check] = {
     "kind": one_of(*NOISES),
     "scale": positive,
-    "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(number()))),
+    "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(finite()))),
     "calibrated": CALIBRATED,
 }
 DIGEST = record({"algorithm": one_of(HASH), "value": matching("[0-9a-f]{64}")})

@@ -21,7 +21,7 @@ from typing import Any, Self
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError
 
-__all__ = ["ModelFile", "holds", "loaded_json", "read_bytes"]
+__all__ = ["ModelFile", "holds", "loaded_json", "read_at_most"]
 
 SCHEMA = "schema.json"
 WHEN = (1980, 1, 1, 0, 0, 0)
@@ -57,7 +57,7 @@ class ModelFile:
         most : int
             Bytes that such a file can have.
         """
-        data = read_bytes(path, most, "a model with this card")
+        data = read_at_most(path, most, "a model with this card")
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
             infos = archive.infolist()
@@ -126,7 +126,7 @@ def holds(path: Path, what: str) -> DataError:
     )
 
 
-def read_bytes(path: Path, most: int, what: str) -> bytes:
+def read_at_most(path: Path, most: int, what: str) -> bytes:
     """A file of at most so many bytes; larger ones are never read."""
     with path.open("rb") as file:
         data = file.read(most + 1)

@@ -41,12 +41,12 @@ __all__ = [
     "PublicModel",
     "framed",
     "freed_pipeline",
-    "in_raw_units",
     "known_pipeline",
     "off_the_grid",
     "own_parameters",
     "pipeline_of",
     "pipeline_with",
+    "raw_parameters",
     "released_pipeline",
     "standard_noise",
 ]
@@ -126,10 +126,10 @@ class PublicModel:
 def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
     """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
     model = PublicModel.of(trained)
-    return pipeline_with(model, in_raw_units(model, released(own_parameters(trained), noise, rng)))
+    return pipeline_with(model, raw_parameters(model, released(own_parameters(trained), noise, rng)))
 
 
-def in_raw_units(model: PublicModel, theta: Vector) -> Vector:
+def raw_parameters(model: PublicModel, theta: Vector) -> Vector:
     """Parameters in the frame as they leave; sums are exact before they are rounded, so that every machine has the same."""
     scales, centres = _units(model.features)
     coef, levels = _by_output(theta, scales.size)

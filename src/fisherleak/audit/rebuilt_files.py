@@ -24,7 +24,7 @@ from fisherleak.audit.model_nodes import decoded, differing, last_step, scikit_l
 from fisherleak.audit.pipelines import PublicModel, off_the_grid, pipeline_with
 from fisherleak.audit.signatures import CARD
 
-__all__ = ["check_model"]
+__all__ = ["check_rebuilt"]
 
 Vector = NDArray[np.float64]
 MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**12, 2**6
@@ -32,7 +32,7 @@ MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**1
 of them took)."""
 
 
-def check_model(path: Path, card: Json) -> None:
+def check_rebuilt(path: Path, card: Json) -> None:
     """Refuse a file that is not the one that its card and its parameters on the grid give."""
     try:
         _check_model(path, card)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.card_fields import ALGORITHM, CARD, DIGEST, EARLIER, HASH, SIGNATURE
-from fisherleak.audit.model_files import loaded_json, read_bytes
+from fisherleak.audit.model_files import loaded_json, read_at_most
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def card_text(card: Mapping[str, Any]) -> bytes:
 def read_card(path: Path) -> Json:
     """A card as it stands in its file; refuses what is none, and a file that says it in other than the one way."""
     try:
-        data = read_bytes(path, MOST_BYTES, "a card")
+        data = read_at_most(path, MOST_BYTES, "a card")
     except FileNotFoundError:
         raise DataError(f"The card '{path}' is missing: without it nobody knows how the model came about.") from None
     except DataError:

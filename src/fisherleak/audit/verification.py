@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.card_checks import check_card
-from fisherleak.audit.rebuilt_files import check_model
+from fisherleak.audit.rebuilt_files import check_rebuilt
 from fisherleak.audit.signatures import (
     CARD,
     EARLIER,
@@ -85,7 +85,7 @@ def check_whole(path: Path, card: Json) -> str:
     if card["schema"] == EARLIER[0]:
         return UNCHECKED
     check_card(card, f"'{card_path(path)}'")
-    check_model(path, card)
+    check_rebuilt(path, card)
     return WHOLE if card["schema"] == CARD else WHOLE_EARLIER
 
 

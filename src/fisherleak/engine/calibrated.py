@@ -13,7 +13,16 @@ from typing import Any, Self
 
 from fisherleak._support.namespaces import Json, Sums
 
-__all__ = ["ADMISSIBLE", "FOR_ANYONE", "HESSIAN", "Calibration", "CalibrationCall", "Confidential", "Frame", "has_own_shape"]
+__all__ = [
+    "ADMISSIBLE",
+    "FOR_ANYONE",
+    "HESSIAN",
+    "Calibration",
+    "CalibrationCall",
+    "Confidential",
+    "Frame",
+    "has_own_shape",
+]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
 HESSIAN, FOR_ANYONE = "hessian", "least-loss-for-anyone"
