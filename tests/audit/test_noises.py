@@ -17,7 +17,7 @@ from fisherleak.audit import Settings, audit
 from fisherleak.audit.model import spreads_in, train
 from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import as_noise, by_its_noise, distance_of, name_of, noise_words, unit_draws
-from fisherleak.audit.pipelines import PublicModel, framed, own_parameters, pipeline_with, raw_parameters
+from fisherleak.audit.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.signatures import card_text
 from fisherleak.engine.erm import minimise_scaled
@@ -142,7 +142,7 @@ def _forge(path: Path, trained: Any, away: float) -> None:
     card = json.loads(card_path(path).read_text(encoding="utf-8"))
     public, grid = PublicModel.of(trained), np.asarray(card["grid"])
     theta = (np.rint(own_parameters(trained) / grid) + away) * grid
-    path.write_bytes(ModelFile.of(pipeline_with(public, raw_parameters(public, theta))).encoded())
+    path.write_bytes(ModelFile.of(pipeline_with(public, parameters_as_released(public, theta))).encoded())
     card["model"]["file_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     card_path(path).write_bytes(card_text(card))
 

@@ -27,7 +27,7 @@ from fisherleak.audit.cards import one_where_alike, sentences_of, trusted_types
 from fisherleak.audit.model import Settings
 from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import from_card
-from fisherleak.audit.pipelines import PublicModel, framed, own_parameters, pipeline_with, raw_parameters
+from fisherleak.audit.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.audit.released_files import load_model, retrain
 from fisherleak.audit.signatures import card_path, card_text, digest_of, sealed
 from fisherleak.engine.noise import grid_of
@@ -528,7 +528,9 @@ def test_a_model_without_noise_is_noticed(fisherleak: Command, people: Path, rel
     trained = retrain(saved, read_table(people))
     grid = saved.card["grid"]
     exact = PublicModel.of(trained)
-    rewrite(released, pipeline_with(exact, raw_parameters(exact, np.rint(own_parameters(trained) / grid) * grid)))
+    rewrite(
+        released, pipeline_with(exact, parameters_as_released(exact, np.rint(own_parameters(trained) / grid) * grid))
+    )
     assert "holds no noise" in refusal(fisherleak, people, released)
 
 
@@ -536,7 +538,7 @@ def test_a_model_that_is_too_far_is_noticed(fisherleak: Command, people: Path, r
     saved = load_model(released)
     trained, grid = retrain(saved, read_table(people)), saved.card["grid"]
     far = np.rint(own_parameters(trained) / grid) * grid + 2.0**20 * grid
-    rewrite(released, pipeline_with(PublicModel.of(trained), raw_parameters(PublicModel.of(trained), far)))
+    rewrite(released, pipeline_with(PublicModel.of(trained), parameters_as_released(PublicModel.of(trained), far)))
     assert "farther from its refit than its noise explains" in refusal(fisherleak, people, released)
 
 

@@ -44,9 +44,9 @@ __all__ = [
     "known_pipeline",
     "off_the_grid",
     "own_parameters",
+    "parameters_as_released",
     "pipeline_of",
     "pipeline_with",
-    "raw_parameters",
     "released_pipeline",
     "standard_noise",
 ]
@@ -126,10 +126,10 @@ class PublicModel:
 def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
     """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
     model = PublicModel.of(trained)
-    return pipeline_with(model, raw_parameters(model, released(own_parameters(trained), noise, rng)))
+    return pipeline_with(model, parameters_as_released(model, released(own_parameters(trained), noise, rng)))
 
 
-def raw_parameters(model: PublicModel, theta: Vector) -> Vector:
+def parameters_as_released(model: PublicModel, theta: Vector) -> Vector:
     """Parameters in the frame as they leave; sums are exact before they are rounded, so that every machine has the same."""
     scales, centres = _units(model.features)
     coef, levels = _by_output(theta, scales.size)
