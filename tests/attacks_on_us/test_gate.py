@@ -236,7 +236,8 @@ def test_copies_are_refused_however_they_are_hidden(gate: Gate, people: Any, hid
     rng = np.random.default_rng(1)
     table = pandas.concat([people.drop(columns=["code", "couple"]).assign(weight=rng.normal(70, 9, 120))] * 4)
     table["code"] = rng.permutation(table.shape[0])
-    policy, options, says = "[label]\nmax_revealed = 0.1\n", (), "are nearly copies of others"
+    policy, says = "[label]\nmax_revealed = 0.1\n", "are nearly copies of others"
+    options: tuple[str, ...] = ()
     if hidden == "nearly":
         table["age"] *= 1 + 1e-6 * rng.normal(size=len(table))
         table["income"] *= 1 + 1e-6 * rng.normal(size=len(table))

@@ -41,7 +41,7 @@ def refits(X: Vector, y: Vector, loss: str, l2: float, cell: tuple[int, int], va
         Z = X.copy()
         Z[cell] = value
         fit = fl.minimise(Z, y, loss, l2=l2, intercept=True)
-        found.append(np.append(np.asarray(fit.coef), fit.intercept))
+        found.append(np.append(np.asarray(fit.coef), float(fit.intercept or 0.0)))
         etas.append(float(fl.measure(fit, Z, y, noise=fl.Gaussian(1.0)).per_cell()[cell]) ** 2)
     return np.array(found), np.array(etas)
 

@@ -246,7 +246,7 @@ def small(loss: str) -> fl.Leakage:
 def calibrated(loss: str, over: str, shape: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fl.UncountedScaleWarning)
-        noise = fl.calibrate(small(loss), eta=0.3, over=over, shape=shape)
+        noise: Any = fl.calibrate(small(loss), eta=0.3, over=over, shape=shape)
     return {"scale": noise.scale, "shape": np.eye(1) if noise.shape is None else noise.shape}
 
 
@@ -373,7 +373,19 @@ def _written(*line: str) -> dict[str, Any]:
 def summary() -> dict[str, Any]:
     """Without what changes from day to day, or with the version of a forest."""
     found = _written("audit", "--l2", "0.1", "--noise", "3", "--no-attacks", "--group", "gene")
-    kept = ("data", "model", "noise", "eta", "rows", "attributes", "label", "people", "groups", "tradeoff", "choices")
+    kept: tuple[str, ...] = (
+        "data",
+        "model",
+        "noise",
+        "eta",
+        "rows",
+        "attributes",
+        "label",
+        "people",
+        "groups",
+        "tradeoff",
+        "choices",
+    )
     kept += ("told_apart", "membership", "next")
     shown = {name: found[name] for name in kept}
     shown["data"] = {name: value for name, value in shown["data"].items() if name not in ("source", "sha256")}
@@ -434,7 +446,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "membership, Laplace": lambda: _lone(fl.Laplace(1.0)).membership(),
     "bounds, negative eta": lambda: fl.bounds.cramer_rao(-1.0),
     "Gaussian, NaN": lambda: fl.Gaussian(float("nan")),
-    "release, not a noise": lambda: fl.release(bad(), "loud"),  # type: ignore[call-overload]
+    "release, not a noise": lambda: fl.release(bad(), "loud"),  # type: ignore[arg-type]
     "Ledger, a folder that is not there": lambda: fl.Ledger("no/such/folder/x.json"),
 }
 
