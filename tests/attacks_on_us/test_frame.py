@@ -193,7 +193,7 @@ def test_an_audit_of_the_release_makes_the_same_frame(given: Any, tmp_path: Path
     settings = Settings("dose", held_out=0.0, l2=0.5)
     bounds = {"age": (0.0, 120.0), "weight": (30.0, 150.0), "dose": (-50.0, 150.0)}
     card, _ = save_model(from_frame(whole), settings, path, bounds=bounds, **given)
-    assert card["settings"]["bounds"] == [[name, list(ends)] for name, ends in bounds.items()]
+    assert card["settings"]["bounds"] == [[name, list(ends)] for name, ends in sorted(bounds.items())]
     saved = load_model(path)
     trained = retrain(saved, from_frame(whole))
     assert frame_of(trained)[0] == ("age", 60.0, pytest.approx(120 / 12**0.5))

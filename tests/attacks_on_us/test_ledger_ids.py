@@ -76,7 +76,7 @@ def test_a_table_in_which_most_rows_are_renamed_is_refused(ledger: fl.Ledger, ca
         lambda: ledger.leakage(case.X, case.y, ids),
         lambda: ledger.remaining(9.0, case.X, case.y, ids),
     ):
-        with pytest.raises(fl.InvalidInputError, match=r"11 of 20 rows have the values .*--carry-to NEW"):
+        with pytest.raises(fl.InvalidInputError, match=r"11 of 20 rows have the values .*made with `carry_to`"):
             question()
     assert len(ledger.entries) == 1
 
@@ -125,7 +125,7 @@ def test_corrected_rows_go_on_in_a_ledger_that_starts_from_the_totals(
     ledger.add(leak, ids=renamed(0))
     X = case.X.copy()
     X[3] += 0.4
-    with pytest.raises(fl.InvalidInputError, match=r"Row 3 of X has other values.*--carry-to NEW"):
+    with pytest.raises(fl.InvalidInputError, match=r"Row 3 of X has other values.*made with `carry_to`"):
         ledger.etas(X, case.y, renamed(0))
     new = tmp_path / "new.ledger.json"
     corrected = ledger.carry_to(new)

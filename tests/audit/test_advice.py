@@ -87,4 +87,6 @@ def test_a_table_of_categories_has_no_share(people: Any) -> None:
     assert found.revealed() == (None, None)
     assert choices_on(found) == ()
     assert found.rows.digest.high / found.unit_scale == pytest.approx(1.0)
-    assert advice_on(found).noise is None
+    advised = advice_on(found)
+    assert advised.noise == pytest.approx(found.noise.scale, rel=0.01)
+    assert "keeps the eta of every row at 1 or below" in advised.note

@@ -170,7 +170,7 @@ def known_in(
     return KnownRows(tuple(places), tuple(map(frozenset, other)))
 
 
-CARRY = "go on in a new ledger that starts from this one's totals: `carry_to` of the ledger makes one"
+CARRY = "go on in a new ledger that starts from this one's totals, made with `carry_to`"
 """The remedy where rows, ids or the target are not as they were."""
 
 
