@@ -89,7 +89,7 @@ def test_a_release_answers_no_more_than_it_holds(
     assert single["times"] is None
 
 
-@pytest.mark.parametrize(("shape", "eta"), [("hessian", 0.02), ("least-loss", 0.08)])
+@pytest.mark.parametrize(("shape", "eta"), [("hessian", 0.06), ("least-loss", 0.2)])
 def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path, shape: str, eta: float) -> None:
     """At a small limit most of eta is what the shape tells: answers and audits of the release say both terms."""
     rng = np.random.default_rng(0)
@@ -120,7 +120,7 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path,
     told = asked(fisherleak, table, queries, "--released", model)["eta"]["max"]
     audited = json.loads(fisherleak("audit", table, "--released", model, "--no-attacks", "--json").out)
     assert told == pytest.approx(audited["eta"]["examples"]["max"], rel=1e-9)  # they look along all directions
-    trained = train(read_table(table), Settings("t", held_out=0.0, l2=0.1))
+    trained = train(read_table(table), load_model(model).settings)
     noise = load_model(model).noise_on(trained)
     rows = shape_term(trained.leak._information.jacobians[0], noise).rows(trained.design.X)
     assert rows.max() < told <= eta  # the limit is on both

@@ -83,7 +83,8 @@ def test_people_groups_and_a_gate(tables: Any, capsys: pytest.CaptureFixture[str
     assert main([*call, "--person", "who", "--max-eta", "100"]) == 0
     assert main([*call, "--drop", "who", "--group", "town", "--max-eta", "0.01"]) == 1
     Path("p.toml").write_text('[membership]\nmax_right = 0.99\n[require]\nmodel = "softmax"\n')
-    assert main([*call, "--drop", "who", "--policy", "p.toml"]) == 0
+    bounds = ["--bounds", "age=-100:200", "--bounds", "dose=-20:20"]
+    assert main([*call, "--drop", "who", "--policy", "p.toml", *bounds]) == 0
     capsys.readouterr()
 
 
@@ -161,7 +162,8 @@ def test_without_a_penalty_numbers_on_the_card_decide_it(tables: Any, capsys: py
         max(abs(end - units[name]["centre"]) for end in (each["low"], each["high"])) / units[name]["scale"]
         for name, each in zip(("age", "dose"), ends, strict=True)
     ]
-    longest = float(np.sqrt(1.0 + np.sum(np.square(far)) + 1.0))  # of the level, and of any town but the first
+    deviations = np.sqrt(12.0) * np.array(far)  # a declared column is taken to vary by a twelfth of its width
+    longest = float(np.sqrt(1.0 + np.sum(deviations**2) + 1.0))  # of the level, and of any town but the first
     assert card["settings"]["l2"] == PublicPenalty(size, rows, 0.05, longest, 3).l2
     assert card["settings"]["intercept_l2"] == card["settings"]["l2"]
     told = f"No penalty was given. It is l2 = {card['settings']['l2']:g}, which is 4 cbrt(2 p R^2 / (3 n^2 eta^2))"

@@ -620,7 +620,7 @@ def test_sentences_of_another_version_are_held_against_ours_too(
             "claims a limit of 0.2 on every row, in standard units, and a new",
         ),
         (lambda card: card["eta"].update(limit=2.0), "its noise is that for a limit of 0.4"),
-        (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 0.8), "the limit is not kept"),
+        (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 2.0**-0.25), "the limit is not kept"),
         (lambda card: card.pop("digest"), "under 'digest'"),
         (lambda card: card["eta"].update(limit="low"), "under 'eta.limit'"),
         (lambda card: card["eta"].update(limit_columns=["age"]), "under 'eta.limit_on'"),
