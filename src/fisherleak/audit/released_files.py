@@ -8,12 +8,14 @@ refused by the types it holds; a pickle is never loaded.
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
@@ -255,7 +257,10 @@ def load_model(path: Path) -> SavedModel:
     whole = check_whole(path, card)
     try:
         known = trusted_types()
-        loaded = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
+        with warnings.catch_warnings():
+            # which version wrote it was checked node by node
+            warnings.simplefilter("ignore", InconsistentVersionWarning)
+            loaded = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
     except Exception as error:  # skops passes on what another version of scikit-learn leads to
         raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
     return SavedModel(path, loaded, card, whole)
