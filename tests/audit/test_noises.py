@@ -153,7 +153,7 @@ def test_which_noise_would_be_noticed(noise: Noise, size: int) -> None:
     """Noise of the scales that are said to be noticed is, 95 % of the time; with two parameters hardly any is."""
     known = distance_of(noise, np.ones(size))
     for times, verdict in ((known.notices_below, "too near"), (known.notices_above, "too far")):
-        drawn = noise.rescaled(2.0 * times).draws(2000, size, np.random.default_rng(1))
+        drawn = noise.rescaled(2.0 * times).draws(600, size, np.random.default_rng(1))
         seen = np.mean([distance_of(noise, b).verdict == verdict for b in drawn])
         assert seen == pytest.approx(0.95, abs=0.03)
     assert (known.notices_below < 0.001) == (size == 2)

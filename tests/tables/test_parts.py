@@ -17,8 +17,8 @@ from visits import LITTLE, people
 
 
 def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = people(3_000)
-    table.to_parquet(tmp_path / "t.parquet", row_group_size=1_000)
+    table = people(1_500)
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
     whole = audit(tmp_path / "t.parquet", Settings("ill"), noise=0.5, draws=4, attacks=False)
     monkeypatch.setattr(parts, "BLOCK_BYTES", 8 * 300 * 6)
     result = audit(tmp_path / "t.parquet", Settings("ill"), LITTLE, noise=0.5, draws=4, attacks=False)

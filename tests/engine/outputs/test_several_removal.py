@@ -47,7 +47,7 @@ def test_membership_is_the_move_of_refits(K: int, intercept: bool, weighted: boo
 
 
 def test_the_same_in_every_library(to_backend: Callable[[Any], Any]) -> None:
-    X, y = people(40, 3, 3)
+    X, y = people(20, 3, 3)
     here = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-2, intercept=True), X, y)
     x, labels = to_backend(X), to_backend(y)
     there = fl.measure(fl.minimise(x, labels, loss="softmax", l2=1e-2, intercept=True), x, labels)
