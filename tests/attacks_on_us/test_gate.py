@@ -15,15 +15,12 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak._support.grids import public_units
 from fisherleak.cli import main
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 FAST = ("--draws", "4", "--no-attacks")
-BOUNDED = [
-    word
-    for bounds in ("age=0:120", "children=0:9", "smoker=0:1", "couple=0:60", "income=0:200000")
-    for word in ("--bounds", bounds)
-]
+NUMBERS = ("age", "children", "smoker", "couple", "weight", "income")
 EVERY = '[columns."*"]\nmax_revealed = 0.1\nmax_attack = 0.8\n'
 AGE = "[columns.age]\nmax_revealed = 0.1\n"
 
@@ -60,7 +57,7 @@ def gate(people: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.chdir(tmp_path)
 
     def run(
-        policy: str, *options: object, table: Any = None, target: str = "income"
+        policy: str, *options: object, table: Any = None, target: str = "income", bounded: bool = True
     ) -> tuple[int, str, dict[str, Any]]:
         Path("policy.toml").write_text(policy, encoding="utf-8")
         table = (people if table is None else table).drop(columns=["income", "sick"][target == "income"])
@@ -68,13 +65,23 @@ def gate(people: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         capsys.readouterr()
         left = ("--drop", "code") if "code" in table and "code" not in map(str, options) else ()
         noise = () if {"--noise", "--released"} & {str(option) for option in options} else ("--noise", "1")
-        used = ("--target", target) if "--released" not in options else ()
-        line = ["audit", "t.csv", *used, *(left if used else ()), "--policy", "policy.toml", *noise, *options, "--json"]
+        used = ("--target", target, *left, *(bounds_of(table, options) if bounded else ()))
+        used = used if "--released" not in options else ()
+        line = ["audit", "t.csv", *used, "--policy", "policy.toml", *noise, *options, "--json"]
         status = main([str(word) for word in line])
         out, err = capsys.readouterr()
         return status, err, json.loads(out)["policy"] if out else {}
 
     return run
+
+
+def bounds_of(table: Any, options: tuple[object, ...]) -> list[str]:
+    """Bounds of the numbers that are in the model: few rows move every scale."""
+    flags = ("--drop", "--person", "--category")
+    gone = {options[k + 1] for k, word in enumerate(options) if word in flags}
+    named = [name for name in NUMBERS if name in table and name not in gone]
+    ends = {name: (float(table[name].min()), float(table[name].max())) for name in named}
+    return [word for name, (low, high) in ends.items() for word in ("--bounds", f"{name}={low!r}:{high!r}")]
 
 
 def rule(policy: dict[str, Any], name: str) -> dict[str, Any]:
@@ -147,7 +154,7 @@ def test_a_model_that_makes_a_number_of_classes_is_refused(gate: Gate) -> None:
     status, err, _ = gate(EVERY, "--model", "linear", *FAST, target="sick")
     assert status == 2
     assert 'write model = "linear" under [require]' in err
-    options = ("--model", "linear", "--noise", "0.001", *FAST)
+    options = ("--model", "linear", "--noise", "0.001", *FAST, "--bounds", "sick=0:1")
     status, _, found = gate(f'{EVERY}[require]\nmodel = "linear"\n', *options, target="sick")
     assert (status, rule(found, "columns.sick.max_revealed")["passed"]) == (1, False)
 
@@ -364,7 +371,7 @@ def test_a_policy_that_limits_nothing_says_so(gate: Gate) -> None:
 ADVISED = {
     "one attack": ("[columns.city]\nmax_attack = 0.6\n", ("--draws", "4")),
     "gain": ("[attacks]\nmax_gain = 0.05\n", ("--draws", "4")),
-    "membership": ("[membership]\nmax_right = 0.55\n", (*FAST, *BOUNDED)),
+    "membership": ("[membership]\nmax_right = 0.55\n", FAST),
     "groups": (
         '[groups]\nmax_eta_joint = 2\nmax_eta_mean = 0.1\n[require]\ngroup = "city"\n',
         ("--group", "city", *FAST),
@@ -372,7 +379,7 @@ ADVISED = {
     "everything": (
         f"{EVERY}[columns.city]\nmax_attack = 0.62\n[rows]\nmax_eta = 0.5\n[membership]\nmax_right = 0.6\n"
         "[attacks]\nmax_gain = 0.1\n[utility]\nmax_loss = 50\n",
-        ("--max-eta", "0.4", "--draws", "4", *BOUNDED),
+        ("--max-eta", "0.4", "--draws", "4"),
     ),
 }
 
@@ -397,21 +404,88 @@ def test_the_noise_that_is_advised_passes_and_is_not_less_than_the_one_that_fail
     ],
 )
 def test_where_no_noise_passes_none_is_advised(gate: Gate, policy: str) -> None:
-    status, _, found = gate(policy, "--draws", "4", "--noise", "300")
+    status, _, found = gate(policy, "--draws", "4", "--noise", "300", bounded="membership" not in policy)
     assert (status, found["noise"]) == (1, None)
 
 
-def test_a_yes_or_no_that_moves_a_public_scale_needs_bounds(gate: Gate, people: Any) -> None:
-    """With 300 rows 90 and 91 ones have other public scales: the card then tells who is one of the 91."""
+@pytest.fixture(scope="module")
+def at_an_edge() -> Any:
+    """Of 300 rows 91 are a one, and with 90 the public scale is another; the mean of ages is just above an edge of its grid."""
     rng = np.random.default_rng(2)
-    table = pandas.DataFrame({"age": rng.normal(50, 12, 300), "hiv": (np.arange(300) < 91).astype(int)})
-    table["income"], table["sick"] = table.age + table.hiv + rng.normal(0, 9, 300), 0
-    policy = "[columns.hiv]\nmax_attack = 0.7\n"
-    status, err, _ = gate(policy, *FAST, "--held-out", "0", table=table)
-    assert (status, "--bounds hiv=LOW:HIGH" in err) == (2, True), err
-    assert gate(policy, *FAST, "--held-out", "0", "--bounds", "hiv=0:1", table=table)[0] == 1  # measured
+    n = 300
+    age = rng.normal(50, 12, n)
+    centre, scale = public_units(float(age.mean()), float(age.std()))
+    age += (round(centre / scale) + 0.5) * scale - age.mean() + 0.03 / n
+    hiv = (np.arange(n) < 91).astype(int)
+    table = pandas.DataFrame({"age": age, "hiv": hiv, "city": np.where(np.arange(n) < 5, "Chur", "Bern")})
+    table["income"], table["sick"] = rng.normal(0, 9, n), 0
+    return table
+
+
+AT_EDGE = {
+    "a yes or no": ("[columns.hiv]\nmax_attack = 0.9\n", "--bounds hiv=LOW:HIGH", ("--bounds", "hiv=0:1")),
+    "a number": (AGE, "--bounds age=LOW:HIGH", ("--bounds", "age=0:120")),
+    "its error": ("[columns.age]\nmin_error = 1\n", "--bounds age=LOW:HIGH", ("--bounds", "age=0:120")),
+    "a category": ("[columns.city]\nmax_attack = 0.999\n", "with --levels", ("--levels", "city=Bern,Chur")),
+    "every attack": ("[attacks]\nmax_gain = 0.9\n", "--bounds hiv=LOW:HIGH", ("--bounds", "hiv=0:1")),
+}
+
+
+@pytest.mark.parametrize("case", AT_EDGE)
+def test_a_value_that_moves_what_is_public_needs_a_declaration(gate: Gate, at_an_edge: Any, case: str) -> None:
+    """At any noise the card would tell it to whoever knows the other rows."""
+    policy, remedy, options = AT_EDGE[case]
+    shared: Any = {"table": at_an_edge, "bounded": False}
+    line = ("--held-out", "0", "--noise", "50", *FAST)
+    status, err, _ = gate(policy, *line, **shared)
+    assert (status, err.count("\n")) == (2, 1), err
+    assert remedy in err
+    levels = ("--levels", "city=Bern,Chur") if case == "every attack" else ()
+    status, _, found = gate(policy, *line, *options, *levels, **shared)
+    assert found["rules"], "measured"
+    assert status == (0 if case in ("a number", "its error") else 1)  # attacks were not run
+
+
+def test_a_target_that_moves_what_is_public_needs_bounds(gate: Gate, at_an_edge: Any) -> None:
+    table = at_an_edge.assign(income=at_an_edge.age, age=at_an_edge.income)
+    shared: Any = {"table": table, "bounded": False}
+    line = ("--held-out", "0", "--noise", "50", *FAST)
+    assert "--bounds income=LOW:HIGH" in gate("[label]\nmax_revealed = 0.1\n", *line, **shared)[1]
+    assert gate("[label]\nmax_revealed = 0.1\n", *line, "--bounds", "income=0:120", **shared)[0] == 0
+
+
+def test_all_columns_that_need_bounds_are_named_at_once(gate: Gate) -> None:
+    status, err, _ = gate(EVERY, *FAST, bounded=False)
+    assert status == 2
+    assert "--bounds age=LOW:HIGH --bounds" in err
+    assert "--bounds income=LOW:HIGH" in err
+
+
+def test_many_rows_keep_their_frame_without_bounds(gate: Gate) -> None:
+    rng = np.random.default_rng(0)
+    n = 6000
+    table = pandas.DataFrame({"age": rng.normal(50, 12, n), "city": rng.choice(["Bonn", "Genua"], n)})
+    table["income"], table["sick"] = 1000 * table.age + rng.normal(0, 9000, n), 0
+    status, err, found = gate(f"{AGE}[label]\nmax_revealed = 0.1\n", *FAST, "--noise", "1e4", table=table, bounded=False)
+    assert (status, err) == (0, "")
+    assert "'age', 'income' have no declared bounds" in found["note"]
+
+
+@pytest.mark.parametrize("few", [5, 6])
+def test_a_yes_that_five_have_is_not_released_without_one_of_them(gate: Gate, few: int) -> None:
+    rng = np.random.default_rng(2)
+    table = pandas.DataFrame({"age": rng.normal(50, 12, 300), "hiv": (np.arange(300) < few).astype(int)})
+    table["income"], table["sick"] = table.age + rng.normal(0, 9, 300), 0
+    options = ("--held-out", "0", *FAST, "--bounds", "hiv=0:1")
+    status, err, _ = gate("[columns.hiv]\nmax_attack = 0.99\n", *options, table=table, bounded=False)
+    assert status == (2 if few == 5 else 1)
+    assert ("--drop hiv" in err) == (few == 5)
+
+
+def test_a_policy_can_ask_for_bounds(gate: Gate, at_an_edge: Any) -> None:
     required = "[rows]\nmax_eta = 1e9\n[require]\nbounds = true\n"
-    status, err, found = gate(required, *FAST, "--bounds", "hiv=0:1", table=table)
+    shared: Any = {"table": at_an_edge, "bounded": False}
+    status, _, found = gate(required, *FAST, "--bounds", "hiv=0:1", **shared)
     assert (status, rule(found, "require.bounds")["passed"]) == (1, False)
     bounds = ("--bounds", "hiv=0:1", "--bounds", "age=0:120", "--bounds", "income=-50:200")
-    assert gate(required, *FAST, *bounds, table=table)[:2] == (0, "")
+    assert gate(required, *FAST, *bounds, **shared)[:2] == (0, "")

@@ -6,19 +6,18 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
-from fisherleak._support.grids import public_units
 from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
 from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, label_spread, prior_spreads, yardsticks
+from fisherleak.audit.told_anyway import refuse_told_anyway
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 
@@ -98,7 +97,8 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
     _check_missing(policy, design)
-    _check_frame(policy, design, attacked)
+    ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
+    refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -167,6 +167,12 @@ def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
     for name, limits in (*found.columns.items(), (design.target.name, found.label)):
         if name in wanted or any(each.key in OF_ATTACKS for each in limits):
             yield name
+
+
+def _ruled(found: AppliedRules, design: Design, attacked: Sequence[str]) -> set[str]:
+    """Columns, and the target, whose values rules are about."""
+    limited = {name for name, limits in (*found.columns.items(), (design.target.name, found.label)) if limits}
+    return limited | (set(attacked) - {design.target.name} if found.policy.section("attacks") else set())
 
 
 def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
@@ -296,35 +302,6 @@ def _check_missing(policy: Policy, design: Design) -> None:
             f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
             f"`drop={[lacking[0]]!r}`."
         )
-
-
-def _check_frame(policy: Policy, design: Design, attacked: Sequence[str]) -> None:
-    """Refuse limits on attacks on a yes or no of which one other value gives the column another public centre or scale."""
-    most = 1 if design.people is None else int(design.people.sizes.max())
-    for feature in design.features:
-        told = feature.name in attacked and feature.yes_no and feature.bounds is None
-        if told and _moves_frame(feature, design.n, most):
-            raise InvalidInputError(
-                f"The policy '{policy.source}' limits attacks on '{feature.name}', and another value of one person in it "
-                "changes its public centre or scale, which tells that value at any noise: declare "
-                f"`bounds={{{feature.name!r}: (low, high)}}`."
-            )
-
-
-def _moves_frame(feature: Feature, n: int, most: int) -> bool:
-    """Whether a yes or no has another public frame where up to some of its values are the other one.
-
-    With k of m values at low + step, the mean is low + step k / m and the variance step^2 k (m - k) / m^2.
-    """
-    count = n - feature.gaps.rows
-    mean = (feature.mean * n - feature.centre * feature.gaps.rows) / count  # of the values that are there
-    ones = round(count * (mean - feature.low) / feature.step)
-    near = range(max(1, ones - most), min(count - 1, ones + most) + 1)
-    return any(
-        public_units(feature.low + feature.step * k / count, feature.step * math.sqrt(k * (count - k)) / count)
-        != (feature.centre, feature.scale)
-        for k in near
-    )
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

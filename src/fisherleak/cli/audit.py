@@ -87,6 +87,7 @@ def audit(
     keep_total: flags.KeepTotal = False,
     missing: flags.Missing = None,
     bounds: flags.Bounds = None,
+    levels: flags.Levels = None,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
@@ -161,12 +162,13 @@ def audit(
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(
-                **decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_, bounds=bounds
+                **decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_, bounds=bounds, levels=levels
             )
             result, found = _again(released, table, form, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
+            decided["levels"] = common.levels_from(levels)
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))

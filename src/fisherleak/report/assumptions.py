@@ -78,10 +78,12 @@ def _uncovered(audit: Audit) -> Iterator[str]:
     policy, features = audit.policy, audit.design.features
     if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
         return
-    if audit.design.unbounded:
+    unbounded = [f"'{name}'" for name in audit.design.unbounded]
+    if unbounded:
         yield (
-            "Centres and scales of numbers without bounds follow from the rows. What a change of one of them tells about a "
-            "value is in no rule: declare `bounds`, or write bounds = true under [require] in the policy."
+            f"{_listed(unbounded)} {'has' if len(unbounded) == 1 else 'have'} no declared bounds: public centres and scales "
+            "follow from the rows. Of columns with rules no other value of one row changes them. Of others it may, which is in "
+            "no rule."
         )
     lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
     if lacking:
