@@ -13,6 +13,8 @@ from typing import Any
 from fisherleak._support.checks import nearest
 from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
+from fisherleak.audit.disguised import refuse_disguised, refuse_narrow
+from fisherleak.audit.looked_at import looked_at
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
@@ -51,7 +53,7 @@ class AppliedRules:
     spreads : mapping of name to number
         What an outsider starts from about a number, in its unit; the data decide the others.
     guessable : names
-        Columns that [attacks] is about: categories, and columns of two values.
+        Columns that [attacks] is about: categories, columns of two values, and numbers of few values.
     attacked : names
         Columns, or the target, that some rule needs attacks on.
     """
@@ -88,12 +90,16 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     _check_named(policy, design)
     _check_measured(policy, settings)
     _check_kinds(policy, design)
-    refuse_copies(design, policy.source, any(policy.section(name) for name in ("columns", "label", "attacks")))
+    rows = looked_at(design)
+    values = any(policy.section(name) for name in ("columns", "label", "attacks"))
+    refuse_copies(design, policy.source, rows, values, "max_gain" in policy.section("attacks"))
     features = [feature for feature in design.features if feature.of is None]
+    refuse_disguised(design, policy, rows)
     columns = {feature.name: tuple(_of_column(policy, feature)) for feature in features}
     label = tuple(_of_label(policy, design))
-    guessable = tuple(feature.name for feature in features if not feature.has_share)
+    guessable = tuple(feature.name for feature in features if _is_guessed(policy, feature))
     found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
+    refuse_narrow(design, policy.source, _unstated_spreads(found, design), rows)
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
     _check_missing(policy, design)
@@ -121,7 +127,7 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
         if key in own and not feature.has_share:
             what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
-    given = {**_on_every_column(policy, name, feature.has_share, bool(own)), **own}
+    given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
     yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
 
 
@@ -147,7 +153,20 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
     yield from found.values()
 
 
-def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool) -> dict[str, Any]:
+def _is_guessed(policy: Policy, feature: Feature) -> bool:
+    """Whether limits on attacks are about a column: a category, and a number of few values that the policy calls none."""
+    stated = policy.section("columns").get(feature.name, {}).get("kind")
+    return not feature.has_share or (feature.few and stated is None)
+
+
+def _unstated_spreads(found: AppliedRules, design: Design) -> list[str]:
+    """Columns, and the target, that have a limit on their share, and whose spread the policy does not state."""
+    limits = (*found.columns.items(), (design.target.name, found.label))
+    shared = [name for name, own in limits if any(each.key == "max_revealed" for each in own)]
+    return [name for name in shared if name not in found.spreads]
+
+
+def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool, guessed: bool = False) -> dict[str, Any]:
     """What the section for every column means for this one; refused where it means nothing, and no other rule is there."""
     given = policy.section("columns").get(EVERY, {})
     fits = "max_revealed" if has_share else "max_attack"  # a number has a share, a category has guesses
@@ -157,7 +176,8 @@ def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool) -> d
             f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers every column, and has no {fits} for '{name}', which "
             f'is {what}: add {fits} to it, or write a rule under [columns."{name}"].'
         )
-    return {fits: given[fits]} if fits in given else {}
+    keys = (fits, "max_attack") if guessed else (fits,)
+    return {key: given[key] for key in keys if key in given}
 
 
 def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
@@ -243,6 +263,12 @@ def _check_measured(policy: Policy, settings: Settings) -> None:
     }
     if policy.section("groups"):
         asked["group"] = (settings.group, "it decides which groups are measured")
+    unstated = [text for text in settings.na if text not in stated.get("na", ())]
+    if unstated:
+        raise InvalidInputError(
+            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
+            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
+        )
     for name, (value, why) in asked.items():
         if value is not None and name not in stated:
             raise InvalidInputError(

@@ -16,7 +16,7 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
 from fisherleak.audit.applied_rules import AppliedRules, apply_policy, yardsticks_at
@@ -121,7 +121,7 @@ def audit(
         As in :class:`Plan`.
     """
     for name in unknown:
-        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released")]
+        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released", "unconfirmed")]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
     plan = Plan(
@@ -137,11 +137,10 @@ def check_options(
     noise: float | Noise | None = None, eta: float | None = None, max_eta: float | None = None, draws: int = DRAWS
 ) -> None:
     """Refuse numbers that break a rule before anything long is begun."""
-    if noise is not None:
-        as_noise(noise)
-    for name, value in (("eta", eta), ("max_eta", max_eta)):
-        if value is not None:
-            check_positive(value, name)
+    scale = None if noise is None else as_noise(noise).scale
+    for name, value in (("noise", scale), ("eta", eta), ("max_eta", max_eta)):
+        if value is not None and not SMALLEST_LIMIT <= check_positive(value, name) <= LARGEST_LIMIT:
+            raise InvalidInputError(f"{name} must be between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {value!r}.")
     if noise is not None and eta is not None:
         raise InvalidInputError("`noise` and `eta` cannot both be given: either decides the other.")
     if not 2 <= draws <= 100_000:
@@ -216,6 +215,7 @@ def audit_trained(
         warnings=(*said, *_sentences(caught), *_cautions(trained), *_unknown(trained, presence)),
         seconds=clock.seconds,
         released=plan.released,
+        unconfirmed=plan.unconfirmed,
     )
     if applied is None:
         return done

@@ -7,10 +7,8 @@ from dataclasses import fields
 
 from fisherleak.audit.model import COUNTED, Settings
 from fisherleak.audit.noises import noise_words
-from fisherleak.audit.policy import EVERY
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import MEANING, shares_unknown
-from fisherleak.tables.profile import FEW_VALUES
 
 __all__ = ["assumptions_of", "policy_scope", "unread_cells"]
 
@@ -74,7 +72,7 @@ def policy_scope(audit: Audit) -> str:
 
 
 def _uncovered(audit: Audit) -> Iterator[str]:
-    """What a reader may think that rules on columns and attacks cover: who lacks a number, and numbers that may be codes."""
+    """What a reader may think that rules on columns and attacks cover: scales without bounds, and who lacks a number."""
     policy, features = audit.policy, audit.design.features
     if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
         return
@@ -88,16 +86,6 @@ def _uncovered(audit: Audit) -> Iterator[str]:
     lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
     if lacking:
         yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
-    stated = policy.section("columns")
-    every = EVERY in stated or "attacks" in policy.sections
-    codes = [
-        f"'{f.name}'" for f in features if every and f.has_share and f.few and "kind" not in stated.get(f.name, {})
-    ]
-    if codes:
-        yield (
-            f"Measured as numbers, though of at most {FEW_VALUES} values: {_listed(codes)}. Where these are codes, "
-            'kind = "category" under [columns.NAME] in the policy has them attacked.'
-        )
 
 
 def _listed(names: Sequence[str]) -> str:
