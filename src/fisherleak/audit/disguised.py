@@ -48,17 +48,17 @@ def refuse_disguised(design: Design, policy: Policy, rows: LookedAt) -> None:
             )
         if feature.kind == "category" and len(feature.levels) > FEW_VALUES and _are_amounts(feature):
             raise InvalidInputError(
-                f"The categories of '{feature.name}' differ in their digits only, and an attacker who names the next one is wrong "
-                'and close: write the numbers alone, so that it is measured as a number, or write kind = "category" under '
-                f"[columns.\"{feature.name}\"] in the policy '{policy.source}'."
+                f"The categories of '{feature.name}' differ in their digits only, and an attacker who names the next one is "
+                "close and counts as wrong: write the numbers alone, so that it is measured as a number, or write "
+                f'kind = "category" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
     target, columns = design.target, policy.section("columns")
     ruled = policy.section("label") or target.name in columns or EVERY in columns
     if ruled and not target.classes and "model" not in policy.section("require") and is_nearly_two(rows.y):
         raise InvalidInputError(
-            f"All but fewer than {FEWEST_ROWS} rows have one of two values of the target '{target.name}', or nearly, and the model "
-            f'takes it as a number: write these two values alone, or write model = "{target.kind}" under [require] in the '
-            f"policy '{policy.source}'."
+            f"All but fewer than {FEWEST_ROWS} rows have one of two values of the target '{target.name}', or nearly, and the "
+            f'model takes it as a number: write these two values alone, or write model = "{target.kind}" under [require] in '
+            f"the policy '{policy.source}'."
         )
 
 
@@ -70,9 +70,9 @@ def refuse_narrow(design: Design, source: str, names: Collection[str], rows: Loo
         if _shortest_half(_there(values)) < NARROW:
             where = "[label]" if name == design.target.name else f'[columns."{name}"]'
             raise InvalidInputError(
-                f"More than half of the values of '{name}' are the same, or nearly, which makes the spread of the rows small, and "
-                "with it the share that is revealed: write what an outsider starts from, in the column's unit, as spread under "
-                f"{where} in the policy '{source}'."
+                f"More than half of the values of '{name}' are the same, or nearly, which makes the spread of the rows small, "
+                "and with it the share that is revealed: write what an outsider starts from, in the column's unit, as "
+                f"spread under {where} in the policy '{source}'."
             )
 
 

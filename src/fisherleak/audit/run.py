@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
+from fisherleak.attacks.ideal import Learned
 from fisherleak.audit.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.balancing import reweighted
@@ -184,8 +185,10 @@ def audit_trained(
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
+    learned: dict[str, Learned] = {}  # the same at every noise
+
     def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
-        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told)
+        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told, learned)
 
     attacked = clock("attacks", lambda: attack(trained, choice.noise, grid))
     done = Audit(
@@ -241,6 +244,7 @@ def _attacked(
     grid: Sequence[float],
     seed: int,
     told: Mapping[str, int],
+    learned: dict[str, Learned],
 ) -> Attacked:
     """What attackers get, or why they were not run."""
     nothing = Attacked(curves=((),) * len(grid))
@@ -256,7 +260,7 @@ def _attacked(
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
     exposed = {name: row for name, row in told.items() if not large or name in aims}
-    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed)
+    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed, learned=learned)
 
 
 def _told(trained: Trained, found: Exposure) -> dict[str, int]:

@@ -2,8 +2,8 @@ r"""Values that are told at any noise, by what a release says beside it: refused
 
 Without declared bounds a column's public centre and scale follow from the rows, on a grid; without declared levels so do the
 categories that are named. Where another value of one row changes them, whoever knows all other rows reads that value off the
-card, and no figure of the noise counts it. A value may be anything within the column's range and within ``REACH`` spreads of its
-mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the variance of a normal belief, z = 4.
+card, and no figure of the noise counts it. A value may be anything within the column's range and within ``REACH`` spreads of
+its mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the variance of a normal belief, z = 4.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ TIMES = 10
 ALIKE = 0.5
 """Part of the pairs of rows that are alike in all but one feature that must be alike in that one too, whichever it is."""
 NEARLY = ((1000, 1, 3), (100, 2, 4))
-"""Parts of a standard deviation to which numbers of near copies agree, features in which these may differ, and how many numbers,
-the label among them, must be left with many values to that part."""
+"""Parts of a standard deviation to which numbers of near copies agree, features in which these may differ, and how many
+numbers, the label among them, must be left with many values to that part."""
 MANY_VALUES = 20
 """Different values past which a number has many."""
 FEWEST_ROWS, MOST_WORK = 2000, 40_000_000
