@@ -170,9 +170,9 @@ def test_a_model_that_makes_a_number_of_classes_is_refused(gate: Gate) -> None:
     ],
 )
 def test_rules_of_the_target_are_applied_to_it_the_stricter_first(
-    gate: Gate, policy: str, target: str, name: str
+    gate: Gate, people: Any, policy: str, target: str, name: str
 ) -> None:
-    status, err, found = gate(policy, *FAST, target=target)
+    status, err, found = gate(policy, *FAST, target=target, table=people.loc[:79])
     assert status == 1
     assert name in err
     assert not rule(found, name)["passed"]
@@ -191,18 +191,18 @@ def test_a_spread_that_the_policy_states_is_the_one_that_counts(gate: Gate) -> N
     )
 
 
-def test_attacks_cover_every_category_whatever_is_named(gate: Gate) -> None:
+def test_attacks_cover_every_category_whatever_is_named(gate: Gate, people: Any) -> None:
     policy = "[attacks]\nmax_accuracy = 0.99\n[columns.smoker]\nmax_attack = 0.99\n"
-    few = ("--drop", "couple", "--drop", "children")
-    status, err, _ = gate(policy, "--draws", "4", "--attribute", "age", "--noise", "1e5", *few)
+    few = people.loc[:79, ["age", "city", "smoker", "income", "sick"]]
+    status, err, _ = gate(policy, "--draws", "4", "--attribute", "age", "--noise", "1e5", table=few)
     assert (status, err) == (0, "")
-    status, _, found = gate(policy, *FAST, "--noise", "1e5", *few)
+    status, _, found = gate(policy, *FAST, "--noise", "1e5", table=few)
     assert status == 1
     assert {each["note"] for each in found["rules"]} == {
         "'smoker' was not attacked: run the attacks. 'city' was not attacked: run the attacks.",
         "'smoker' was not attacked: run the attacks.",
     }
-    status, _, found = gate(policy, "--draws", "4", "--attribute", "age", "--noise", "1", *few)
+    status, _, found = gate(policy, "--draws", "4", "--attribute", "age", "--noise", "1", table=few)
     assert rule(found, "attacks.max_accuracy")["value"] > 0.9  # of the city, which the target tells
 
 
@@ -268,7 +268,7 @@ def test_copies_are_refused_however_they_are_hidden(gate: Gate, people: Any, hid
 
 def test_common_rows_are_no_copies(gate: Gate) -> None:
     rng = np.random.default_rng(1)
-    n = 4000  # most rows of dependent coarse columns have a twin
+    n = 2000  # most rows of dependent coarse columns have a twin
     age = rng.integers(20, 60, n)
     table = pandas.DataFrame({"age": age, "hours": np.where(rng.random(n) < 0.8, 40, rng.integers(10, 60, n))})
     for k in range(4):
@@ -294,7 +294,8 @@ def test_two_numbers_are_a_yes_or_no_whatever_they_are(gate: Gate, people: Any, 
 
 def test_codes_of_yes_and_no_change_no_figure(gate: Gate, people: Any) -> None:
     guessed = []
-    for table in (people, people.assign(smoker=people.smoker * 7 - 3)):
+    few = people.loc[:79, ["age", "smoker", "income", "sick"]]
+    for table in (few, few.assign(smoker=few.smoker * 7 - 3)):
         _, _, found = gate("[columns.smoker]\nmax_attack = 0.6\n", "--draws", "4", "--noise", "2000", table=table)
         guessed.append(rule(found, "columns.smoker.max_attack")["value"])
     assert guessed[0] == pytest.approx(guessed[1], rel=0.02)
