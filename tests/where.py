@@ -34,7 +34,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "audit/confirmations.py": ("cli/test_release.py", "audit/test_shaping.py", "audit/test_admitted.py"),
     "audit/copied_data.py": ("attacks_on_us/test_gate.py",),
     "audit/disguised.py": ("attacks_on_us/test_gate.py",),
-    "audit/looked_at.py": ("attacks_on_us/test_gate.py",),
+    "audit/sampled_rows.py": ("attacks_on_us/test_gate.py",),
     "audit/told_anyway.py": ("attacks_on_us/test_gate.py",),
     "audit/defaults.py": ("audit/test_run.py", "cli/test_start.py"),
     "audit/earlier_files.py": ("attacks_on_us/test_hidden_in_files.py",),

@@ -14,11 +14,11 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
 from fisherleak.audit.disguised import refuse_disguised, refuse_narrow
-from fisherleak.audit.looked_at import looked_at
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
 from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, label_spread, prior_spreads, yardsticks
+from fisherleak.audit.sampled_rows import sampled_rows
 from fisherleak.audit.told_anyway import refuse_told_anyway
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
@@ -90,7 +90,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     _check_named(policy, design)
     _check_measured(policy, settings)
     _check_kinds(policy, design)
-    rows = looked_at(design)
+    rows = sampled_rows(design)
     values = any(policy.section(name) for name in ("columns", "label", "attacks"))
     refuse_copies(design, policy.source, rows, values, "max_gain" in policy.section("attacks"))
     features = [feature for feature in design.features if feature.of is None]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.grids import GAP
-from fisherleak.audit.looked_at import LookedAt
+from fisherleak.audit.sampled_rows import SampledRows
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.repeated_rows import copies_note, near_copies_note
@@ -36,7 +36,7 @@ Vector = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-def refuse_copies(design: Design, source: str, rows: LookedAt, of_columns: bool, gains: bool) -> None:
+def refuse_copies(design: Design, source: str, rows: SampledRows, of_columns: bool, gains: bool) -> None:
     """Refuse copies of rows, but for those of one person, and of columns; with ``gains``, columns that another one tells."""
     own = (rows.X, rows.y, [feature.columns for feature in design.features], rows.whose)
     note = copies_note(*own) or near_copies_note(*own)
@@ -56,7 +56,7 @@ def refuse_copies(design: Design, source: str, rows: LookedAt, of_columns: bool,
         )
 
 
-def _copied_columns(design: Design, rows: LookedAt) -> tuple[str, str] | None:
+def _copied_columns(design: Design, rows: SampledRows) -> tuple[str, str] | None:
     """Two columns of which one is a linear function of the other, or whose categories are the same under other names."""
     columns = np.column_stack([rows.y, rows.X])
     there = columns != GAP
@@ -76,7 +76,7 @@ def _copied_columns(design: Design, rows: LookedAt) -> tuple[str, str] | None:
     return None
 
 
-def _correlated(design: Design, rows: LookedAt) -> tuple[str, str] | None:
+def _correlated(design: Design, rows: SampledRows) -> tuple[str, str] | None:
     """Two columns of numbers, or one and the target, that nearly are linear functions of each other where both are there."""
     numbers = [feature for feature in design.features if feature.kind == "number"]
     names = [design.target.name, *(feature.name for feature in numbers)]
@@ -94,7 +94,7 @@ def _correlated(design: Design, rows: LookedAt) -> tuple[str, str] | None:
     return (names[first[0]], names[second[0]]) if first.size else None
 
 
-def _told_columns(design: Design, rows: LookedAt) -> tuple[str, str] | None:
+def _told_columns(design: Design, rows: SampledRows) -> tuple[str, str] | None:
     """A column that attackers guess, and another that nearly tells it by itself."""
     features = [feature for feature in design.features if feature.of is None]
     coded = {feature.name: _coded(feature, rows.X) for feature in features}

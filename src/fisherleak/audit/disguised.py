@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.grids import GAP
 from fisherleak.audit.enough_people import FEWEST_ROWS
-from fisherleak.audit.looked_at import LookedAt
 from fisherleak.audit.policy import EVERY, Policy
+from fisherleak.audit.sampled_rows import SampledRows
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import MISSING
@@ -37,7 +37,7 @@ DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 Vector = NDArray[np.float64]
 
 
-def refuse_disguised(design: Design, policy: Policy, rows: LookedAt) -> None:
+def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
     """Refuse numbers of nearly two values, and amounts that are text, where a policy has rules on them and no kind for them."""
     for feature in _unstated(design, policy):
         if feature.has_share and is_nearly_two(_there(rows.X[:, feature.columns[0]])):
@@ -62,7 +62,7 @@ def refuse_disguised(design: Design, policy: Policy, rows: LookedAt) -> None:
         )
 
 
-def refuse_narrow(design: Design, source: str, names: Collection[str], rows: LookedAt) -> None:
+def refuse_narrow(design: Design, source: str, names: Collection[str], rows: SampledRows) -> None:
     """Refuse columns, and the target, most of whose values are nearly the same, where nothing but the rows states a spread."""
     columns = {feature.name: rows.X[:, feature.columns[0]] for feature in design.features if feature.name in names}
     columns |= {design.target.name: rows.y} if design.target.name in names else {}

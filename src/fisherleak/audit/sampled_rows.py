@@ -11,7 +11,7 @@ from fisherleak.rows import gather
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design
 
-__all__ = ["LookedAt", "looked_at"]
+__all__ = ["SampledRows", "sampled_rows"]
 
 MOST_ROWS, MOST_VALUES = 100_000, 2**24
 """Rows, and values in them, that are looked at, drawn at random."""
@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class SampledRows:
     """Features and labels of some training rows, and whose they are where rows belong to people."""
 
     X: Vector = field(repr=False)
@@ -27,8 +27,8 @@ class LookedAt:
     whose: NDArray[np.int64] | None = field(repr=False)
 
 
-def looked_at(design: Design) -> LookedAt:
+def sampled_rows(design: Design) -> SampledRows:
     most = min(MOST_ROWS, max(1, MOST_VALUES // int(design.X.shape[1])))
     rows = some_rows(design.n, most, 0)
     X, y = gather([design.X, design.y], rows)
-    return LookedAt(np.asarray(X), np.asarray(y), None if design.people is None else design.people.of_row[rows])
+    return SampledRows(np.asarray(X), np.asarray(y), None if design.people is None else design.people.of_row[rows])
