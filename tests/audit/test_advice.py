@@ -13,6 +13,8 @@ from fisherleak.audit.advice import advice_on, choices_on, rounded_up
 from fisherleak.audit.policy import policy_of
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
+FEW = 60
+"""Rows of which every mean over a prior takes little time."""
 
 
 def test_scales_are_never_rounded_down() -> None:
@@ -22,7 +24,7 @@ def test_scales_are_never_rounded_down() -> None:
 
 @pytest.mark.parametrize("target", ["income", "sick"])
 def test_without_limits_a_tenth_is_revealed_at_most(people: Any, target: str) -> None:
-    table, settings = people[["age", "weight", "city", target]], Settings(target)
+    table, settings = people.loc[:FEW, ["age", "city", target]], Settings(target)
     first = audit(table, settings, **FAST)
     advice = advice_on(first)
     assert (first.noise.chosen, first.noise.scale) == ("default", advice.noise)
@@ -33,7 +35,7 @@ def test_without_limits_a_tenth_is_revealed_at_most(people: Any, target: str) ->
 
 @pytest.mark.parametrize("target", ["income", "sick"])
 def test_each_choice_reveals_what_it_says(people: Any, target: str) -> None:
-    table, settings = people[["age", "weight", "city", target]], Settings(target)
+    table, settings = people.loc[:FEW, ["age", "city", target]], Settings(target)
     choices = choices_on(audit(table, settings, noise=3.0, **FAST))
     assert [choice.share for choice in choices] == sorted((choice.share for choice in choices), reverse=True)
     for choice in choices[::2]:
@@ -43,7 +45,8 @@ def test_each_choice_reveals_what_it_says(people: Any, target: str) -> None:
 
 
 def test_limits_decide_where_there_are_some(people: Any) -> None:
-    table, settings = people[["age", "weight", "city", "sick"]], Settings("sick")
+    table = people.loc[:FEW, ["age", "city", "sick"]]
+    settings = Settings("sick", bounds=(("age", (0.0, 120.0)),))
     kept = audit(table, settings, noise=5.0, max_eta=100.0, **FAST)
     assert advice_on(kept).noise == 5.0
     broken = audit(

@@ -66,8 +66,11 @@ def test_settings_are_no_limits() -> None:
     assert policy.limits_on("weight") == policy.limits_on_label == {}
 
 
+BOUNDS = (("age", (0.0, 120.0)), ("weight", (0.0, 200.0)), ("income", (-100_000.0, 200_000.0)))
+
+
 def applied(people: Any, given: dict[str, Any], **spread: float) -> AppliedRules:
-    design = design_of(from_frame(people[["age", "weight", "city", "income"]]), Choices("income"))
+    design = design_of(from_frame(people[["age", "weight", "city", "income"]]), Choices("income", bounds=BOUNDS))
     found = apply_policy(design, Settings("income"), Plan(policy=policy_of(given), spread=spread))
     assert found is not None
     return found

@@ -21,6 +21,11 @@ from fisherleak.report.summarise import summarise
 from fisherleak.tables import Moments
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
+SETTINGS = Settings(
+    "income",
+    group="city",
+    bounds=(("age", (0.0, 120.0)), ("weight", (0.0, 200.0)), ("income", (-100_000.0, 200_000.0))),
+)
 LIMITS: dict[str, Any] = {
     "rows": {"max_eta": 0.4},
     "columns": {"*": {"max_revealed": 0.1}, "age": {"min_error": 30.0, "max_eta": 0.02}, "city": {"max_eta": 1e3}},
@@ -32,8 +37,7 @@ LIMITS: dict[str, Any] = {
 
 
 def rules(table: Any, given: dict[str, Any], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    settings = Settings("income", group="city")
-    summary = summarise(audit(table, settings, policy=policy_of(given), **{**FAST, **options}))
+    summary = summarise(audit(table, SETTINGS, policy=policy_of(given), **{**FAST, **options}))
     return summary, {rule["rule"]: rule for rule in summary["policy"]["rules"]}
 
 
@@ -114,10 +118,9 @@ def test_columns_that_the_table_does_not_have_are_refused(table: Any) -> None:
 def test_what_is_not_a_number_fails(table: Any) -> None:
     """Figures that overflow or are missing are above every limit, not below it."""
     policy, plan = policy_of(LIMITS | {"columns": {"age": {"max_eta": 1.0}}}), {"noise": 1e6, **FAST}
-    settings = Settings("income", group="city")
-    found = audit(table, settings, policy=policy, **plan)
+    found = audit(table, SETTINGS, policy=policy, **plan)
     assert all(rule.passed for rule in found.rules)
-    applied = apply_policy(found.design, settings, Plan(policy=policy))
+    applied = apply_policy(found.design, SETTINGS, Plan(policy=policy))
     assert applied is not None
     nan = float("nan")
     digest = replace(found.rows.digest, top=[(0, nan)])

@@ -123,6 +123,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
     "utf-16": (csv(GOOD.encode("utf-16")), AUDIT, "--encoding utf-16"),
     "unknown encoding": (good(), [*AUDIT, "--encoding", "klingon"], "one of text that Python knows"),
     "encoding that is no text": (good(), [*AUDIT, "--encoding", "base64"], "encoding must be one"),
+    "encoding that takes no damage": (good(), [*AUDIT, "--encoding", "idna"], "one of text that Python knows"),
     "wrong encoding": (csv(GOOD + "30,ü,4\n"), [*AUDIT, "--encoding", "ascii"], "not encoded in ascii"),
     "binary data": (csv(bytes(range(256)) * 10), AUDIT, "binary data"),
     "quote left open": (csv('age,y\n1,2\n3,"4\n' + "5,6\n" * 30), AUDIT, "has 2 rows"),

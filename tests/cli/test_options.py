@@ -77,7 +77,7 @@ def test_every_option_is_one_of_a_command(fisherleak: Command) -> None:
     )
     assert set(OPTIONS.values()) <= set(re.findall(r"--[a-z0-9-]+", helped))
     arguments = {item.name for record in (Settings, Plan) for item in fields(record)}
-    assert arguments - set(OPTIONS) == {"noise_note", "attacks", "rare", "intercept_l2"}
+    assert arguments - set(OPTIONS) == {"noise_note", "attacks", "rare", "intercept_l2", "unconfirmed"}
 
 
 @pytest.mark.parametrize(

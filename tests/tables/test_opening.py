@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ pytest.importorskip("pandas")
 import pandas
 import pyarrow as pa
 
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.tables import example_table, from_frame, read_table
 from fisherleak.tables.arrow_columns import as_codes
 from tables.small import kinds
@@ -51,3 +54,17 @@ def test_fields_may_hold_delimiters_quotes_and_line_breaks(tmp_path: Path) -> No
     raw = read_table(tmp_path / "t.csv")
     assert raw.names == ("city, state", "y")
     assert as_codes(raw.parts[0].read(["city, state"]).column(0)).levels == ('a "b"\nc', "d;e")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+def test_a_device_without_an_end_is_no_table() -> None:
+    with pytest.raises(DataError, match="'/dev/zero' is a device"):
+        read_table("/dev/zero")
+
+
+@pytest.mark.parametrize("packed", [b"\0" * 2**22, b"a,b\n" * 2**20])
+def test_what_is_unpacked_is_a_table_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**24 if packed[:1] == b"\0" else 2**22))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(packed))
+    with pytest.raises(DataError, match="begins with zeros only" if packed[:1] == b"\0" else "is too long"):
+        read_table(tmp_path / "t.csv.gz")

@@ -12,7 +12,17 @@ import numpy as np
 from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["check_flag", "check_limit", "check_part", "check_positive", "column_names", "default_names", "nearest"]
+__all__ = [
+    "LARGEST_LIMIT",
+    "SMALLEST_LIMIT",
+    "check_flag",
+    "check_limit",
+    "check_part",
+    "check_positive",
+    "column_names",
+    "default_names",
+    "nearest",
+]
 
 SMALLEST_LIMIT, LARGEST_LIMIT = 1e-100, 1e100
 """Limits on eta whose squares neither vanish nor overflow, beside etas of any usual size."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.candidates import candidates_of
-from fisherleak.attacks.ideal import beliefs_of, learned_from
+from fisherleak.attacks.ideal import Learned, beliefs_of, learned_from
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.errors import InvalidInputError
 
@@ -59,10 +59,10 @@ class Informed(WhiteBox):
         target = candidates_of(model, X, y, attribute, known["values"], known["sample_weight"], None, known["rows"])
         self._inform(target)
 
-    def _inform(self, target: Any) -> None:
+    def _inform(self, target: Any, learned: Learned | None = None) -> None:
         from dataclasses import replace
 
-        self.learned = learned_from(target)
+        self.learned = learned_from(target) if learned is None else learned
         self.target = replace(target, beliefs=beliefs_of(target, self.learned))
         self._use(True)
 
@@ -71,9 +71,9 @@ class Informed(WhiteBox):
         self.name = "white-box, other columns"
 
     @classmethod
-    def like(cls, other: WhiteBox) -> Informed:
-        """The same attack as another's, informed; what the parameters' moves cost is paid once."""
+    def like(cls, other: WhiteBox, learned: Learned | None = None) -> Informed:
+        """The same attack as another's, informed, by what was learned before if it was; moves of parameters are paid once."""
         made = cls.__new__(cls)
         vars(made)["moves"] = other.moves
-        made._inform(other.target)
+        made._inform(other.target, learned)
         return made

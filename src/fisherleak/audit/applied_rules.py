@@ -6,19 +6,20 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fisherleak._support.checks import nearest
-from fisherleak._support.grids import public_units
 from fisherleak._support.numbers import number
 from fisherleak.audit.copied_data import refuse_copies
+from fisherleak.audit.disguised import refuse_disguised, refuse_narrow
 from fisherleak.audit.model import PUBLIC, Settings, Trained
 from fisherleak.audit.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.audit.records import Plan
 from fisherleak.audit.revealed import Limits, Yardsticks, exposure_at, label_spread, prior_spreads, yardsticks
+from fisherleak.audit.sampled_rows import sampled_rows
+from fisherleak.audit.told_anyway import refuse_told_anyway
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 
@@ -52,7 +53,7 @@ class AppliedRules:
     spreads : mapping of name to number
         What an outsider starts from about a number, in its unit; the data decide the others.
     guessable : names
-        Columns that [attacks] is about: categories, and columns of two values.
+        Columns that [attacks] is about: categories, columns of two values, and numbers of few values.
     attacked : names
         Columns, or the target, that some rule needs attacks on.
     """
@@ -89,16 +90,21 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     _check_named(policy, design)
     _check_measured(policy, settings)
     _check_kinds(policy, design)
-    refuse_copies(design, policy.source, any(policy.section(name) for name in ("columns", "label", "attacks")))
+    rows = sampled_rows(design)
+    values = any(policy.section(name) for name in ("columns", "label", "attacks"))
+    refuse_copies(design, policy.source, rows, values, "max_gain" in policy.section("attacks"))
     features = [feature for feature in design.features if feature.of is None]
+    refuse_disguised(design, policy, rows)
     columns = {feature.name: tuple(_of_column(policy, feature)) for feature in features}
     label = tuple(_of_label(policy, design))
-    guessable = tuple(feature.name for feature in features if not feature.has_share)
+    guessable = tuple(feature.name for feature in features if _is_guessed(policy, feature))
     found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
+    refuse_narrow(design, policy.source, _unstated_spreads(found, design), rows)
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
     _check_missing(policy, design)
-    _check_frame(policy, design, attacked)
+    ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
+    refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -121,7 +127,7 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
         if key in own and not feature.has_share:
             what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
-    given = {**_on_every_column(policy, name, feature.has_share, bool(own)), **own}
+    given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
     yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
 
 
@@ -147,7 +153,20 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
     yield from found.values()
 
 
-def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool) -> dict[str, Any]:
+def _is_guessed(policy: Policy, feature: Feature) -> bool:
+    """Whether limits on attacks are about a column: a category, and a number of few values that the policy calls none."""
+    stated = policy.section("columns").get(feature.name, {}).get("kind")
+    return not feature.has_share or (feature.few and stated is None)
+
+
+def _unstated_spreads(found: AppliedRules, design: Design) -> list[str]:
+    """Columns, and the target, that have a limit on their share, and whose spread the policy does not state."""
+    limits = (*found.columns.items(), (design.target.name, found.label))
+    shared = [name for name, own in limits if any(each.key == "max_revealed" for each in own)]
+    return [name for name in shared if name not in found.spreads]
+
+
+def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool, guessed: bool = False) -> dict[str, Any]:
     """What the section for every column means for this one; refused where it means nothing, and no other rule is there."""
     given = policy.section("columns").get(EVERY, {})
     fits = "max_revealed" if has_share else "max_attack"  # a number has a share, a category has guesses
@@ -157,7 +176,8 @@ def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool) -> d
             f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers every column, and has no {fits} for '{name}', which "
             f'is {what}: add {fits} to it, or write a rule under [columns."{name}"].'
         )
-    return {fits: given[fits]} if fits in given else {}
+    keys = (fits, "max_attack") if guessed else (fits,)
+    return {key: given[key] for key in keys if key in given}
 
 
 def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
@@ -167,6 +187,12 @@ def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
     for name, limits in (*found.columns.items(), (design.target.name, found.label)):
         if name in wanted or any(each.key in OF_ATTACKS for each in limits):
             yield name
+
+
+def _ruled(found: AppliedRules, design: Design, attacked: Sequence[str]) -> set[str]:
+    """Columns, and the target, whose values rules are about."""
+    limited = {name for name, limits in (*found.columns.items(), (design.target.name, found.label)) if limits}
+    return limited | (set(attacked) - {design.target.name} if found.policy.section("attacks") else set())
 
 
 def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
@@ -237,6 +263,12 @@ def _check_measured(policy: Policy, settings: Settings) -> None:
     }
     if policy.section("groups"):
         asked["group"] = (settings.group, "it decides which groups are measured")
+    unstated = [text for text in settings.na if text not in stated.get("na", ())]
+    if unstated:
+        raise InvalidInputError(
+            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
+            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
+        )
     for name, (value, why) in asked.items():
         if value is not None and name not in stated:
             raise InvalidInputError(
@@ -296,35 +328,6 @@ def _check_missing(policy: Policy, design: Design) -> None:
             f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
             f"`drop={[lacking[0]]!r}`."
         )
-
-
-def _check_frame(policy: Policy, design: Design, attacked: Sequence[str]) -> None:
-    """Refuse limits on attacks on a yes or no of which one other value gives the column another public centre or scale."""
-    most = 1 if design.people is None else int(design.people.sizes.max())
-    for feature in design.features:
-        told = feature.name in attacked and feature.yes_no and feature.bounds is None
-        if told and _moves_frame(feature, design.n, most):
-            raise InvalidInputError(
-                f"The policy '{policy.source}' limits attacks on '{feature.name}', and another value of one person in it "
-                "changes its public centre or scale, which tells that value at any noise: declare "
-                f"`bounds={{{feature.name!r}: (low, high)}}`."
-            )
-
-
-def _moves_frame(feature: Feature, n: int, most: int) -> bool:
-    """Whether a yes or no has another public frame where up to some of its values are the other one.
-
-    With k of m values at low + step, the mean is low + step k / m and the variance step^2 k (m - k) / m^2.
-    """
-    count = n - feature.gaps.rows
-    mean = (feature.mean * n - feature.centre * feature.gaps.rows) / count  # of the values that are there
-    ones = round(count * (mean - feature.low) / feature.step)
-    near = range(max(1, ones - most), min(count - 1, ones + most) + 1)
-    return any(
-        public_units(feature.low + feature.step * k / count, feature.step * math.sqrt(k * (count - k)) / count)
-        != (feature.centre, feature.scale)
-        for k in near
-    )
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

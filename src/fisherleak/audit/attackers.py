@@ -21,6 +21,7 @@ from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
 from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
+from fisherleak.attacks.ideal import Learned
 from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.people import one_row_each, rows_by_person, varying
@@ -103,6 +104,7 @@ def attack_all(
     seed: int = 0,
     quick: bool = False,
     told: Mapping[str, int] | None = None,
+    learned: dict[str, Learned] | None = None,
 ) -> Attacked:
     """Run every attacker on every column, and on the label.
 
@@ -124,6 +126,8 @@ def attack_all(
     told : mapping of column to row
         Columns whose values are told apart by exact moves in that row too, the most exposed one; those that are not attacked
         in some rows and in that one.
+    learned : mapping of column to Learned
+        What learners said at another noise, which is no other at this one; what they say now is entered.
 
     Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
     left out.
@@ -139,7 +143,8 @@ def attack_all(
     added = standard_noise(trained, as_noise(noise))
     exposed = dict(told or {})
     columns = len({*attributes, *exposed})
-    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns)
+    known = {} if learned is None else learned
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns, known)
     found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
     found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
@@ -183,6 +188,7 @@ class _Attacks:
     seed: int
     quick: bool
     columns: int
+    learned: dict[str, Learned]
 
     @property
     def draws(self) -> int:
@@ -213,7 +219,9 @@ class _Attacks:
             try:
                 if KNOWN not in made:
                     made[KNOWN] = self._known(aim)
-                attack = made[attacker] = self._made(attacker, made)
+                attack = made[attacker] = self._made(attacker, made, self.learned.get(name))
+                if isinstance(attack, Informed):
+                    self.learned[name] = attack.learned
                 outcomes.append((replace(self._outcome(attack), attribute=name), knows))
                 if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
                     assert isinstance(attack, WhiteBox)
@@ -287,12 +295,12 @@ class _Attacks:
         return known
 
     @staticmethod
-    def _made(attacker: str, made: dict[str, Attacker]) -> Attacker:
+    def _made(attacker: str, made: dict[str, Attacker], learned: Learned | None) -> Attacker:
         """An attacker by name; candidates, moves of parameters and what learners learned are paid once."""
         known, informed = made[KNOWN], made.get(INFORMED)
         assert isinstance(known, WhiteBox)
         shared: dict[str, Callable[[], Attacker]] = {
-            INFORMED: lambda: Informed.like(known),
+            INFORMED: lambda: Informed.like(known, learned),
             WITH_PRIOR: lambda: known,
             WITHOUT_PRIOR: lambda: known.with_prior(False),
             SERVED: lambda: Served.like(known),

@@ -19,6 +19,7 @@ from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.earlier_files import as_earlier
+from fisherleak.audit.model import Trained
 from fisherleak.audit.noises import NOTICED, UNALIKE, distance_of, drawn_alike
 from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
@@ -27,11 +28,12 @@ from fisherleak.audit.released_files import SavedModel
 from fisherleak.audit.shaping import LEAST_LOSS
 from fisherleak.audit.signatures import CARD, card_path, signature_of, unsealed
 from fisherleak.audit.unasked_shape import NO_SHAPE
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
-__all__ = ["UNCONFIRMED", "Confirmation", "confirm"]
+__all__ = ["UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -176,9 +178,13 @@ def _chosen_told(
 
 
 def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    return noise_confirmed(saved, audit.trained, audit.noise.noise)
+
+
+def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[str, bool | None]:
     """The distance from a new fit, and which noise it would have noticed: where that is little, nothing is confirmed."""
-    away = framed(audit.design, saved.model) - own_parameters(audit.trained)
-    known = distance_of(audit.noise.noise, away)
+    away = framed(trained.design, saved.model) - own_parameters(trained)
+    known = distance_of(noise, away)
     sentence = (
         f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the card's scale goes; "
         f"{known.low:.2f} to {known.high:.2f} times can be its work."
@@ -195,7 +201,7 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
             "would have to notice noise of a quarter, and of four times the scale.",
             None,
         )
-    alike = drawn_alike(audit.noise.noise, away)
+    alike = drawn_alike(noise, away)
     if alike is None:
         return f"{sentence} This {power}. That every parameter has its part of it was not tested.", True
     if alike < UNALIKE:

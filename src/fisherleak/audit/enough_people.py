@@ -7,7 +7,7 @@ import numpy as np
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design
 
-__all__ = ["FEWEST_IN_ALL", "FEWEST_ROWS", "check_enough"]
+__all__ = ["FEWEST_IN_ALL", "FEWEST_ROWS", "check_enough", "sharing_classes"]
 
 FEWEST_IN_ALL = 30
 """Training rows, or people, of a table that is released, and those with a value in each of its columns of numbers."""
@@ -26,7 +26,7 @@ def check_enough(design: Design) -> None:
             "columns, which are released on a grid, tell about single ones of so few."
         )
     _check_columns(design, whose)
-    fewest = min(_sharing(design), default=FEWEST_ROWS)
+    fewest = min(sharing_classes(design), default=FEWEST_ROWS)
     if fewest < FEWEST_ROWS:
         one = whose if fewest > 1 else "training row" if design.people is None else "person"
         raise InvalidInputError(
@@ -49,7 +49,7 @@ def _check_columns(design: Design, whose: str) -> None:
         )
 
 
-def _sharing(design: Design) -> list[int]:
+def sharing_classes(design: Design) -> list[int]:
     """Training rows, or people, of each class; none for a target of numbers."""
     y, people = np.asarray(design.y), design.people
     return [

@@ -7,7 +7,7 @@ sample of rows where there are many. Everything here is at noise of scale 1 in s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Sums, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.audit.columns import ColumnFigures, LabelFigures, Sample, column_figures
+from fisherleak.audit.enough_people import FEWEST_ROWS
 from fisherleak.audit.model import Trained
 from fisherleak.audit.people import column_etas, groups_of_people, person_names, rows_by_person
 from fisherleak.audit.revealed import Yardsticks
@@ -253,11 +254,21 @@ def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigur
     own = labels if design.people is None else groups_of_people(design.people, labels)
     spreads = spreads_of(eta, edges, own, len(names))
     joint = trained.leak.by_group(labels)
-    return tuple(
+    found = [
         GroupFigures(name, float(joint[k]), spread)
         for k, (name, spread) in enumerate(zip(names, spreads, strict=True))
         if spread is not None
-    )
+    ]
+    return _without_few(found, "rows" if design.people is None else "people")
+
+
+def _without_few(groups: Sequence[GroupFigures], who: str) -> tuple[GroupFigures, ...]:
+    """The same with a number in place of the name of a group of few: it would tell of them."""
+    few = [group for group in groups if group.spread.count < FEWEST_ROWS]
+    told = {
+        group.name: f"(fewer than {FEWEST_ROWS} {who}{f', {k}' if k > 1 else ''})" for k, group in enumerate(few, 1)
+    }
+    return tuple(replace(group, name=told.get(group.name, group.name)) for group in groups)
 
 
 def _whole(y: VectorLike) -> Any:

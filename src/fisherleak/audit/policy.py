@@ -8,7 +8,7 @@
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
-    [require]         target, public, model, group, person, held_out, released, bounds, attacks, attributes
+    [require]         target, public, model, group, person, na, held_out, released, bounds, attacks, attributes
 
 Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
 refused: a rule that is read past would be thought to have passed. ``audit.applied_rules`` decides which columns each rule is
@@ -72,6 +72,7 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
         "model": TEXT,
         "group": TEXT,
         "person": TEXT,
+        "na": TEXTS,
         "held_out": SHARE,
         "released": YES,
         "bounds": YES,

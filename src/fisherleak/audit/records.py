@@ -67,6 +67,8 @@ class Plan:
         Rules that the audit is held against, from :func:`fisherleak.audit.policy.read_policy`.
     released : bool
         Whether the noise is that of a released file, which was checked against the model.
+    unconfirmed : str
+        Why that check does not confirm the noise, in sentences; nothing where it does.
     """
 
     noise: float | Noise | None = None
@@ -81,6 +83,7 @@ class Plan:
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy | None = None
     released: bool = False
+    unconfirmed: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ class Audit:
     seconds: dict[str, float]
     released: bool = False
     """Whether a released file was checked, and not a plan."""
+    unconfirmed: str = ""
+    """Why the noise of that file is not confirmed; nothing where it is."""
     policy: Policy | None = None
     rules: tuple[Rule, ...] = ()
     """What became of every rule of the policy."""

@@ -36,6 +36,10 @@ SERVED = "white-box, served answer"
 """Who also sees an answer for the record itself: a rule on the release is not about that."""
 
 
+UNCONFIRMED_REMEDY = (
+    "Gaussian noise can be confirmed on 18 parameters or more. A smaller model must be released by someone who answers for the "
+    "data, under a policy without this rule."
+)
 NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
 
 
@@ -70,13 +74,20 @@ def _values(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
     used = {figure.feature.name: (figure, spreads[j]) for j, figure in enumerate(audit.columns)}
     for column in (column.name for column in audit.design.columns if column.name in used):
         figure, spread = used[column]
-        yield from _value(audit, column, applied.columns[column], figure, float(spread))
-    yield from _value(audit, audit.design.target.name, applied.label, audit.label, float(spreads[-1]))
+        yield from _value(audit, column, applied.columns[column], figure, float(spread), column in applied.spreads)
+    target = audit.design.target.name
+    yield from _value(audit, target, applied.label, audit.label, float(spreads[-1]), target in applied.spreads)
 
 
 def _value(
-    audit: Audit, name: str, limits: Sequence[ColumnLimit], figure: ColumnFigures | LabelFigures, spread: float
+    audit: Audit,
+    name: str,
+    limits: Sequence[ColumnLimit],
+    figure: ColumnFigures | LabelFigures,
+    spread: float,
+    stated: bool,
 ) -> Iterator[Rule]:
+    """Rules on one column or on the target; ``stated`` is whether its spread is the policy's."""
     for each in limits:
         if each.key == "max_attack":
             yield _attack(audit, each.rule, each.limit, name)
@@ -88,6 +99,8 @@ def _value(
             continue
         count = figure.counts[audit.yardsticks.levels.index(each.key)]
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
+        if share:
+            words = f"{words}; spread {number(spread, 3)}, {'stated in the policy' if stated else 'that of the rows'}"
         if each.key == "min_error":  # so that a reader notices another unit than that of the limit
             own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
             words = f"{words}, where the values vary by {number(own, 2)}"
@@ -289,7 +302,8 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "group": (settings.group, lambda limit: settings.group == limit),
         "person": (settings.person, lambda limit: settings.person == limit),
         "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
-        "released": (audit.released, lambda limit: audit.released),
+        "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
+        "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
         "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
@@ -304,6 +318,8 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
             )
             continue
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
+        if key == "released" and audit.unconfirmed:
+            words = f"A released file was checked, and this is not confirmed: {audit.unconfirmed} {UNCONFIRMED_REMEDY}"
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
 
 

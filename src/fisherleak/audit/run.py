@@ -16,9 +16,10 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.checks import check_positive, nearest
+from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_positive, nearest
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
+from fisherleak.attacks.ideal import Learned
 from fisherleak.audit.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.audit.attackers import Attacked, attack_all
 from fisherleak.audit.balancing import reweighted
@@ -121,7 +122,7 @@ def audit(
         As in :class:`Plan`.
     """
     for name in unknown:
-        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released")]
+        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released", "unconfirmed")]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
     check_options(noise, eta, max_eta, draws)
     plan = Plan(
@@ -137,11 +138,10 @@ def check_options(
     noise: float | Noise | None = None, eta: float | None = None, max_eta: float | None = None, draws: int = DRAWS
 ) -> None:
     """Refuse numbers that break a rule before anything long is begun."""
-    if noise is not None:
-        as_noise(noise)
-    for name, value in (("eta", eta), ("max_eta", max_eta)):
-        if value is not None:
-            check_positive(value, name)
+    scale = None if noise is None else as_noise(noise).scale
+    for name, value in (("noise", scale), ("eta", eta), ("max_eta", max_eta)):
+        if value is not None and not SMALLEST_LIMIT <= check_positive(value, name) <= LARGEST_LIMIT:
+            raise InvalidInputError(f"{name} must be between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {value!r}.")
     if noise is not None and eta is not None:
         raise InvalidInputError("`noise` and `eta` cannot both be given: either decides the other.")
     if not 2 <= draws <= 100_000:
@@ -185,8 +185,10 @@ def audit_trained(
     listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
+    learned: dict[str, Learned] = {}  # the same at every noise
+
     def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
-        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told)
+        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told, learned)
 
     attacked = clock("attacks", lambda: attack(trained, choice.noise, grid))
     done = Audit(
@@ -216,6 +218,7 @@ def audit_trained(
         warnings=(*said, *_sentences(caught), *_cautions(trained), *_unknown(trained, presence)),
         seconds=clock.seconds,
         released=plan.released,
+        unconfirmed=plan.unconfirmed,
     )
     if applied is None:
         return done
@@ -241,6 +244,7 @@ def _attacked(
     grid: Sequence[float],
     seed: int,
     told: Mapping[str, int],
+    learned: dict[str, Learned],
 ) -> Attacked:
     """What attackers get, or why they were not run."""
     nothing = Attacked(curves=((),) * len(grid))
@@ -256,7 +260,7 @@ def _attacked(
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
     exposed = {name: row for name, row in told.items() if not large or name in aims}
-    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed)
+    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed, learned=learned)
 
 
 def _told(trained: Trained, found: Exposure) -> dict[str, int]:

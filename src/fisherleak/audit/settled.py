@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.model import Settings
+from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import Gaps, has_feature, has_level
 from fisherleak.tables.target import FEWEST_CODED, MOST_ASSUMED
 
-__all__ = ["is_settled"]
+__all__ = ["is_settled", "most_rows", "unit_settled"]
 
 DIGITS = 9
 """Decimals of labels that came back from standard units."""
@@ -36,7 +36,7 @@ def is_settled(design: Design, settings: Settings, bounds: Json) -> bool:
 
 def _kind_settled(design: Design) -> bool:
     """Whether the kind of model stays: it was given, or the labels are far from those that ask for another one."""
-    target, most = design.target, _most_rows(design)
+    target, most = design.target, most_rows(design)
     if not target.assumed:
         return True
     labels = np.asarray(design.labels())
@@ -56,7 +56,7 @@ def _kind_settled(design: Design) -> bool:
     return bool(np.sum(np.minimum(short, FEWEST_CODED - short)) > 2 * most)
 
 
-def _most_rows(design: Design) -> int:
+def most_rows(design: Design) -> int:
     """Rows of one person at most."""
     return 1 if design.people is None else int(design.people.sizes.max())
 
@@ -67,7 +67,7 @@ def _feature_settled(design: Design, settings: Settings, feature: Feature) -> bo
         return True
     if not _gaps_settled(feature):
         return False
-    X, most = np.asarray(design.X), _most_rows(design)
+    X, most = np.asarray(design.X), most_rows(design)
     if feature.kind == "number":
         if not feature.few:
             return True
@@ -91,25 +91,27 @@ def _units_settled(design: Design, bounds: Json) -> bool:
         own = target.centre + target.scale * np.asarray(design.y, dtype=np.float64)
         known[target.name] = ((target.centre, target.scale), own)
     return all(
-        _unit_settled(units, values, float(bounds[name]["low"]), float(bounds[name]["high"]))
+        unit_settled(units, Moments.of(values), float(bounds[name]["low"]), float(bounds[name]["high"]))
         for name, (units, values) in known.items()
     )
 
 
-def _unit_settled(units: tuple[float, float], values: NDArray[np.float64], low: float, high: float) -> bool:
-    r"""Whether one value more, less or exchanged between two ends moves neither centre nor scale across an edge of its grid.
+def unit_settled(units: tuple[float, float], known: Moments, low: float, high: float, rows: int = 1) -> bool:
+    r"""Whether k values more, less or exchanged between two ends move neither centre nor scale across an edge of its grid.
 
-    With m the mean and R the farthest end from it, the mean moves by at most (high - low) / (n - 1) and the variance by at
-    most :math:`(R^2 + (high - low)^2 / (n - 1)) / (n - 1)`.
+    With m the mean, R the farthest end from it and r = n - k, the mean moves by at most k (high - low) / r and the variance by
+    at most :math:`k R^2 / r + (k (high - low) / r)^2`.
     """
-    mean, variance, left = float(np.mean(values)), float(np.var(values)), len(values) - 1
-    wide, reach = high - low, max(high - mean, mean - low)
-    moved = (reach**2 + wide**2 / left) / left
+    mean, variance, left = known.mean, known.squares / known.count, known.count - rows
+    if left <= 0:
+        return False
+    shifted, reach = rows * (high - low) / left, max(high - mean, mean - low)
+    moved = rows * reach**2 / left + shifted**2
     if variance <= moved:
         return False
     ends = {
         public_units(mean + shift, math.sqrt(variance + change))
-        for shift in (-wide / left, wide / left)
+        for shift in (-shifted, shifted)
         for change in (-moved, moved)
     }
     return ends == {units}

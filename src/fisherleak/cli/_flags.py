@@ -31,6 +31,7 @@ __all__ = [
     "Id",
     "Json",
     "KeepTotal",
+    "Levels",
     "Memory",
     "Missing",
     "Model",
@@ -109,6 +110,16 @@ Unite = Annotated[
     column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
 ]
 KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--levels",
+        metavar="COLUMN=a,b,c",
+        autocompletion=columns_to_set,
+        help="Levels of a category that are public, whether a row has them or not. A release pools others with fewer than 5 "
+        "rows into '(other)'. Repeatable.",
+    ),
+]
 Missing = Annotated[
     str | None,
     typer.Option(

@@ -29,6 +29,7 @@ SAME = (
     "person",
     "public",
     "bounds",
+    "levels",
 )
 """Settings that a release takes as the audit does."""
 FORM = ("delimiter", "encoding", "columns")
@@ -45,7 +46,7 @@ def command_around(table: str | None, settings: Settings, form: Mapping[str, Any
     plain = type(settings)(settings.target)
     given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
     for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
-        words += _option(OPTIONS[name], _ranges(value) if name == "bounds" else value)
+        words += _option(OPTIONS[name], {"bounds": _ranges, "levels": _named}.get(name, lambda own: own)(value))
     if form.get("header") is not None:
         words.append("--header" if form["header"] else "--no-header")
     out = "" if table is None else " --out model.skops"
@@ -54,6 +55,10 @@ def command_around(table: str | None, settings: Settings, form: Mapping[str, Any
 
 def _ranges(bounds: tuple[tuple[str, tuple[float, float]], ...]) -> tuple[str, ...]:
     return tuple(f"{name}={low:.15g}:{high:.15g}" for name, (low, high) in bounds)
+
+
+def _named(levels: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={','.join(own)}" for name, own in levels)
 
 
 def _option(option: str, value: Any) -> list[str]:

@@ -56,7 +56,8 @@ VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^`'"])*"""
 ARGUMENT = re.compile(rf"`(\w+)(?:=({VALUE}))?`|\b(data_home)(?:=(\w+))?")
 
 
-RANGE = re.compile(r"\{'(.*)': \(low, high\)\}")
+RANGE = "(low, high)"
+"""Stands for bounds of a column that are to be filled in."""
 
 
 def in_options(sentence: str) -> str:
@@ -93,15 +94,15 @@ def _option(found: re.Match[str]) -> str:
 
 def _given(option: str, value: str) -> list[str]:
     """An option with its value, once for each item of a list."""
-    ranged = RANGE.fullmatch(value)
-    if ranged is not None:
-        return [option, f"{_quoted(ranged[1])}=LOW:HIGH"]
+    ranged = RANGE in value
     try:
-        known = ast.literal_eval(value)
+        known = ast.literal_eval(value.replace(RANGE, "0"))
     except (ValueError, SyntaxError):
         return [option, value]  # a word that stands for a value
     if isinstance(known, bool):
         return [option if known else f"--no-{option.removeprefix('--')}"]
+    if ranged:
+        return [word for name in known for word in (option, f"{_quoted(str(name))}=LOW:HIGH")]
     items = known if isinstance(known, (list, tuple)) else [known]
     return [word for item in items for word in (option, _quoted(str(item)))]
 

@@ -87,6 +87,7 @@ def audit(
     keep_total: flags.KeepTotal = False,
     missing: flags.Missing = None,
     bounds: flags.Bounds = None,
+    levels: flags.Levels = None,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
@@ -161,12 +162,21 @@ def audit(
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
             common.decided_by_card(
-                **decided, noise=noise, eta=eta, number=number, category=category, drop=drop, id=id_, bounds=bounds
+                **decided,
+                noise=noise,
+                eta=eta,
+                number=number,
+                category=category,
+                drop=drop,
+                id=id_,
+                bounds=bounds,
+                levels=levels,
             )
             result, found = _again(released, table, form, room, options)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
+            decided["levels"] = common.levels_from(levels)
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
@@ -211,7 +221,7 @@ def _again(
     path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any]
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
-    from fisherleak.audit.confirmations import confirm
+    from fisherleak.audit.confirmations import confirm, noise_confirmed
     from fisherleak.audit.records import Plan
     from fisherleak.audit.released_files import load_model, retrain
     from fisherleak.audit.run import audit_trained
@@ -220,6 +230,9 @@ def _again(
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, room, **form), room)
-    plan = Plan(**{**options, "noise": saved.noise_on(trained), "noise_note": CARD_NOTE, "released": True})
+    noise = saved.noise_on(trained)
+    found, holds = noise_confirmed(saved, trained, noise)
+    known = {"noise": noise, "noise_note": CARD_NOTE, "released": True, "unconfirmed": "" if holds else found}
+    plan = Plan(**{**options, **known})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)

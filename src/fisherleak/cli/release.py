@@ -10,7 +10,7 @@ import typer
 from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
-from fisherleak.cli._complete import columns_to_set, shapes, whose_etas
+from fisherleak.cli._complete import shapes, whose_etas
 from fisherleak.cli._options import told
 from fisherleak.cli._print import say_reading, show_reading, show_release
 from fisherleak.errors import InvalidInputError
@@ -83,16 +83,7 @@ def release(
     missing: flags.Missing = None,
     id_: flags.Id = None,
     person: flags.Person = None,
-    levels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--levels",
-            metavar="COLUMN=a,b,c",
-            autocompletion=columns_to_set,
-            help="Levels of a category that are public, whether a row has them or not. Others with fewer than 5 rows are "
-            "pooled into '(other)'. Repeatable.",
-        ),
-    ] = None,
+    levels: flags.Levels = None,
     public: flags.Public = None,
     held_out: flags.HeldOut = None,
     seed: flags.Seed = None,

@@ -7,10 +7,8 @@ from dataclasses import fields
 
 from fisherleak.audit.model import COUNTED, Settings
 from fisherleak.audit.noises import noise_words
-from fisherleak.audit.policy import EVERY
 from fisherleak.audit.records import Audit
 from fisherleak.audit.revealed import MEANING, shares_unknown
-from fisherleak.tables.profile import FEW_VALUES
 
 __all__ = ["assumptions_of", "policy_scope", "unread_cells"]
 
@@ -74,28 +72,20 @@ def policy_scope(audit: Audit) -> str:
 
 
 def _uncovered(audit: Audit) -> Iterator[str]:
-    """What a reader may think that rules on columns and attacks cover: who lacks a number, and numbers that may be codes."""
+    """What a reader may think that rules on columns and attacks cover: scales without bounds, and who lacks a number."""
     policy, features = audit.policy, audit.design.features
     if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
         return
-    if audit.design.unbounded:
+    unbounded = [f"'{name}'" for name in audit.design.unbounded]
+    if unbounded:
         yield (
-            "Centres and scales of numbers without bounds follow from the rows. What a change of one of them tells about a "
-            "value is in no rule: declare `bounds`, or write bounds = true under [require] in the policy."
+            f"{_listed(unbounded)} {'has' if len(unbounded) == 1 else 'have'} no declared bounds: public centres and scales "
+            "follow from the rows. Of columns with rules no other value of one row changes them. Of others it may, which is in "
+            "no rule."
         )
     lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
     if lacking:
         yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
-    stated = policy.section("columns")
-    every = EVERY in stated or "attacks" in policy.sections
-    codes = [
-        f"'{f.name}'" for f in features if every and f.has_share and f.few and "kind" not in stated.get(f.name, {})
-    ]
-    if codes:
-        yield (
-            f"Measured as numbers, though of at most {FEW_VALUES} values: {_listed(codes)}. Where these are codes, "
-            'kind = "category" under [columns.NAME] in the policy has them attacked.'
-        )
 
 
 def _listed(names: Sequence[str]) -> str:

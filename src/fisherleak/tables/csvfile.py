@@ -277,7 +277,8 @@ def encoding_of(file: IO[bytes], source: str, given: str | None) -> str:
     """The encoding that was given, if Python knows it, or UTF-8; what is no such text is refused."""
     if given is not None:
         try:
-            known = "x".encode(given) is not None  # refuses encodings that are not of text
+            # refuses encodings that are not of text, and those that take no damage: idna
+            known = "x".encode(given).decode(given, errors="replace") == "x"
         except (LookupError, ValueError):
             known = False
         if not known:

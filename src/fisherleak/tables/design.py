@@ -24,7 +24,7 @@ from fisherleak.tables.choices import Choices, check_choices, spelled
 from fisherleak.tables.column_kinds import Column, decide
 from fisherleak.tables.features import CONSTANT, NOTHING, Facts, Feature, facts_of, features_of
 from fisherleak.tables.filling import FeatureMaker, lazy_rows, rows_in_memory
-from fisherleak.tables.gaps import MISSING, Filled, gap_notes
+from fisherleak.tables.gaps import FEWEST, MISSING, Filled, gap_notes
 from fisherleak.tables.hints import hints_of
 from fisherleak.tables.parts import RawTable, Room, checksum_of, refined
 from fisherleak.tables.profile import Profile, profiles_of
@@ -291,7 +291,7 @@ def _parted(found: _Looked, choices: Choices, held_out: float, seed: int) -> _Pa
         split, note = split_people(people, counted.complete, held_out, seed)
     facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
     if people is not None:
-        facts = by_people(facts, raw, complete, split, people, choices.rare)
+        facts = by_people(facts, raw, complete, split, people, max(choices.rare, FEWEST))
     return _Parted(counted, people, split, note, facts)
 
 

@@ -21,10 +21,10 @@ from fisherleak.rows.moments import Moments, check_within
 from fisherleak.tables.arrow_columns import as_codes, as_numbers, places
 from fisherleak.tables.choices import Choices
 from fisherleak.tables.column_kinds import Column
-from fisherleak.tables.gaps import MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
+from fisherleak.tables.gaps import FEWEST, MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
 from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import FEW_VALUES, Profile
-from fisherleak.tables.rare_values import Who, check_types, sharing, whole_levels
+from fisherleak.tables.rare_values import Who, check_types, levels_stay, sharing, whole_levels
 from fisherleak.tables.split import Complete, Split, gaps_in
 from fisherleak.tables.written import OTHER
 
@@ -32,6 +32,7 @@ __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "feat
 
 NOTHING, CONSTANT = "has no values at all in the training rows", "has one value only in the training rows"
 """Why a column cannot be used that one row more does not bring back."""
+NO_VALUES = Moments()
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -68,6 +69,10 @@ class Feature:
     """The smaller of the two numbers of a yes or no, and how far they are apart."""
     bounds: tuple[float, float] | None = None
     """Declared ones, from which centre and scale then follow; where there are none, they follow from the rows."""
+    known: Moments = NO_VALUES
+    """Of the numbers that are there."""
+    at_edge: bool = False
+    """Whether one row's other value changes which levels a release names."""
 
     @property
     def has_share(self) -> bool:
@@ -166,7 +171,9 @@ def _feature(
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return CONSTANT + rare
     few = len(levels) <= FEW_VALUES
-    return Feature(column.name, "category", (), levels=levels, few=few, pooled=pooled, strays=strays, gaps=gaps)
+    own: dict[str, Any] = {"pooled": pooled, "strays": strays, "gaps": gaps}
+    edge = _at_edge(column, fact, who, gaps, choices)
+    return Feature(column.name, "category", (), levels=levels, few=few, at_edge=edge, **own)
 
 
 def _number(name: str, known: Moments, gaps: Gaps, few: bool, bounds: tuple[float, float] | None) -> Feature | str:
@@ -184,7 +191,7 @@ def _number(name: str, known: Moments, gaps: Gaps, few: bool, bounds: tuple[floa
     if gaps.rows:
         mean, spread = (known + Moments(gaps.rows, centre, 0.0, centre, centre)).checked(f"Column '{name}'")
     own: dict[str, Any] = {"mean": mean, "spread": spread, "gaps": gaps, "prior": prior, "bounds": bounds}
-    return Feature(name, "number", (), centre, scale, few=few, **own)
+    return Feature(name, "number", (), centre, scale, few=few, known=known, **own)
 
 
 def _levels(
@@ -205,6 +212,15 @@ def _levels(
     if pooled:
         return (OTHER, *whole_levels(kept)), pooled, 0
     return (*own, *whole_levels(kept)), 0, 0
+
+
+def _at_edge(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices) -> bool:
+    """Whether one more, or one less, with any value changes which levels a release names; columns of many errs on that side."""
+    declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
+    chosen = column.kept is not None and bool(counts.keys() - declared - {OTHER})  # by how frequent they are
+    near = range(gaps.lacking - 1, gaps.lacking + 2)
+    lacking = len({has_level(Gaps(gaps.rows, count, gaps.having)) for count in near}) > 1 and MISSING not in declared
+    return chosen or lacking or not levels_stay(counts, declared, who, max(choices.rare, FEWEST))
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:

@@ -244,17 +244,28 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
         raise InvalidInputError(f"{str(path)!r} is no file name: {error}.") from None
     except OSError as error:
         raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(mode):
         return file
     with file:
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise DataError(f"'{path}' is a device, which may have no end: name a file, or use - for standard input.")
         return _copied(file)
 
 
 def _copied(file: IO[bytes]) -> IO[bytes]:
+    """A temporary file with the same contents, as long as they leave half of the free space."""
     copy = tempfile.TemporaryFile()  # noqa: SIM115 - it is given back open
+    most, size = shutil.disk_usage(tempfile.gettempdir()).free // 2, 0
     try:
         while chunk := file.read(CHUNK):
-            copy.write(chunk)
+            size += copy.write(chunk)
+            if size > most or (size == len(chunk) == CHUNK and not any(chunk)):
+                why = "begins with zeros only" if size <= most else "is too long"
+                raise DataError(
+                    f"What is read from a pipe, or unpacked, {why}: it must be a table, and take at most half of the free "
+                    f"space for temporary files ({most / 2**30:.0f} GB)."
+                )
         copy.seek(0)
     except BaseException:
         copy.close()

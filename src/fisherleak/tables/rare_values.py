@@ -22,7 +22,7 @@ from fisherleak.tables.parts import Part, RawTable, over_parts
 from fisherleak.tables.profile import Profile
 from fisherleak.tables.split import Complete, Split
 
-__all__ = ["Who", "check_types", "sharing", "thin_columns", "whole_levels"]
+__all__ = ["Who", "check_types", "levels_stay", "sharing", "thin_columns", "whole_levels"]
 
 Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
@@ -39,6 +39,14 @@ def sharing(levels: Collection[Any], counts: Counter[Any], who: Who | None) -> i
     if who is None:
         return sum(counts[level] for level in levels)
     return len({person for level in levels for person in who.get(level, ())})
+
+
+def levels_stay(counts: Counter[Any], declared: Collection[Any], who: Who | None, fewest: int) -> bool:
+    """Whether one more, or one less, with any value leaves it as it is which levels ``fewest`` share, and whether others do."""
+    own = {level: count for level, count in counts.items() if level not in declared}
+    rare = {level for level, count in own.items() if count < fewest}
+    edge = (fewest - 1, fewest)
+    return sharing(rare, counts, who) not in edge and not any(count in edge for count in own.values())
 
 
 def check_types(name: str, kept: Collection[Any], counts: Counter[Any]) -> None:

@@ -1,4 +1,4 @@
-r"""Rows that are copies of others, exactly or to a thousandth of a standard deviation, where more are than chance would make.
+r"""Rows that are copies of others, exactly or to a part of a standard deviation, where more are than chance would make.
 
 A row of n whose features are independent has about :math:`(n - 1) \prod_j s_j` copies among the others, with :math:`s_j` the
 share of pairs of rows that are alike in feature j: many in a table of a few categories, none where two numbers are measured.
@@ -9,6 +9,7 @@ and few of these in that one too; copies are alike in whichever it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,13 @@ TIMES = 10
 """Times as many as chance would make."""
 ALIKE = 0.5
 """Part of the pairs of rows that are alike in all but one feature that must be alike in that one too, whichever it is."""
-STEPS = 1000
-"""Parts of a standard deviation to which numbers of near copies agree."""
-FEWEST_FINE, MANY_VALUES = 3, 20
-"""Numbers, the label among them, that must have many values to that part before near copies are looked for, and how many."""
+NEARLY = ((1000, 1, 3), (100, 2, 4))
+"""Parts of a standard deviation to which numbers of near copies agree, features in which these may differ, and how many
+numbers, the label among them, must be left with many values to that part."""
+MANY_VALUES = 20
+"""Different values past which a number has many."""
+FEWEST_ROWS, MOST_WORK = 2000, 40_000_000
+"""Rows that are looked at for each set of features that may differ: drawn at random where all would be too many."""
 
 
 def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
@@ -56,23 +60,34 @@ def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> st
 
 
 def near_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
-    """A sentence where rows are alike but for one feature, numbers to a thousandth of their standard deviation."""
-    numbers = np.array([True, *(len(columns) == 1 for columns in places)])
-    features = [_rounded(_value(X, columns)) if len(columns) == 1 else _value(X, columns) for columns in places]
-    codes, person = _coded([_rounded(y), *features], whose)
-    fine = numbers & np.array([np.unique(each).size > MANY_VALUES for each in codes])
-    every = _together(codes)
-    for j in range(len(codes)):  # none is left out first, and never the label
-        if np.count_nonzero(fine) - (j > 0 and fine[j]) < FEWEST_FINE:
-            continue
-        kept = [code for k, code in enumerate(codes) if j == 0 or k != j]
-        if copies := _copies(every - codes[j] if j else every, kept, person, NEAR_SHARE):
+    """A sentence where rows are alike but for a few features, numbers to a part of their standard deviation."""
+    for steps, most, fewest in NEARLY:
+        if copies := _near_copies(X, y, places, whose, steps, most, fewest):
             return (
-                f"{copies:,} of the {y.size:,} training rows are nearly copies of others: all that the model uses, but for one "
-                "column at most, is the same, numbers to a thousandth of their standard deviation. If they are the same "
-                "people, each counts as several and less noise seems enough: remove the copies."
+                f"{copies:,} of the {y.size:,} training rows are nearly copies of others: all that the model uses, but for "
+                f"{('one column', 'two columns')[most - 1]} at most, is the same, numbers to 1/{steps} of their standard "
+                "deviation. If they are the same people, each counts as several and less noise seems enough: remove the copies."
             )
     return ""
+
+
+def _near_copies(X: Vector, y: Vector, places: Places, whose: Whose, steps: int, most: int, fewest: int) -> int:
+    """Rows beyond the first of each kind, with at most so many features left out, and never the label."""
+    sets = [gone for count in range(most + 1) for gone in combinations(range(1, len(places) + 1), count)]
+    some = np.random.default_rng(0).permutation(y.size)[: max(FEWEST_ROWS, MOST_WORK // len(sets))]
+    X, y, whose = X[some], y[some], None if whose is None else whose[some]
+    numbers = np.array([True, *(len(columns) == 1 for columns in places)])
+    features = [_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places]
+    codes, person = _coded([_rounded(y, steps), *features], whose)
+    fine = numbers & np.array([np.unique(each).size > MANY_VALUES for each in codes])
+    every = _together(codes)
+    for gone in sets:
+        if np.count_nonzero(fine) - np.count_nonzero(fine[list(gone)]) < fewest:
+            continue
+        kept = [code for k, code in enumerate(codes) if k not in gone]
+        if copies := _copies(_together(kept) if gone else every, kept, person, NEAR_SHARE):
+            return copies
+    return 0
 
 
 def _value(X: Vector, columns: tuple[int, ...]) -> Vector:
@@ -84,11 +99,11 @@ def _value(X: Vector, columns: tuple[int, ...]) -> Vector:
     return key
 
 
-def _rounded(values: Vector) -> Vector:
-    """Numbers of many values in thousandths of their standard deviation; others, and cells that are missing, as they are."""
+def _rounded(values: Vector, steps: int) -> Vector:
+    """Numbers of many values in parts of their standard deviation; others, and cells that are missing, as they are."""
     there = values != GAP
     spread = float(values[there].std()) if np.unique(values).size > MANY_VALUES else 0.0
-    return np.where(there, np.round(values * (STEPS / spread)), np.nan) if spread > 0 else values
+    return np.where(there, np.round(values * (steps / spread)), np.nan) if spread > 0 else values
 
 
 def _coded(features: Sequence[NDArray[Any]], whose: Whose) -> tuple[list[Codes], Codes | None]:

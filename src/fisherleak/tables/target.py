@@ -44,6 +44,7 @@ SURE = 4
 """Times as many rows that a class has which is no slip."""
 MOST_ASSUMED = 20
 """More classes than this are predicted only where a model of classes is asked for."""
+NO_LABELS = Moments()
 Vector = NDArray[np.float64]
 
 
@@ -107,6 +108,8 @@ class Target:
     """Whether a model was named that takes classes where the values alone would have given numbers, or the other way."""
     bounds: tuple[float, float] | None = None
     """Declared ones, from which centre and scale then follow."""
+    known: Moments = NO_LABELS
+    """Of the labels, codes of classes too."""
 
 
 def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
@@ -300,7 +303,7 @@ def standardised(target: Target, moments: Moments, bounds: tuple[float, float] |
         )
     if bounds is not None:
         check_within(f"The target '{target.name}'", moments, bounds)
-        target = replace(target, bounds=bounds)
+    target = replace(target, bounds=bounds, known=moments)
     if not target.standardised:
         return target
     centre, scale = moments.checked(f"The target '{target.name}'")
