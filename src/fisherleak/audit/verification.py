@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sklearn.pipeline import Pipeline
+
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.card_checks import check_card
 from fisherleak.audit.rebuilt_files import check_rebuilt
@@ -24,7 +26,7 @@ from fisherleak.audit.signatures import (
 )
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["WHOLE", "WHOLE_EARLIER", "Verification", "check_whole", "verify"]
+__all__ = ["WHOLE", "WHOLE_EARLIER", "Verification", "verify", "whole_model"]
 
 WHOLE = (
     "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
@@ -80,13 +82,10 @@ def verify(path: Path, key: Path | None = None) -> Verification:
     return Verification(tuple(confirmed))
 
 
-def check_whole(path: Path, card: Json) -> str:
-    """Refuse a file or a card with anything in it that is not accounted for; say what was checked."""
-    if card["schema"] == EARLIER[0]:
-        return UNCHECKED
+def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
+    """The model in a file, built anew, and what was checked; refuses anything in file or card that is not accounted for."""
     check_card(card, f"'{card_path(path)}'")
-    check_rebuilt(path, card)
-    return WHOLE if card["schema"] == CARD else WHOLE_EARLIER
+    return check_rebuilt(path, card), WHOLE if card["schema"] == CARD else WHOLE_EARLIER
 
 
 def _file(path: Path, card: Json) -> tuple[str, bool]:
@@ -102,7 +101,9 @@ def _content(path: Path, card: Json) -> tuple[str, bool]:
 
 
 def _whole(path: Path, card: Json) -> tuple[str, bool]:
+    if card["schema"] == EARLIER[0]:
+        return UNCHECKED, True
     try:
-        return check_whole(path, card), True
+        return whole_model(path, card)[1], True
     except (DataError, InvalidInputError) as error:
         return str(error), False
