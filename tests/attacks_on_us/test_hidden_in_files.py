@@ -25,9 +25,10 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
+from fisherleak.audit import rebuilt_files, signatures
 from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import card_of, model_of, trusted_types
+from fisherleak.audit.cards import card_of, model_of, sentences_of, trusted_types
 from fisherleak.audit.confirmations import Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings, train
@@ -40,8 +41,10 @@ from fisherleak.audit.run import audit_trained
 from fisherleak.audit.signatures import card_path, card_text, sealed
 from fisherleak.audit.verification import WHOLE_EARLIER, verify
 from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise.releasing import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
+from fisherleak.protection.grid import STEP
 from fisherleak.tables import RawTable, from_frame
 
 Json = dict[str, Any]
@@ -595,6 +598,88 @@ def test_in_the_card(way: str, released: Path, raw: RawTable) -> None:
     assert says in refused(released, raw)
 
 
+def columns_of(count: int, kind: str) -> list[Json]:
+    own = {"scale": 1.0, "centre": 0.0} if kind == "number" else {"levels": ["a", "b"], "pooled": False}
+    return [{"name": f"c{k}", "kind": kind, **own} for k in range(count)]
+
+
+def many(kind: str, count: int = 4000) -> Callable[[Json], None]:
+    """A card of many columns beside the file of a few."""
+
+    def change(card: Json) -> None:
+        card["columns"], card["model"]["parameters"] = columns_of(count, kind), count + 1
+        card["settings"] |= {"numbers": [], "categories": []}
+        card["assumptions"] = sentences_of(card)
+
+    return change
+
+
+def shaped(card: Json) -> None:
+    """The same with noise whose shape is named: its covariance would have 16 million numbers."""
+    many("number")(card)
+    told = {"over": "admissible", "eta": 1.0, "bounds": {}, "step": STEP, "offset": 0.0, "probability": 0.5}
+    told |= {"shape": "hessian", "least": 1.0}
+    card["noise"] = {"kind": "Gaussian", "scale": card["target"]["unit"], "shape": "hessian", "calibrated": told}
+    card["eta"]["limit"], card["shape"]["name"] = 1.0, "hessian"
+    card["grid"] = grid_below(card["noise"]["scale"])
+    card["assumptions"] = sentences_of(card)
+
+
+def covariance(card: Json) -> None:
+    card["noise"]["shape"] = [[1.0] * 800] + [[]] * 799
+
+
+SIZES: dict[str, tuple[Callable[[Json], None], str]] = {
+    "numbers": (many("number"), "another number of columns"),
+    "categories": (many("category"), "another number of columns"),
+    "more columns than any model": (many("category", 5001), "columns"),
+    "a shape that is named": (shaped, "another number of columns"),
+    "a covariance": (covariance, "shape"),
+}
+
+
+@pytest.mark.parametrize("way", SIZES)
+def test_nothing_of_a_size_that_the_card_alone_claims_is_built(
+    way: str, released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, says = SIZES[way]
+    mended(released, None, change)
+    known, eye = rebuilt_files.pipeline_with, np.eye
+
+    def built(model: Any, parameters: Any) -> Any:
+        assert len(model.features) < 100
+        return known(model, parameters)
+
+    monkeypatch.setattr(rebuilt_files, "pipeline_with", built)
+    monkeypatch.setattr(np, "eye", lambda size: eye(size) if size < 100 else pytest.fail("built"))
+    assert says in refused(released, raw)
+
+
+@pytest.mark.parametrize(
+    ("card", "says"),
+    [
+        (b'{"schema": "fisherleak.card/3", "x": [' + b"[]," * 200_000 + b"[]]}", "more lists and records"),
+        (b'{"schema": "fisherleak.card/3", "x": "' + b"a" * 2**24 + b'"}', "is larger than"),
+    ],
+)
+def test_a_large_card_is_never_parsed(
+    card: bytes, says: str, released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list takes many times its text in memory."""
+    card_path(released).write_bytes(card)
+    monkeypatch.setattr(signatures, "loaded_json", lambda text: pytest.fail("parsed"))
+    assert says in refused(released, raw)
+
+
+def test_a_card_that_is_too_large_is_not_written(
+    tmp_path: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "MOST_BYTES", 3000)
+    with pytest.raises(InvalidInputError, match="The card would have"):
+        save_model(raw, SETTINGS, tmp_path / "m.skops", noise=2.0)
+    assert not [*tmp_path.iterdir()]
+
+
 TEXTS: dict[str, tuple[Callable[[str], str], str]] = {
     "blanks": (lambda text: text.replace(": ", ":  ", 20), "not laid out as cards are written"),
     "tabs at the end": (lambda text: text + "\t \t", "not laid out"),
@@ -793,8 +878,8 @@ def earlier_file(path: Path) -> None:
 def of_earlier_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table and three models that version 0.1.0 released from it, as it wrote them."""
     folder = tmp_path_factory.mktemp("earlier")
-    with zipfile.ZipFile(Path(__file__).parent / "files_of_0_1_0.zip") as archive:
-        archive.extractall(folder)
+    for name, data in members_of(Path(__file__).parent / "files_of_0_1_0.zip").items():
+        (folder / name).write_bytes(data)
     return folder
 
 

@@ -36,6 +36,10 @@ def _in_order(feature: Feature, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(level) for level in map(plain_level, feature.levels) if str(level) in declared)
 
 
+def _those_of(levels: Sequence[Any], declared: set[str]) -> list[str]:
+    return [text for text in map(str, levels) if text in declared]
+
+
 def wrong_setting(card: Json, ordered: bool) -> str | None:
     """The first setting that a card has in another way, or of another kind, than its columns say; no table is needed."""
     settings, columns = card["settings"], {column["name"]: column for column in card["columns"]}
@@ -53,7 +57,7 @@ def wrong_setting(card: Json, ordered: bool) -> str | None:
         "bounds": {name for name, _ in lists["bounds"]} <= {*numbers, card["target"]["name"]},
         "levels": not ordered
         or all(
-            n in levels and "of" not in columns[n] and declared == [str(x) for x in levels[n] if str(x) in {*declared}]
+            n in levels and "of" not in columns[n] and declared == _those_of(levels[n], {*declared})
             for n, declared in lists["levels"]
         ),
     }

@@ -30,7 +30,7 @@ from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
-from fisherleak.audit.signatures import CARD, EARLIER, card_path, card_text, file_digest, read_card, sealed, signing_key
+from fisherleak.audit.signatures import CARD, EARLIER, MOST_BYTES, MOST_PARTS, card_path, card_text, file_digest, read_card, sealed, signing_key, too_large
 from fisherleak.audit.spending import mark, spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.audit.verification import whole_model
@@ -219,13 +219,20 @@ def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:
     with written_whole(path.parent, names) as folder:
         (folder / path.name).write_bytes(ModelFile.of(released).encoded())
         told = card(file_digest(folder / path.name))
-        (folder / names[1]).write_bytes(card_text(told))
-        _check_own(folder / path.name, told)
+        text = card_text(told)
+        (folder / names[1]).write_bytes(text)
+        _check_own(folder / path.name, told, text)
     return told
 
 
-def _check_own(path: Path, card: Json) -> None:
+def _check_own(path: Path, card: Json, text: bytes) -> None:
     """Refuse to write what no audit would pass."""
+    if too_large(text):
+        raise InvalidInputError(
+            f"The card would have {len(text):,} bytes: at most {MOST_BYTES:,}, and {MOST_PARTS:,} lists and records, are read. "
+            "Shorten names of columns and levels, leave columns out with `drop`, or leave out `shape_from`: a covariance "
+            "of public rows stands on the card, one that is named does not."
+        )
     wrong = wrong_place(card)
     if wrong is not None:
         raise InvalidInputError(
