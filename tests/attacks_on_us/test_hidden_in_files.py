@@ -25,7 +25,7 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
-from fisherleak.audit import rebuilt_files, signatures
+from fisherleak.audit import model_files, rebuilt_files, signatures
 from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
 from fisherleak.audit.cards import card_of, model_of, sentences_of, trusted_types
@@ -233,6 +233,14 @@ def test_in_the_archive(way: str, released: Path, raw: RawTable) -> None:
     make, says = ARCHIVES[way]
     mended(released, make(released))
     assert says in refused(released, raw)
+
+
+def test_a_tree_of_empty_lists_is_never_parsed(
+    released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended(released, zipped({**members_of(released), "schema.json": b'{"a": [' + b"[]," * 100_000 + b"[]]}"}))
+    monkeypatch.setattr(model_files, "loaded_json", lambda text: pytest.fail("parsed"))
+    assert "not written as skops writes it" in refused(released, raw)
 
 
 def test_a_large_member_is_never_unpacked(released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch) -> None:
