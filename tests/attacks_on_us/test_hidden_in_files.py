@@ -14,6 +14,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,21 +26,21 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
-from fisherleak.audit import model_files, rebuilt_files, signatures
+from fisherleak.audit import confirmations, model_files, rebuilt_files, signatures
 from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
 from fisherleak.audit.cards import card_of, model_of, sentences_of, trusted_types
-from fisherleak.audit.confirmations import Confirmation, confirm
+from fisherleak.audit.confirmations import GIVEN, Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.model_files import ModelFile
-from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike
+from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike, from_card
 from fisherleak.audit.pipelines import pipeline_with, released_pipeline
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
 from fisherleak.audit.signatures import card_path, card_text, sealed
-from fisherleak.audit.verification import WHOLE_EARLIER, verify
+from fisherleak.audit.verification import CLAIMS, LEDGER, NO_SIGNATURE, OTHER_NAMES, WHOLE_EARLIER, verify
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.releasing import grid_below
 from fisherleak.errors import DataError, InvalidInputError
@@ -82,7 +83,7 @@ def raw() -> RawTable:
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
     path = tmp_path_factory.mktemp("honest") / "m.skops"
-    save_model(raw, SETTINGS, path, noise=2.0)
+    save_model(raw, SETTINGS, path, noise=2.0, random_state=0)
     return path
 
 
@@ -235,9 +236,7 @@ def test_in_the_archive(way: str, released: Path, raw: RawTable) -> None:
     assert says in refused(released, raw)
 
 
-def test_a_tree_of_empty_lists_is_never_parsed(
-    released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_of_empty_lists_is_never_parsed(released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch) -> None:
     mended(released, zipped({**members_of(released), "schema.json": b'{"a": [' + b"[]," * 100_000 + b"[]]}"}))
     monkeypatch.setattr(model_files, "loaded_json", lambda text: pytest.fail("parsed"))
     assert "not written as skops writes it" in refused(released, raw)
@@ -759,6 +758,113 @@ def audited(path: Path, raw: RawTable) -> Confirmation:
     return confirm(saved, audit_trained(trained, saved.settings, plan))
 
 
+# What noise hides
+
+
+def audited_card(path: Path, raw: RawTable, change: Callable[[Json], Any]) -> Confirmation:
+    """With a card whose fields were changed, and its sentences with them."""
+    mended(path, None, lambda card: (change(card), card.update(assumptions=sentences_of(card))))
+    assert verify(path).failed is None
+    return audited(path, raw)
+
+
+def no_limit(card: Json) -> None:
+    del card["noise"]["calibrated"]
+    card["eta"]["limit"] = None
+
+
+@pytest.fixture(scope="module")
+def of_limit(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
+    path = tmp_path_factory.mktemp("limit") / "m.skops"
+    save_model(raw, SETTINGS, path, eta=0.5, over="max", random_state=0)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (drawer("balanced", True), "That rows were reweighted: the noise hides"),
+        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters Gaussian"),
+    ],
+)
+def test_what_the_noise_hides_is_not_confirmed(
+    change: Callable[[Json], Any], says: str, released: Path, raw: RawTable
+) -> None:
+    found = audited_card(released, raw, change)
+    assert found.failed is None
+    assert any(each.startswith(says) for each in found.unconfirmed)
+
+
+def test_who_chose_the_scale_is_not_confirmed(of_limit: Path, raw: RawTable) -> None:
+    """A card with a limit that is turned into one of noise that was given, and of another kind."""
+    assert GIVEN not in audited(of_limit, raw).unconfirmed
+    mended(of_limit, None, drawer("noise.kind", "Laplace"))
+    assert "'noise.kind'" in refused(of_limit, raw)
+    mended(of_limit, None, drawer("noise.kind", "Gaussian"))
+    assert GIVEN in audited_card(of_limit, raw, no_limit).unconfirmed
+
+
+def test_weights_that_the_noise_does_not_hide_are_refuted(tmp_path: Path, raw: RawTable) -> None:
+    for balance in (True, False):
+        path = tmp_path / f"{balance}.skops"
+        save_model(raw, SETTINGS, path, noise=0.08, balance=balance, random_state=3)
+        mended(path, None, lambda card: (card.update(balanced=True), card.update(assumptions=sentences_of(card))))
+        try:
+            found = audited(path, raw)
+        except InvalidInputError as error:
+            found = Confirmation((), failed=str(error))
+        assert (found.failed is None) == balance, found
+        assert not balance or any("Rows were reweighted" in each for each in found.confirmed)
+
+
+@pytest.mark.parametrize("claimed", ["Gaussian", "Laplace"])
+def test_the_kind_of_noise_on_many_parameters_is_told(claimed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Gaussian(0.5).draw(2000, 0)
+    monkeypatch.setattr(confirmations, "framed", lambda design, model: drawn)
+    monkeypatch.setattr(confirmations, "own_parameters", lambda trained: 0.0)
+    card = {"noise": {"kind": claimed, "scale": 0.5}}
+    saved: Any = SimpleNamespace(card=card, path=Path("m.skops"), model=None)
+    audit: Any = SimpleNamespace(noise=SimpleNamespace(noise=from_card(card["noise"])), design=None, trained=None)
+    found = confirmations._kind(saved, audit)
+    assert found is not None
+    assert found[1] is (claimed == "Gaussian")
+
+
+def test_verify_says_what_it_did_not_check(tmp_path: Path, released: Path, raw: RawTable) -> None:
+    """Claims about the data, names of no column, a mark on a ledger, and who made the card."""
+    assert verify(released).unchecked == (CLAIMS, OTHER_NAMES.format("settings.drop"), NO_SIGNATURE)
+    mended(released, None, drawer("settings.group", "city" + " \t\u2003" * 300))
+    mended(released, None, lambda card: card.update(ledger={"release": 7, "mark": SECRET.encode()[:32].hex()}))
+    found = verify(released)
+    assert found.failed is None
+    assert found.unchecked == (CLAIMS, OTHER_NAMES.format("settings.drop, settings.group"), LEDGER, NO_SIGNATURE)
+    with pytest.raises(InvalidInputError, match=r"settings\.group"):
+        audited(released, raw)
+
+
+@pytest.mark.parametrize("said", [0, 5])
+def test_columns_of_rare_categories_do_not_leave(said: int, tmp_path: Path, raw: RawTable) -> None:
+    """Every column a category and every cell a level of it, with a card that says how rare levels may be, or what it must."""
+    settings = Settings("dose", held_out=0.0, categories=("age", "grade", "smoker", "weight"), drop=("sick",), rare=0)
+    noise, path = Gaussian(2.0), tmp_path / "m.skops"
+    trained = train(raw, settings).with_noise(noise)
+    path.write_bytes(ModelFile.of(released_pipeline(trained, noise)).encoded())
+    card_path(path).write_bytes(card_text(card_of(trained, settings, noise, None, None, "")))
+    mended(path, None, drawer("settings.rare", said))
+    assert verify(path).failed is None if said else "settings.rare" in str(verify(path).failed)
+    with pytest.raises((DataError, InvalidInputError)):
+        audited(path, raw)
+
+
+def test_a_signature_that_is_none_is_refused_by_an_audit_too(released: Path, raw: RawTable) -> None:
+    pytest.importorskip("cryptography")
+    hidden = SECRET.encode()[:96].hex()
+    signature = {"algorithm": "Ed25519", "public_key": hidden[:64], "value": hidden[64:]}
+    mended(released, None, lambda card: card.update(signature=signature))
+    assert "is not one of this card" in str(verify(released).failed)
+    assert "is not one of this card" in str(audited(released, raw).failed)
+
+
 def test_few_rows_do_not_leave(tmp_path: Path) -> None:
     """A release that was made without the tool's own checks: of a class that one row has, and of twenty rows."""
     frame = FRAME.assign(sick=np.where(FRAME.index == 3, "Jane Doe", FRAME.sick))
@@ -861,7 +967,11 @@ HONEST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     **{target: (target, {}, {"noise": 0.5}) for target in KINDS},
     "gaps left out": ("linear", {"missing": "drop"}, {"noise": 0.5}),
     "no penalty": ("linear", {"l2": 0.0}, {"noise": 0.5}),
-    "declared levels": ("linear", {"levels": (("town", ("Uri", "Genf")),)}, {"noise": 0.5}),
+    "declared levels": (
+        "linear",
+        {"levels": (("town", ("Uri", "Genf")), ("size", ("2.0", "7", "1.5")))},
+        {"noise": 0.5},
+    ),
     "people": ("linear", {"person": "who"}, {"eta": 0.5, "over": "max"}),
     "balanced": ("linear", {}, {"eta": 0.5, "over": "max", "balance": True}),
     "own shape": ("linear", {}, {"eta": 0.5, "over": "max", "shape": "least-loss"}),

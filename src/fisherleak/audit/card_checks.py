@@ -124,6 +124,8 @@ def _noise(card: Json, size: int) -> str | None:
     given = shape is not None and not named and source is None and card["eta"]["limit"] is None
     if (shape is None or given) != isotropic or (shape is not None and noise["kind"] != "Gaussian"):
         return "shape"
+    if told is not None and noise["kind"] != "Gaussian":
+        return "noise.kind"
     if (source is None) != (shape is None or named or given):
         return "shape.from"
     if named and shape.removesuffix(FOR_ANYONE.removeprefix("least-loss")) != card["shape"]["name"]:

@@ -30,7 +30,19 @@ from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
-from fisherleak.audit.signatures import CARD, EARLIER, MOST_BYTES, MOST_PARTS, card_path, card_text, file_digest, read_card, sealed, signing_key, too_large
+from fisherleak.audit.signatures import (
+    CARD,
+    EARLIER,
+    MOST_BYTES,
+    MOST_PARTS,
+    card_path,
+    card_text,
+    file_digest,
+    read_card,
+    sealed,
+    signing_key,
+    too_large,
+)
 from fisherleak.audit.spending import mark, spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
 from fisherleak.audit.verification import whole_model
