@@ -10,9 +10,11 @@ import hashlib
 import io
 import json
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,25 +24,28 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
 import pandas
-import sklearn
 import skops.io as skops_io
 
+from fisherleak.audit import confirmations, model_files, rebuilt_files, signatures
+from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import card_of, model_of, trusted_types
-from fisherleak.audit.confirmations import Confirmation, confirm
+from fisherleak.audit.cards import card_of, model_of, sentences_of, trusted_types
+from fisherleak.audit.confirmations import GIVEN, Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.model_files import ModelFile
-from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike
+from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike, from_card
 from fisherleak.audit.pipelines import pipeline_with, released_pipeline
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
 from fisherleak.audit.signatures import card_path, card_text, sealed
-from fisherleak.audit.verification import WHOLE_EARLIER, verify
+from fisherleak.audit.verification import CLAIMS, LEDGER, NO_SIGNATURE, OTHER_NAMES, WHOLE_EARLIER, verify
 from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise.releasing import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
+from fisherleak.protection.grid import STEP
 from fisherleak.tables import RawTable, from_frame
 
 Json = dict[str, Any]
@@ -78,7 +83,7 @@ def raw() -> RawTable:
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
     path = tmp_path_factory.mktemp("honest") / "m.skops"
-    save_model(raw, SETTINGS, path, noise=2.0)
+    save_model(raw, SETTINGS, path, noise=2.0, random_state=0)
     return path
 
 
@@ -229,6 +234,12 @@ def test_in_the_archive(way: str, released: Path, raw: RawTable) -> None:
     make, says = ARCHIVES[way]
     mended(released, make(released))
     assert says in refused(released, raw)
+
+
+def test_a_tree_of_empty_lists_is_never_parsed(released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    mended(released, zipped({**members_of(released), "schema.json": b'{"a": [' + b"[]," * 100_000 + b"[]]}"}))
+    monkeypatch.setattr(model_files, "loaded_json", lambda text: pytest.fail("parsed"))
+    assert "not written as skops writes it" in refused(released, raw)
 
 
 def test_a_large_member_is_never_unpacked(released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,6 +605,88 @@ def test_in_the_card(way: str, released: Path, raw: RawTable) -> None:
     assert says in refused(released, raw)
 
 
+def columns_of(count: int, kind: str) -> list[Json]:
+    own = {"scale": 1.0, "centre": 0.0} if kind == "number" else {"levels": ["a", "b"], "pooled": False}
+    return [{"name": f"c{k}", "kind": kind, **own} for k in range(count)]
+
+
+def many(kind: str, count: int = 4000) -> Callable[[Json], None]:
+    """A card of many columns beside the file of a few."""
+
+    def change(card: Json) -> None:
+        card["columns"], card["model"]["parameters"] = columns_of(count, kind), count + 1
+        card["settings"] |= {"numbers": [], "categories": []}
+        card["assumptions"] = sentences_of(card)
+
+    return change
+
+
+def shaped(card: Json) -> None:
+    """The same with noise whose shape is named: its covariance would have 16 million numbers."""
+    many("number")(card)
+    told = {"over": "admissible", "eta": 1.0, "bounds": {}, "step": STEP, "offset": 0.0, "probability": 0.5}
+    told |= {"shape": "hessian", "least": 1.0}
+    card["noise"] = {"kind": "Gaussian", "scale": card["target"]["unit"], "shape": "hessian", "calibrated": told}
+    card["eta"]["limit"], card["shape"]["name"] = 1.0, "hessian"
+    card["grid"] = grid_below(card["noise"]["scale"])
+    card["assumptions"] = sentences_of(card)
+
+
+def covariance(card: Json) -> None:
+    card["noise"]["shape"] = [[1.0] * 800] + [[]] * 799
+
+
+SIZES: dict[str, tuple[Callable[[Json], None], str]] = {
+    "numbers": (many("number"), "another number of columns"),
+    "categories": (many("category"), "another number of columns"),
+    "more columns than any model": (many("category", 5001), "columns"),
+    "a shape that is named": (shaped, "another number of columns"),
+    "a covariance": (covariance, "shape"),
+}
+
+
+@pytest.mark.parametrize("way", SIZES)
+def test_nothing_of_a_size_that_the_card_alone_claims_is_built(
+    way: str, released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, says = SIZES[way]
+    mended(released, None, change)
+    known, eye = rebuilt_files.pipeline_with, np.eye
+
+    def built(model: Any, parameters: Any) -> Any:
+        assert len(model.features) < 100
+        return known(model, parameters)
+
+    monkeypatch.setattr(rebuilt_files, "pipeline_with", built)
+    monkeypatch.setattr(np, "eye", lambda size: eye(size) if size < 100 else pytest.fail("built"))
+    assert says in refused(released, raw)
+
+
+@pytest.mark.parametrize(
+    ("card", "says"),
+    [
+        (b'{"schema": "fisherleak.card/3", "x": [' + b"[]," * 200_000 + b"[]]}", "more lists and records"),
+        (b'{"schema": "fisherleak.card/3", "x": "' + b"a" * 2**24 + b'"}', "is larger than"),
+    ],
+)
+def test_a_large_card_is_never_parsed(
+    card: bytes, says: str, released: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list takes many times its text in memory."""
+    card_path(released).write_bytes(card)
+    monkeypatch.setattr(signatures, "loaded_json", lambda text: pytest.fail("parsed"))
+    assert says in refused(released, raw)
+
+
+def test_a_card_that_is_too_large_is_not_written(
+    tmp_path: Path, raw: RawTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "MOST_BYTES", 3000)
+    with pytest.raises(InvalidInputError, match="The card would have"):
+        save_model(raw, SETTINGS, tmp_path / "m.skops", noise=2.0)
+    assert not [*tmp_path.iterdir()]
+
+
 TEXTS: dict[str, tuple[Callable[[str], str], str]] = {
     "blanks": (lambda text: text.replace(": ", ":  ", 20), "not laid out as cards are written"),
     "tabs at the end": (lambda text: text + "\t \t", "not laid out"),
@@ -663,6 +756,113 @@ def audited(path: Path, raw: RawTable) -> Confirmation:
     trained = retrain(saved, raw)
     plan = Plan(noise=saved.noise_on(trained), attacks=False, quick=True)
     return confirm(saved, audit_trained(trained, saved.settings, plan))
+
+
+# What noise hides
+
+
+def audited_card(path: Path, raw: RawTable, change: Callable[[Json], Any]) -> Confirmation:
+    """With a card whose fields were changed, and its sentences with them."""
+    mended(path, None, lambda card: (change(card), card.update(assumptions=sentences_of(card))))
+    assert verify(path).failed is None
+    return audited(path, raw)
+
+
+def no_limit(card: Json) -> None:
+    del card["noise"]["calibrated"]
+    card["eta"]["limit"] = None
+
+
+@pytest.fixture(scope="module")
+def of_limit(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
+    path = tmp_path_factory.mktemp("limit") / "m.skops"
+    save_model(raw, SETTINGS, path, eta=0.5, over="max", random_state=0)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (drawer("balanced", True), "That rows were reweighted: the noise hides"),
+        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters Gaussian"),
+    ],
+)
+def test_what_the_noise_hides_is_not_confirmed(
+    change: Callable[[Json], Any], says: str, released: Path, raw: RawTable
+) -> None:
+    found = audited_card(released, raw, change)
+    assert found.failed is None
+    assert any(each.startswith(says) for each in found.unconfirmed)
+
+
+def test_who_chose_the_scale_is_not_confirmed(of_limit: Path, raw: RawTable) -> None:
+    """A card with a limit that is turned into one of noise that was given, and of another kind."""
+    assert GIVEN not in audited(of_limit, raw).unconfirmed
+    mended(of_limit, None, drawer("noise.kind", "Laplace"))
+    assert "'noise.kind'" in refused(of_limit, raw)
+    mended(of_limit, None, drawer("noise.kind", "Gaussian"))
+    assert GIVEN in audited_card(of_limit, raw, no_limit).unconfirmed
+
+
+def test_weights_that_the_noise_does_not_hide_are_refuted(tmp_path: Path, raw: RawTable) -> None:
+    for balance in (True, False):
+        path = tmp_path / f"{balance}.skops"
+        save_model(raw, SETTINGS, path, noise=0.08, balance=balance, random_state=3)
+        mended(path, None, lambda card: (card.update(balanced=True), card.update(assumptions=sentences_of(card))))
+        try:
+            found = audited(path, raw)
+        except InvalidInputError as error:
+            found = Confirmation((), failed=str(error))
+        assert (found.failed is None) == balance, found
+        assert not balance or any("Rows were reweighted" in each for each in found.confirmed)
+
+
+@pytest.mark.parametrize("claimed", ["Gaussian", "Laplace"])
+def test_the_kind_of_noise_on_many_parameters_is_told(claimed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Gaussian(0.5).draw(2000, 0)
+    monkeypatch.setattr(confirmations, "framed", lambda design, model: drawn)
+    monkeypatch.setattr(confirmations, "own_parameters", lambda trained: 0.0)
+    card = {"noise": {"kind": claimed, "scale": 0.5}}
+    saved: Any = SimpleNamespace(card=card, path=Path("m.skops"), model=None)
+    audit: Any = SimpleNamespace(noise=SimpleNamespace(noise=from_card(card["noise"])), design=None, trained=None)
+    found = confirmations._kind(saved, audit)
+    assert found is not None
+    assert found[1] is (claimed == "Gaussian")
+
+
+def test_verify_says_what_it_did_not_check(tmp_path: Path, released: Path, raw: RawTable) -> None:
+    """Claims about the data, names of no column, a mark on a ledger, and who made the card."""
+    assert verify(released).unchecked == (CLAIMS, OTHER_NAMES.format("settings.drop"), NO_SIGNATURE)
+    mended(released, None, drawer("settings.group", "city" + " \t\u2003" * 300))
+    mended(released, None, lambda card: card.update(ledger={"release": 7, "mark": SECRET.encode()[:32].hex()}))
+    found = verify(released)
+    assert found.failed is None
+    assert found.unchecked == (CLAIMS, OTHER_NAMES.format("settings.drop, settings.group"), LEDGER, NO_SIGNATURE)
+    with pytest.raises(InvalidInputError, match=r"settings\.group"):
+        audited(released, raw)
+
+
+@pytest.mark.parametrize("said", [0, 5])
+def test_columns_of_rare_categories_do_not_leave(said: int, tmp_path: Path, raw: RawTable) -> None:
+    """Every column a category and every cell a level of it, with a card that says how rare levels may be, or what it must."""
+    settings = Settings("dose", held_out=0.0, categories=("age", "grade", "smoker", "weight"), drop=("sick",), rare=0)
+    noise, path = Gaussian(2.0), tmp_path / "m.skops"
+    trained = train(raw, settings).with_noise(noise)
+    path.write_bytes(ModelFile.of(released_pipeline(trained, noise)).encoded())
+    card_path(path).write_bytes(card_text(card_of(trained, settings, noise, None, None, "")))
+    mended(path, None, drawer("settings.rare", said))
+    assert verify(path).failed is None if said else "settings.rare" in str(verify(path).failed)
+    with pytest.raises((DataError, InvalidInputError)):
+        audited(path, raw)
+
+
+def test_a_signature_that_is_none_is_refused_by_an_audit_too(released: Path, raw: RawTable) -> None:
+    pytest.importorskip("cryptography")
+    hidden = SECRET.encode()[:96].hex()
+    signature = {"algorithm": "Ed25519", "public_key": hidden[:64], "value": hidden[64:]}
+    mended(released, None, lambda card: card.update(signature=signature))
+    assert "is not one of this card" in str(verify(released).failed)
+    assert "is not one of this card" in str(audited(released, raw).failed)
 
 
 def test_few_rows_do_not_leave(tmp_path: Path) -> None:
@@ -767,7 +967,11 @@ HONEST: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     **{target: (target, {}, {"noise": 0.5}) for target in KINDS},
     "gaps left out": ("linear", {"missing": "drop"}, {"noise": 0.5}),
     "no penalty": ("linear", {"l2": 0.0}, {"noise": 0.5}),
-    "declared levels": ("linear", {"levels": (("town", ("Uri", "Genf")),)}, {"noise": 0.5}),
+    "declared levels": (
+        "linear",
+        {"levels": (("town", ("Uri", "Genf")), ("size", ("2.0", "7", "1.5")))},
+        {"noise": 0.5},
+    ),
     "people": ("linear", {"person": "who"}, {"eta": 0.5, "over": "max"}),
     "balanced": ("linear", {}, {"eta": 0.5, "over": "max", "balance": True}),
     "own shape": ("linear", {}, {"eta": 0.5, "over": "max", "shape": "least-loss"}),
@@ -792,8 +996,8 @@ def earlier_file(path: Path) -> None:
 def of_earlier_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table and three models that version 0.1.0 released from it, as it wrote them."""
     folder = tmp_path_factory.mktemp("earlier")
-    with zipfile.ZipFile(Path(__file__).parent / "files_of_0_1_0.zip") as archive:
-        archive.extractall(folder)
+    for name, data in members_of(Path(__file__).parent / "files_of_0_1_0.zip").items():
+        (folder / name).write_bytes(data)
     return folder
 
 
@@ -846,27 +1050,39 @@ def test_in_the_model_of_an_earlier_version(change: Callable[[Any], Any], releas
     refused(released, raw)
 
 
-def test_a_file_of_other_versions_passes(released: Path, raw: RawTable) -> None:
-    """As scikit-learn 1.7 and skops 0.12 would have written it."""
+VERSIONS = ("1.6.1", "1.7.2", "1.8.0", "1.9.1")
+"""Of scikit-learn; with skops 0.11, 0.12, 0.13 and 0.16."""
 
-    def older(tree: Json) -> None:
-        columns = tree["content"]["content"]["steps"]["content"][0]["content"][1]["content"]
-        columns["content"]["force_int_remainder_cols"] = said("deprecated")
-        columns["key_types"]["content"].append(columns["key_types"]["content"][0])
-        tree["_skops_version"] = "0.12.0"
 
-    def versioned(path: Path) -> bytes:
-        members = members_of(path)
-        text = members.pop("schema.json").decode().replace(json.dumps(json.dumps(sklearn.__version__)), r'"\"1.7.2\""')
-        tree = json.loads(text)
-        older(tree)
-        return ModelFile(tree, members).numbered().encoded()
+@pytest.fixture(scope="module")
+def of_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table and models that were released from it with noise 0.5 under several versions of scikit-learn, without cards."""
+    folder = tmp_path_factory.mktemp("versions")
+    with tarfile.open(Path(__file__).parent / "files_of_versions.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
-    data = versioned(released)
-    mended(released, data, drawer("versions.scikit-learn", "1.7.2"))
-    assert verify(released).failed is None
-    mended(released, data, drawer("versions.scikit-learn", "1.7.1"))
-    assert "another version of scikit-learn" in str(verify(released).failed)
+
+@pytest.mark.parametrize("kind", ["linear", "softmax", "poisson"])
+def test_files_that_other_versions_wrote_pass(kind: str, of_versions: Path) -> None:
+    """Each with the version that runs, and the same model is built from them."""
+    others = tuple(name for name in ("linear", "softmax", "poisson") if name != kind)
+    settings = Settings(kind, model=kind, held_out=0.0, categories=("grade", "smoker"), drop=others, rare=5)
+    table, noise, parameters = from_frame(pandas.read_csv(of_versions / "table.csv")), Gaussian(0.5), []
+    trained = train(table, settings).with_noise(noise)
+    own = canonical_settings(settings, table.names, trained)
+    card = card_of(trained, own, noise, None, None, "")
+    for version in VERSIONS:
+        path = of_versions / version / f"{kind}.skops"
+        card_path(path).write_bytes(card_text(card))
+        mended(path, None, drawer("versions.scikit-learn", version))
+        assert verify(path).failed is None
+        saved = load_model(path)
+        retrain(saved, table)
+        parameters.append(all_parameters(saved.model[-1]))
+    assert np.ptp(parameters, axis=0).max() < 1e-6  # the same noise on fits of other versions
+    mended(path, None, drawer("versions.scikit-learn", "1.7.1"))
+    assert "another version of scikit-learn" in str(verify(path).failed)
 
 
 def test_every_setting_has_its_place_on_a_card() -> None:

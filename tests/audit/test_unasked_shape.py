@@ -33,7 +33,7 @@ def people(n: int = 1500, seed: int = 0) -> Any:
     return frame
 
 
-@pytest.mark.parametrize(("eta", "shape"), [(2.0, "least-loss"), (0.2, "hessian"), (0.003, "isotropic")])
+@pytest.mark.parametrize(("eta", "shape"), [(2.0, "least-loss"), (0.5, "hessian"), (0.003, "isotropic")])
 def test_a_small_limit_is_kept_by_a_shape_that_can(tmp_path: Path, eta: float, shape: str) -> None:
     bounds: Any = BOUNDS | {"score": (-3.0, 15.0)}
     frame, path = people(), tmp_path / "m.skops"

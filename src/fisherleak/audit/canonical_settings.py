@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from fisherleak._support.level_types import as_number, plain_level
+from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.tables import Feature
@@ -31,9 +31,25 @@ def canonical_settings(settings: Settings, names: Sequence[str], trained: Traine
 
 
 def _in_order(feature: Feature, texts: Sequence[str]) -> tuple[str, ...]:
-    """Declared levels as a card has them, in its order."""
-    declared = {str(plain_level(as_number(text))) for text in texts} | {*texts}
-    return tuple(str(level) for level in map(plain_level, feature.levels) if str(level) in declared)
+    """Declared levels as a card has them, in its order: "2", "2.0" and 2 are one where a column's levels are numbers."""
+    numbers = {number for number in map(_read, texts) if number is not None}
+
+    def declared(level: Any) -> bool:
+        return str(level) in texts or (isinstance(level, (int, float)) and float(level) in numbers)
+
+    own = [level for level in map(plain_level, feature.levels) if declared(level)]
+    return tuple(str(level) for level in own)
+
+
+def _read(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _those_of(levels: Sequence[Any], declared: set[str]) -> list[str]:
+    return [text for text in map(str, levels) if text in declared]
 
 
 def wrong_setting(card: Json, ordered: bool) -> str | None:
@@ -53,7 +69,7 @@ def wrong_setting(card: Json, ordered: bool) -> str | None:
         "bounds": {name for name, _ in lists["bounds"]} <= {*numbers, card["target"]["name"]},
         "levels": not ordered
         or all(
-            n in levels and "of" not in columns[n] and declared == [str(x) for x in levels[n] if str(x) in {*declared}]
+            n in levels and "of" not in columns[n] and declared == _those_of(levels[n], {*declared})
             for n, declared in lists["levels"]
         ),
     }

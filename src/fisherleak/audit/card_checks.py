@@ -38,6 +38,7 @@ from fisherleak.engine.noise import grid_of
 from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
+from fisherleak.tables.features import MOST_FEATURES
 
 __all__ = ["check_card"]
 
@@ -85,6 +86,7 @@ def _disagreeing(card: Json) -> str | None:
         "columns": bool(columns)
         and len({*names, target["name"]}) == len(names) + 1
         and names[: len(numbers)] == numbers
+        and len(numbers) + sum(len(each) - 1 for each in levels) <= MOST_FEATURES
         and all(len(each) > 1 and len({(type(x), x) for x in each}) == len(each) for each in levels)
         and all(column.get("of", None) in (None, *numbers) for column in columns),
         "target": (target["classes"] is not None) == kind.labels.classes and target["name"] == settings["target"],
@@ -122,6 +124,8 @@ def _noise(card: Json, size: int) -> str | None:
     given = shape is not None and not named and source is None and card["eta"]["limit"] is None
     if (shape is None or given) != isotropic or (shape is not None and noise["kind"] != "Gaussian"):
         return "shape"
+    if told is not None and noise["kind"] != "Gaussian":
+        return "noise.kind"
     if (source is None) != (shape is None or named or given):
         return "shape.from"
     if named and shape.removesuffix(FOR_ANYONE.removeprefix("least-loss")) != card["shape"]["name"]:
@@ -138,12 +142,15 @@ def _noise(card: Json, size: int) -> str | None:
         return "noise.calibrated.offset"
     if told is not None and told["over"] != ADMISSIBLE and not _on_grid(noise["scale"]):
         return "noise.scale"
+    if shape is not None and not named and [len(row) for row in shape] != [size] * size:
+        return "noise.shape"
     steps = card["grid"] if isinstance(card["grid"], list) else [card["grid"]]
     if any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
         return "grid"
     if named and told is not None and told.get("least") is None:
         return None  # of a shape that the rows decide, uncounted: an audit computes it
-    known = from_card(noise, np.eye(size) if named else None)
+    # of a shape that is named the grid follows from a bound on it, whatever it is
+    known = from_card(noise, np.eye(1) if named else None)
     return None if card["grid"] == one_where_alike(grid_of(known, size).tolist()) else "grid"
 
 

@@ -8,6 +8,7 @@ keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,8 @@ from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
 from fisherleak.audit.earlier_files import as_earlier
-from fisherleak.audit.model import Trained
-from fisherleak.audit.noises import NOTICED, UNALIKE, distance_of, drawn_alike
+from fisherleak.audit.model import Trained, trained_on
+from fisherleak.audit.noises import NOTICED, UNALIKE, UNLIKELY, distance_of, drawn_alike, from_card, log_ratio
 from fisherleak.audit.penalties import NOT_GIVEN
 from fisherleak.audit.pipelines import framed, own_parameters
 from fisherleak.audit.records import Audit
@@ -28,12 +29,12 @@ from fisherleak.audit.released_files import SavedModel
 from fisherleak.audit.shaping import LEAST_LOSS
 from fisherleak.audit.signatures import CARD, card_path, signature_of, unsealed
 from fisherleak.audit.unasked_shape import NO_SHAPE
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
-__all__ = ["UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
+__all__ = ["GIVEN", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -50,7 +51,12 @@ DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
     "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
-    "That every value of the table is as it was: a table that differs by less than the noise hides passes too.",
+    "That every value of the table is as it was, and every row's weight as the card says: what changes the fit by less than "
+    "the noise hides passes too.",
+)
+GIVEN = (
+    "That the noise's scale was given, as the card says: whoever released the model can have computed it from the rows, and "
+    "then it tells about the row that decides it."
 )
 PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
 PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
@@ -80,21 +86,25 @@ class Confirmation:
 
 def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
     """Hold a card against the audit of its model, which was fitted again from its table and measured at the card's noise."""
-    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None]], ...] = (
+    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None] | None], ...] = (
         _unchanged,
         _noise,
+        _kind,
+        _weights,
         _figures,
         _limit,
         _described,
     )
     confirmed: list[str] = []
     weak: list[str] = []
-    holds: bool | None
     for check in checks:
         try:
-            sentence, holds = check(saved, audit)
+            found = check(saved, audit)
         except (KeyError, TypeError, ValueError, OverflowError):
-            sentence, holds = f"The card of '{saved.path.name}' lacks its limit: release again.", False
+            found = f"The card of '{saved.path.name}' lacks its limit: release again.", False
+        if found is None:
+            continue
+        sentence, holds = found
         if holds is False:
             return Confirmation(tuple(confirmed), failed=sentence)
         (weak if holds is None else confirmed).append(sentence)
@@ -104,7 +114,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
 def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
     told = getattr(audit.noise.noise, "calibrated", None)
-    found = [PROBABILITY] if getattr(told, "counted", False) else []
+    found = [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
     if "ledger" in saved.card:
@@ -211,6 +221,60 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             None,
         )
     return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}).", True
+
+
+def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
+    """The kind of a noise without a shape or a limit, beside the others of its scale; with either it is Gaussian."""
+    noise, record = audit.noise.noise, saved.card["noise"]
+    if record.keys() > {"kind", "scale"}:
+        return None
+    away = framed(audit.design, saved.model) - own_parameters(audit.trained)
+    ratios = {
+        kind: log_ratio(noise, away, from_card({**record, "kind": kind}), away)
+        for kind in NOISES
+        if kind != record["kind"]
+    }
+    likeliest = max(ratios, key=lambda kind: ratios[kind])
+    if ratios[likeliest] > -math.log(UNLIKELY):
+        return (
+            f"The card of '{saved.path.name}' says that the noise is {record['kind']}: {likeliest} noise of the same scale is "
+            f"more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            False,
+        )
+    left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
+    if left:
+        return (
+            f"That the noise is {record['kind']}: with {away.size} parameters {' or '.join(left)} noise of the same scale is "
+            "not ruled out.",
+            None,
+        )
+    return (
+        f"The noise is {record['kind']}: every other kind of the same scale is less than 0.001 times as likely.",
+        True,
+    )
+
+
+def _weights(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
+    """Of a card that says that rows were reweighted: the distance from the fit with weights beside that without."""
+    own = audit.trained
+    if not saved.card["balanced"]:
+        return None
+    plain = trained_on(own.kind, own.design, own.l2, None, own.public, own.fit.intercept_l2)
+    noise, found = audit.noise.noise, framed(audit.design, saved.model)
+    ratio = log_ratio(noise, found - own_parameters(own), noise, found - own_parameters(plain))
+    if ratio > -math.log(UNLIKELY):
+        return (
+            f"The card of '{saved.path.name}' says that rows were reweighted: from the fit without weights its noise is more "
+            f"than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            False,
+        )
+    if not ratio < math.log(UNALIKE):
+        return (
+            "That rows were reweighted: the noise hides the difference from the fit without weights. Etas here are those with "
+            "weights.",
+            None,
+        )
+    return "Rows were reweighted: from the fit without weights this noise is less than 0.001 times as likely.", True
 
 
 def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

@@ -31,6 +31,7 @@ __all__ = [
     "distance_of",
     "drawn_alike",
     "from_card",
+    "log_ratio",
     "name_of",
     "noise_words",
     "unit_draws",
@@ -148,6 +149,16 @@ def drawn_alike(noise: Noise, away: Vector) -> float | None:
     largest = 2.0 * away.size * scipy.stats.norm.sf(np.abs(values).max())
     # twice the smaller of two p-values (Bonferroni)
     return min(1.0, 2.0 * min(float(scipy.stats.kstest(values, "norm").pvalue), float(largest)))
+
+
+def log_ratio(noise: Noise, away: Vector, other: Noise, other_away: Vector) -> float:
+    """Logarithm of how many times as likely parameters are as the work of another noise, or from another fit.
+
+    Where the noise and its fit are as claimed, the ratio is above t with a probability of at most 1 / t (its mean is 1, and
+    Markov's inequality); where the others are the truth, it is below 1 / t with at most the same.
+    """
+    with np.errstate(invalid="ignore"):  # both may be impossible
+        return float(other.log_density(other_away) - noise.log_density(away))
 
 
 @functools.lru_cache(maxsize=64)

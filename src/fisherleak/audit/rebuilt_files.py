@@ -8,6 +8,7 @@ node, key, attribute or member that is not known is refused.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.cards import model_of
 from fisherleak.audit.earlier_files import typed_as
 from fisherleak.audit.model_files import ModelFile, holds
-from fisherleak.audit.model_nodes import decoded, differing, last_step, scikit_learn_of
+from fisherleak.audit.model_nodes import decoded, differing, last_step, scikit_learn_of, steps_of
 from fisherleak.audit.pipelines import PublicModel, off_the_grid, pipeline_with
 from fisherleak.audit.signatures import CARD
+from fisherleak.protection.release import set_parameters
 
 __all__ = ["check_rebuilt"]
 
@@ -32,31 +35,47 @@ MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**1
 of them took)."""
 
 
-def check_rebuilt(path: Path, card: Json) -> None:
-    """Refuse a file that is not the one that its card and its parameters on the grid give."""
+def check_rebuilt(path: Path, card: Json) -> Pipeline:
+    """The model in a file, built anew; refuses a file that is not the one that its card and its parameters on the grid give.
+
+    Nothing is loaded from the file but the numbers in it: a file of other versions of scikit-learn or skops gives the model of
+    the version that runs.
+    """
     try:
-        _check_model(path, card)
+        return _model_in(path, card)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # of nodes that no model has
         raise holds(path, "another model") from None
 
 
-def _check_model(path: Path, card: Json) -> None:
-    earlier = card["schema"] != CARD
+def _model_in(path: Path, card: Json) -> Pipeline:
+    earlier, model = card["schema"] != CARD, model_of(card)
     file = ModelFile.read(path, _most_bytes(card), earlier)
-    model = typed_as(model_of(card), file) if earlier else model_of(card)
-    blank = ModelFile.of(pipeline_with(model, np.zeros(model.parameters)))
-    raw = _parameters(path, file, blank)
+    _check_sizes(path, file, model)
+    model = typed_as(model, file) if earlier else model
+    built = pipeline_with(model, np.zeros(model.parameters))
+    raw = _parameters(path, file, built[-1])
     _check_grid(path, model, raw, card["grid"], earlier)
-    own = ModelFile.of(pipeline_with(model, raw))
-    if own.encoded() == file.encoded():
-        return
-    wrong = next(differing(decoded(file), decoded(own)), None)
+    set_parameters(built[-1], raw)
+    own = ModelFile.of(built)
+    same = own.same_as(file)
+    wrong = None if same else next(differing(decoded(file), decoded(own)), None)
     if wrong is None and scikit_learn_of(file.tree) != card["versions"]["scikit-learn"]:
         wrong = "another version of scikit-learn than its card"
-    if wrong is None and _versions(file) == _versions(own):
+    if wrong is None and not same and _versions(file) == _versions(own):
         wrong = "attributes that this version of scikit-learn does not write so"
     if wrong is not None:
         raise holds(path, wrong)
+    return built
+
+
+def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
+    """Refuse a file with other numbers of columns or parameters than its card, before anything of that size is built."""
+    numbers = sum(feature.kind == "number" for feature in model.features)
+    steps = len(model.features) - numbers + (numbers > 0)
+    coef = file.arrays[last_step(file.tree)["coef_"]["file"]]
+    outputs = len(model.classes) if model.kind.several else 1
+    if len(steps_of(file.tree)[0]["transformers"]["content"]) != steps or len(coef) < 8 * (model.parameters - outputs):
+        raise holds(path, "another number of columns or parameters than its card")
 
 
 def _most_bytes(card: Json) -> int:
@@ -69,13 +88,10 @@ def _most_bytes(card: Json) -> int:
 # Parameters
 
 
-def _parameters(path: Path, file: ModelFile, blank: ModelFile) -> Vector:
-    """Coefficients and intercepts, read off where a model with this card has them; arrays are never decoded."""
+def _parameters(path: Path, file: ModelFile, blank: Any) -> Vector:
+    """Coefficients and intercepts, read off where an estimator with all of them zero has them; arrays are never decoded."""
     try:
-        found = [
-            _values(file, last_step(file.tree)[name], blank, last_step(blank.tree)[name])
-            for name in ("coef_", "intercept_")
-        ]
+        found = [_values(file, last_step(file.tree)[name], getattr(blank, name)) for name in ("coef_", "intercept_")]
     except (KeyError, IndexError, TypeError, ValueError):
         raise holds(path, "another model") from None
     raw = np.concatenate(found)
@@ -84,14 +100,16 @@ def _parameters(path: Path, file: ModelFile, blank: ModelFile) -> Vector:
     return raw
 
 
-def _values(file: ModelFile, node: Json, blank: ModelFile, like: Json) -> Vector:
-    if "file" not in like:
+def _values(file: ModelFile, node: Json, like: Any) -> Vector:
+    if not isinstance(like, np.ndarray):
         number = json.loads(node["content"])
         if type(number) is not float:
             raise TypeError
         return np.array([number])
-    data, zeros = file.arrays[node["file"]], blank.arrays[like["file"]]
-    head = len(zeros.rstrip(b"\0"))  # a header of NumPy ends with a line break, and zeros are zero bytes
+    buffer = io.BytesIO()
+    np.save(buffer, like, allow_pickle=False)
+    data, zeros = file.arrays[node["file"]], buffer.getvalue()
+    head = len(zeros) - like.nbytes
     if len(data) != len(zeros) or data[:head] != zeros[:head]:
         raise ValueError
     return np.frombuffer(data[head:], dtype="<f8").astype(np.float64)

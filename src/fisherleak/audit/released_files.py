@@ -1,21 +1,19 @@
-"""Released models in files: saved with skops beside a JSON card, and loaded with every type checked.
+"""Released models in files: saved with skops beside a JSON card, and built anew from card and parameters where they are read.
 
 A card says how the model came about, so that someone with the same table can fit it again and measure it. Nothing on it is
 computed exactly from the rows: what depends on them is on a public grid (centres, scales, the noise), rounded (how many there
-are) or taken as public by whoever releases (names, levels); docs/promises.md lists every field. A file of another origin is
-refused by the types it holds; a pickle is never loaded.
+are) or taken as public by whoever releases (names, levels); docs/promises.md lists every field. No object is loaded from a
+file.
 """
 
 from __future__ import annotations
 
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.atomic import check_file_place, written_whole
@@ -25,17 +23,29 @@ from fisherleak.audit.asked_noise import AskedNoise, limited_columns
 from fisherleak.audit.balancing import balanced, balanced_again, check_balance, reweighted
 from fisherleak.audit.canonical_settings import SORTED, canonical_settings
 from fisherleak.audit.card_fields import LONGEST, LONGEST_MISSING, LONGEST_SOURCE, MOST_MISSING, wrong_place
-from fisherleak.audit.cards import card_of, trusted_types, two_digits
+from fisherleak.audit.cards import card_of, two_digits
 from fisherleak.audit.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.audit.model import Settings, Trained, train, trained_on
 from fisherleak.audit.model_files import ModelFile
 from fisherleak.audit.noises import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.audit.pipelines import framed, own_parameters, released_pipeline
 from fisherleak.audit.shaping import OWN, own_rows_shape
-from fisherleak.audit.signatures import CARD, EARLIER, card_path, card_text, file_digest, read_card, sealed, signing_key
+from fisherleak.audit.signatures import (
+    CARD,
+    EARLIER,
+    MOST_BYTES,
+    MOST_PARTS,
+    card_path,
+    card_text,
+    file_digest,
+    read_card,
+    sealed,
+    signing_key,
+    too_large,
+)
 from fisherleak.audit.spending import mark, spend
 from fisherleak.audit.utility import Tradeoff, tradeoff
-from fisherleak.audit.verification import check_whole
+from fisherleak.audit.verification import whole_model
 from fisherleak.engine.calibrated import ADMISSIBLE
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import DataError, InvalidInputError
@@ -181,7 +191,6 @@ def save_model(
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
-    _skops()
     declared = settings.bounds if bounds is None else tuple(bounds.items())
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
     trained = train(raw, settings)
@@ -222,13 +231,20 @@ def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:
     with written_whole(path.parent, names) as folder:
         (folder / path.name).write_bytes(ModelFile.of(released).encoded())
         told = card(file_digest(folder / path.name))
-        (folder / names[1]).write_bytes(card_text(told))
-        _check_own(folder / path.name, told)
+        text = card_text(told)
+        (folder / names[1]).write_bytes(text)
+        _check_own(folder / path.name, told, text)
     return told
 
 
-def _check_own(path: Path, card: Json) -> None:
+def _check_own(path: Path, card: Json, text: bytes) -> None:
     """Refuse to write what no audit would pass."""
+    if too_large(text):
+        raise InvalidInputError(
+            f"The card would have {len(text):,} bytes: at most {MOST_BYTES:,}, and {MOST_PARTS:,} lists and records, are read. "
+            "Shorten names of columns and levels, leave columns out with `drop`, or leave out `shape_from`: a covariance "
+            "of public rows stands on the card, one that is named does not."
+        )
     wrong = wrong_place(card)
     if wrong is not None:
         raise InvalidInputError(
@@ -236,12 +252,11 @@ def _check_own(path: Path, card: Json) -> None:
             f"(names and levels have at most {LONGEST} characters, names of files {LONGEST_SOURCE}; of texts for missing cells "
             f"there are at most {MOST_MISSING}, of {LONGEST_MISSING} characters each)."
         )
-    check_whole(path, card)
+    whole_model(path, card)
 
 
 def load_model(path: Path) -> SavedModel:
     """A released model with its card; refuses damaged, foreign and changed files in one sentence."""
-    io = _skops()
     _check_readable(path)
     card = read_card(card_path(path))
     if card["schema"] == EARLIER[0]:
@@ -254,16 +269,8 @@ def load_model(path: Path) -> SavedModel:
         raise DataError(
             f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
         )
-    whole = check_whole(path, card)
-    try:
-        known = trusted_types()
-        with warnings.catch_warnings():
-            # which version wrote it was checked node by node
-            warnings.simplefilter("ignore", InconsistentVersionWarning)
-            loaded = io.load(path, trusted=[name for name in io.get_untrusted_types(file=path) if name in known])
-    except Exception as error:  # skops passes on what another version of scikit-learn leads to
-        raise DataError(f"'{path}' cannot be loaded ({type(error).__name__}): release the model again.") from None
-    return SavedModel(path, loaded, card, whole)
+    built, checked = whole_model(path, card)
+    return SavedModel(path, built, card, checked)
 
 
 def _check_readable(path: Path) -> None:
@@ -339,9 +346,3 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {source}."
         )
-
-
-def _skops() -> Any:
-    import skops.io
-
-    return skops.io

@@ -9,7 +9,7 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
-from fisherleak.cli._layout import paragraph
+from fisherleak.cli import _layout as layout
 
 __all__ = ["verify"]
 
@@ -46,19 +46,15 @@ def verify(
       fisherleak verify model.skops --key publisher.pem
       fisherleak verify model.skops --ledger people.ledger.json
     """
-    from fisherleak.audit.on_ledger import recorded_on
-    from fisherleak.audit.verification import Verification
     from fisherleak.audit.verification import verify as verified
 
-    found = verified(model, key)
-    if ledger is not None and found.failed is None:
-        sentence, holds = recorded_on(ledger, model)
-        more = (*found.confirmed, sentence) if holds else found.confirmed
-        found = Verification(more, None if holds else sentence)
+    found = verified(model, key, ledger)
     if json:
         document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
-        common.emit_json({**document, "failed": found.failed})
+        common.emit_json({**document, "failed": found.failed, "unchecked": list(found.unchecked)})
     elif not quiet:
         for sentence in found.confirmed:
-            paragraph(common.printable(sentence))
+            layout.paragraph(common.printable(sentence))
+        if found.failed is None:
+            layout.sentences("Not checked:", found.unchecked)
     return 0 if found.failed is None else common.say(found.failed, status=1)
