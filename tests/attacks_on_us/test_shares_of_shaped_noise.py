@@ -278,11 +278,12 @@ def test_calibrated_noise_of_least_loss_follows_the_gram_matrix_alone() -> None:
     for hostile in (False, True):
         X, y = table(40, hostile)
         noise = fl.calibrate(measured(X, y), 30.0, over="admissible", shape="least-loss", bounds=bounds)
+        assert isinstance(noise, fl.Gaussian)
         G = gram(X, 40 * L2)
         M = G @ np.asarray(noise.shape) @ G
         found.append(M @ np.linalg.solve(G, M))
         assert np.isfinite(measured(X, y).with_noise(noise).revealed()).all()
-    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-8 * np.abs(found[0]).max())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-8 * float(np.abs(found[0]).max()))
 
 
 @pytest.mark.parametrize("shape", ["hessian", "least-loss"])

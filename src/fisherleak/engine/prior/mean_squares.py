@@ -140,7 +140,7 @@ def _of_values(shared: Shared, cells: Cells, start: Vector, spreads: Vector, mov
         return np.where(_narrow(shared, cells, spreads, moving), np.inf, found)
     curvature = cells.omega * shared.loss.a(cells.z, cells.y)
     if moving is None:
-        return _by_poles(lambda some, t: at_offsets(shared, *some, t), (cells,), curvature, start, spreads)
+        return _by_poles(lambda some, t: at_offsets(shared, some[0], t), (cells,), curvature, start, spreads)
     noise, own = moving
 
     def at(some: tuple[Cells, ...], t: Vector) -> Vector:

@@ -105,12 +105,12 @@ class MovingNoise:
     def cells(self, x: Vector, E: Vector, omega: Vector, folded: Pair) -> Cells:
         """Numbers of the cells of rows x (b, p) along directions E (p, k): M by B, G by A, P by S."""
         nothing = np.zeros((1, 1))
-        metrics: list[Any] = []
+        numbers: list[Any] = [nothing, nothing, omega[:, None], nothing]
         for Q in (self.B, self.A, self.S):
             turned = x @ Q
-            metrics += [(turned * x).sum(axis=1)[:, None], turned @ E, ((E.T @ Q) * E.T).sum(axis=1)[None, :]]
-        scales: list[Any] = [each / self.curvature for each in folded]
-        return Cells(nothing, nothing, omega[:, None], nothing, *metrics, nothing, *scales)
+            numbers += [(turned * x).sum(axis=1)[:, None], turned @ E, ((E.T @ Q) * E.T).sum(axis=1)[None, :]]
+        numbers += [nothing, *(each / self.curvature for each in folded)]
+        return Cells(*numbers)
 
     def second(self, cells: Cells, t: Vector) -> Vector:
         """The second term where the value has moved by t: exact, or not below."""
@@ -151,7 +151,7 @@ class MovingNoise:
 
     @cached_property
     def _gram(self) -> Vector:
-        return np.linalg.inv(self.B)
+        return np.asarray(np.linalg.inv(self.B), dtype=np.float64)
 
     @property
     def _level(self) -> float:
