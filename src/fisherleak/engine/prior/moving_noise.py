@@ -114,7 +114,7 @@ class MovingNoise:
 
     def second(self, cells: Cells, t: Vector) -> Vector:
         """The second term where the value has moved by t: exact, or not below."""
-        at = _Moved.of(cells, t)
+        at = _GramAlongPath.of(cells, t)
         l12, l22 = cells.omega, 2.0 * cells.omega * t + cells.linear + 2.0 * cells.square * t
         b11, b12, b22 = at.by_b
         trace = (b12 * l12) ** 2 + 2.0 * (b11 * l12 + b12 * l22) * b22 * l12 + (b12 * l12 + b22 * l22) ** 2
@@ -127,7 +127,7 @@ class MovingNoise:
 
     def first(self, cells: Cells, t: Vector, g: Pair) -> Vector:
         """The first term of the squared loss for U g, what the value does to the gradient: exact, or not below."""
-        at = _Moved.of(cells, t)
+        at = _GramAlongPath.of(cells, t)
         if self.power == 1.0:
             a11, a12, a22 = (self._level * each for each in at.by_b)
         else:
@@ -146,7 +146,7 @@ class MovingNoise:
             return np.asarray(self._level * np.maximum(moved, 0.0))
         v = J @ self._gram + (K12 * across)[:, None] * x + (K12 * along + K22 * across)[:, None] * e
         M: list[Any] = [((a @ self.B) * b).sum(axis=1) for a, b in ((x, x), (x, e), (e, e))]
-        at = _Moved.along(Cells(t, t, omega, t, *M, *M), K12, K22)
+        at = _GramAlongPath.along(Cells(t, t, omega, t, *M, *M), K12, K22)
         return np.where(at.known, self._less(at) * ((v @ self.A) * v).sum(axis=1), np.inf)
 
     @cached_property
@@ -160,7 +160,7 @@ class MovingNoise:
 
     def growth(self, cells: Cells, t: Vector) -> Vector:
         """How much larger the first term can be than by the noise as it was."""
-        at = _Moved.of(cells, t)
+        at = _GramAlongPath.of(cells, t)
         if self.power == 1.0:
             found = _raised(at.most)
         else:
@@ -170,13 +170,13 @@ class MovingNoise:
             found = self._less(at) * (1.0 + KINKS * tau) ** 2
         return np.where(at.known, found, np.inf)
 
-    def _less(self, at: _Moved) -> Vector:
+    def _less(self, at: _GramAlongPath) -> Vector:
         """How much larger M^-1 can be there."""
         return _raised(at.least**-self.power)
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _GramAlongPath:
     """G along the path: I + K U^T B U solved, and its eigenvalues."""
 
     solved: Solved
@@ -187,12 +187,12 @@ class _Moved:
     most: Vector
 
     @classmethod
-    def of(cls, cells: Cells, t: Vector) -> _Moved:
+    def of(cls, cells: Cells, t: Vector) -> _GramAlongPath:
         K12 = cells.omega * t
         return cls.along(cells, K12, K12 * t + cells.linear * t + cells.square * t**2)
 
     @classmethod
-    def along(cls, cells: Cells, K12: Vector, K22: Vector) -> _Moved:
+    def along(cls, cells: Cells, K12: Vector, K22: Vector) -> _GramAlongPath:
         solved = Solved.of(cells, 0.0 * K12, K12, K22)
         known = solved.least > 0
         least = np.where(known, solved.least, 1.0)
