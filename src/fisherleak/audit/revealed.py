@@ -71,7 +71,9 @@ MEANING = (
     "eta counts what it tells."
 )
 """What a share is."""
-SEVERAL_ROWS = "people here have several rows, whose values would have to be believed of jointly"
+SEVERAL_ROWS = (
+    "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
+)
 Vector = NDArray[np.float64]
 
 
@@ -196,7 +198,7 @@ def shares_unknown(trained: Trained) -> str | None:
         return SEVERAL_ROWS
     numbers = sum(feature.has_share for feature in trained.design.features)
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
-        return "the table is too large for refits of every value with several classes"
+        return "the table is too large for refits of every value with several classes: limit max_eta or min_error"
     return share_unknown(trained.leak._information, trained.leak.noise)
 
 
