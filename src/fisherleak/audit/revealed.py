@@ -67,8 +67,7 @@ MEANING = (
     "column's mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this "
     "part of the variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' "
     "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within "
-    "reach; others are upper bounds. Where the noise's covariance is data-dependent, it is made anew for each value too, and "
-    "eta counts what it tells."
+    "reach; others are upper bounds."
 )
 """What a share is."""
 SEVERAL_ROWS = (
