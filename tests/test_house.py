@@ -38,6 +38,7 @@ TOPICS = {
     "attacks_on_us/test_shape.py": "values that are read off the shape of the noise",
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
+    "attacks_on_us/test_shares_of_shaped_noise.py": "the same where the rows decide the covariance of the noise",
     "audit/test_records.py": "records that do not change, options that are known by name",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",

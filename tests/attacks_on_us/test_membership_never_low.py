@@ -95,10 +95,10 @@ def mu(leak: fl.Leakage, tolerance: float | None) -> Vector:
     return np.asarray(leak.membership() if tolerance is None else leak.membership(tolerance))
 
 
-def never_low(leak: fl.Leakage, exact: Vector, least: float) -> None:
+def never_low(leak: fl.Leakage, exact: Vector, least: float, rows: Any = slice(None)) -> None:
     """From below by rounding alone, ``least`` being what the refits themselves are off; from above by the tolerance."""
     for tolerance in TOLERANCES:
-        found = mu(leak, tolerance)
+        found = mu(leak, tolerance)[rows]
         known = np.isfinite(found)  # a row that moves a public scale is told for certain, whatever its refit
         assert known.mean() > 0.5
         found, true = found[known], np.asarray(exact)[known]
@@ -143,8 +143,10 @@ def minimum_of_classes(x: Vector, y: Vector, weights: Vector, penalty: Vector, s
     return V
 
 
-@pytest.mark.parametrize(("n", "l2"), [(90, 1e-4), (700, 1e-3)])
-def test_no_row_of_three_classes_is_below_its_refit(n: int, l2: float) -> None:
+@pytest.mark.parametrize(
+    ("n", "l2", "every"), [(90, 1e-4, 2), (700, 1e-3, 14), pytest.param(700, 1e-3, 1, marks=pytest.mark.long)]
+)
+def test_no_row_of_three_classes_is_below_its_refit(n: int, l2: float, every: int) -> None:
     """By chord steps, and with more rows by the third derivative."""
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3))
@@ -152,11 +154,10 @@ def test_no_row_of_three_classes_is_below_its_refit(n: int, l2: float) -> None:
     leak = fl.measure(fl.minimise(X, y, "softmax", l2, intercept=True), X, y, fl.Gaussian(1.0))
     x, penalty = np.column_stack([X, np.ones(n)]), np.append(np.full(3, n * l2), 0.0)
     V = minimum_of_classes(x, y, np.ones(n), penalty, np.zeros((2, 4)))
-    exact = np.empty(n)
-    for i in range(n):
-        other = minimum_of_classes(x, y, np.where(np.arange(n) == i, 0.0, 1.0), penalty, V)
-        exact[i] = np.linalg.norm((other - V).astype(float))
-    never_low(leak, exact, 1e-12 * float(np.linalg.norm(V.astype(float))))
+    rows = np.arange(0, n, every)
+    others = [minimum_of_classes(x, y, np.where(np.arange(n) == i, 0.0, 1.0), penalty, V) for i in rows]
+    exact = np.array([np.linalg.norm((other - V).astype(float)) for other in others])
+    never_low(leak, exact, 1e-12 * float(np.linalg.norm(V.astype(float))), rows)
 
 
 @pytest.mark.parametrize("n", [60, 400])

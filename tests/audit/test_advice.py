@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ pytest.importorskip("pyarrow")
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.advice import advice_on, choices_on, rounded_up
 from fisherleak.audit.policy import policy_of
+from fisherleak.engine.calibrated import HESSIAN, Calibration
+from fisherleak.protection.own_shape import own_shape
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
 FEW = 60
@@ -93,3 +96,21 @@ def test_a_table_of_categories_has_no_share(people: Any) -> None:
     advised = advice_on(found)
     assert advised.noise == pytest.approx(found.noise.scale, rel=0.01)
     assert "keeps the eta of every row at 1 or below" in advised.note
+
+
+def test_noise_that_the_rows_shape_is_advised_with_what_no_scale_hides(people: Any) -> None:
+    table, settings = people[["age", "weight", "income"]], Settings("income", held_out=0.0)
+    plain = audit(table, settings, noise=1.0, **FAST).trained
+    told = Calibration("nothing", None, shape=HESSIAN)
+    noise = replace(own_shape(plain.leak._information.jacobians[0]), calibrated=told)
+    own = plain.with_noise(noise).most_by_shape()
+    assert own is not None
+    limit = 1.2 * own  # so low that most of what is left is the covariance's own
+    advice = advice_on(audit(table, settings, noise=noise.rescaled(plain.unit), max_eta=limit, **FAST))
+    assert advice.noise is not None
+    again = audit(table, settings, noise=noise.rescaled(advice.noise), max_eta=limit, **FAST)
+    assert again.gate is not None
+    assert again.gate.count == 0
+    none = advice_on(audit(table, settings, noise=noise.rescaled(plain.unit), max_eta=0.9 * own, **FAST))
+    assert none.noise is None
+    assert "No scale of this noise" in none.note

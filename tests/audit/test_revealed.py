@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,22 @@ import fisherleak as fl
 from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
-from fisherleak.audit.revealed import exposure_at, prior_spreads, rms_of_values, share_of
+from fisherleak.audit.policy import policy_of
+from fisherleak.audit.revealed import (
+    exposure_at,
+    prior_spreads,
+    rms_of_values,
+    share_of,
+    spreads_in_units,
+    squares_of_values,
+)
 from fisherleak.bounds import van_trees
+from fisherleak.engine.calibrated import HESSIAN, Calibration
+from fisherleak.leakage.shares import rms_etas
+from fisherleak.protection.own_shape import own_shape
 from fisherleak.report.summarise import summarise
 from fisherleak.report.verdict import verdict_of
+from fisherleak.report.view import page
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -36,7 +49,8 @@ def test_figures_are_those_of_all_rows(kind: str, table_for: Any, target_for: An
     )
     summary = summarise(result)
     (rows,) = result.leakage_rows()
-    rms = rms_of_values(result.trained, prior_spreads(result.trained, {})) / result.unit_scale
+    squares = squares_of_values(result.trained, prior_spreads(result.trained, {}))
+    rms = rms_of_values(result.trained, squares) / result.unit_scale
     above = np.zeros(len(rows.eta), dtype=bool)
     units = [feature.scale for feature in result.design.features]
     of = {
@@ -161,3 +175,35 @@ def test_a_spread_that_is_given_counts(people: Any) -> None:
         audit(table, Settings("income"), spread={"city": 1.0}, **options)
     with pytest.raises(InvalidInputError, match="greater than zero"):
         audit(table, Settings("income"), spread={"age": -1.0}, **options)
+
+
+def test_noise_that_the_rows_shape_has_shares_and_passes_rules_on_them() -> None:
+    rng = np.random.default_rng(4)
+    age, weight = np.clip(rng.normal(50, 12, 150), 20, 90), np.clip(rng.normal(70, 9, 150), 40, 110)
+    table = pandas.DataFrame({"age": age, "weight": weight, "dose": 0.1 * age + 0.05 * weight + rng.normal(size=150)})
+    settings = Settings("dose", held_out=0.0)
+    options: dict[str, Any] = {"draws": 4, "attacks": False}
+    trained = audit(table, settings, noise=1.0, **options).trained
+    unit = own_shape(trained.leak._information.jacobians[0])
+    noise = replace(unit, calibrated=Calibration("nothing", None, shape=HESSIAN))
+
+    def found(scale: float, limit: float) -> Any:
+        policy = policy_of({"columns": {"age": {"max_revealed": limit}}})
+        return audit(table, settings, noise=noise.rescaled(scale), policy=policy, **options)
+
+    results = {scale: found(scale, 0.5) for scale in (1.0, 2.0, 4.0)}
+    etas = {}
+    for scale, result in results.items():
+        (rule,) = result.rules
+        assert rule.passed
+        leak = trained.leak.with_noise(noise.rescaled(scale / trained.unit))
+        spreads = spreads_in_units(trained, prior_spreads(trained, {}))
+        etas[scale] = (np.asarray(rms_etas(leak, spreads[:-1]))[:, 0] * spreads[0]).max()
+        assert rule.value == pytest.approx(share_of(float(etas[scale])), rel=1e-6)
+        assert page(summarise(result))["targets"]["shares"] is None  # the slider would let all of it fall
+    # a part of it is the same at every scale, so that it falls less than the noise grows
+    assert etas[4.0] > etas[2.0] / 2.0 > etas[1.0] / 4.0
+    strict = found(1.0, 0.5 * results[1.0].rules[0].value)
+    assert not strict.rules[0].passed
+    assert strict.passing.noise is not None
+    assert found(strict.passing.noise, strict.rules[0].limit).rules[0].passed

@@ -46,20 +46,41 @@ def advice_on(audit: Audit) -> Advice:
     if audit.passing is not None:
         return audit.passing
     if gate and gate.count:
-        noise = rounded_up(scale * audit.rows.digest.high / audit.unit_scale / gate.max_eta)
-        return Advice(noise, f"Noise of scale {number(noise)} keeps every limit on what is revealed. {FROM_ROWS}")
+        enough = _enough(audit, gate.max_eta)
+        if enough is None:
+            return _none_is_enough(gate.max_eta)
+        return Advice(enough, f"Noise of scale {number(enough)} keeps every limit on what is revealed. {FROM_ROWS}")
     if gate or audit.policy is not None:
         return Advice(scale, "Every limit is kept: release the model with this noise.")
     worst = audit.exposure()
     if worst is None:
-        noise = rounded_up(scale * audit.rows.digest.high / audit.unit_scale)
-        whose = "row" if audit.design.people is None else "person"
+        whose, enough = "row" if audit.design.people is None else "person", _enough(audit, 1.0)
+        if enough is None:
+            return _none_is_enough(1.0)
         return Advice(
-            noise, f"Noise of scale {number(noise)} keeps the eta of every {whose} at 1 or below. {FROM_ROWS}"
+            enough, f"Noise of scale {number(enough)} keeps the eta of every {whose} at 1 or below. {FROM_ROWS}"
         )
     noise = rounded_up(scale * worst / exposure_at(TENTH)) if audit.noise.chosen != "default" else scale
     told_of = f"Noise of scale {number(noise)} reveals at most 10 % of any number of anyone in the table."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
+
+
+def _enough(audit: Audit, limit: float) -> float | None:
+    """A scale at which nobody's eta is above a limit; None where what the noise's covariance tells alone is."""
+    own = (
+        audit.trained.most_by_shape() or 0.0
+    )  # the same at every scale: eta squared is first / scale^2 + own^2 at most
+    if own >= limit:
+        return None
+    return rounded_up(audit.noise.scale * audit.rows.digest.high / audit.unit_scale / math.sqrt(limit**2 - own**2))
+
+
+def _none_is_enough(limit: float) -> Advice:
+    return Advice(
+        None,
+        f"No scale of this noise keeps every eta at {limit:g}: what its data-dependent covariance tells alone is above. Use "
+        "shape='isotropic'.",
+    )
 
 
 def rounded_up(value: float, digits: int = 3) -> float:

@@ -22,6 +22,7 @@ from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.revealed import HALF, LARGEST, MEANING
 from fisherleak.audit.told_apart import told_of_leakage
+from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
@@ -128,7 +129,7 @@ def _kind(noise: Any) -> str:
 
 
 def _assumptions(leak: Leakage) -> list[str]:
-    unknown = share_unknown(leak._information, leak._noise)
+    unknown = _not_shown(leak)
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
@@ -199,9 +200,16 @@ def _row(leak: Leakage, row: int, eta: Vector, label: Vector, cells: Vector) -> 
     return found | {"cells": cells[row], "values": None}
 
 
+def _not_shown(leak: Leakage) -> str | None:
+    """Why the page has no shares, or None: its slider takes everything to go as 1 over the scale."""
+    if has_own_shape(leak._noise):
+        return "the covariance of this noise is data-dependent, and this page holds it fixed; leak.revealed() counts it"
+    return share_unknown(leak._information, leak._noise)
+
+
 def _every_share(leak: Leakage, fit: Any, spreads: Vector, label: float) -> Vector:
     """Of each value, and of the label behind them, (n, p + 1); NaN where there is none."""
-    if share_unknown(leak._information, leak._noise) is not None:
+    if _not_shown(leak) is not None:
         return np.full((leak.n, spreads.size + 1), np.nan)
     y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
     centre = float(y.mean()) if np.isfinite(label) else np.nan

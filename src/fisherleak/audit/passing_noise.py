@@ -19,6 +19,7 @@ from fisherleak.audit.exposure import gate_of, group_figures, row_figures
 from fisherleak.audit.model import Trained
 from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.records import Audit, NoiseChoice, Plan
+from fisherleak.audit.revealed import rms_of_values
 from fisherleak.audit.rules import judge, without_release
 from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.utility import tradeoff
@@ -43,8 +44,8 @@ class Again:
     applied: AppliedRules
     plan: Plan
     attack: Attack
-    rms: Any = field(repr=False)
-    """Of ``revealed.rms_of_values``, which serves every scale of a fixed covariance."""
+    squares: tuple[Any, ...] | None = field(repr=False)
+    """Of ``revealed.squares_of_values``, which serve every scale."""
 
     def at(self, scale: float) -> tuple[tuple[Rule, ...], bool]:
         """Every rule at that scale, and whether the limit on rows is kept there."""
@@ -57,7 +58,7 @@ class Again:
         sticks = yardsticks_at(trained, scale, self.plan, self.applied)
         columns, label, people = audit.columns, audit.label, audit.people
         if any((*self.applied.columns.values(), self.applied.label)):
-            columns, label, people = column_figures(trained, rows.sample, sticks, self.rms)
+            columns, label, people = column_figures(trained, rows.sample, sticks, rms_of_values(trained, self.squares))
         tried = replace(
             audit,
             trained=trained,

@@ -185,9 +185,10 @@ class Audit:
     def exposure(self) -> float | None:
         """The largest exposure of a number of anyone at the audit's noise, a yes or no as one of spread 1/2; None without.
 
-        It goes as 1 over the scale of the noise: ``revealed.share_of`` it is the largest share.
+        It goes as 1 over the scale of the noise: ``revealed.share_of`` it is the largest share. None where the rows decide the
+        covariance of the noise, since it does not go so then.
         """
-        if shares_unknown(self.trained) is not None:
+        if self.trained.shaped_at is not None or shares_unknown(self.trained) is not None:
             return None
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
         units = np.array([*(figure.feature.scale for figure in self.columns), self.design.target.scale])

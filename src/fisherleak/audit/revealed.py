@@ -31,7 +31,7 @@ from fisherleak.audit.model import Trained
 from fisherleak.engine.perturbation import absent_in
 from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.shares import rms_etas, share_unknown
+from fisherleak.leakage.shares import share_unknown, squared_etas
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
@@ -50,6 +50,7 @@ __all__ = [
     "share_of",
     "shares_unknown",
     "spreads_in_units",
+    "squares_of_values",
     "yardsticks",
 ]
 
@@ -69,7 +70,9 @@ MEANING = (
     "reach; others are upper bounds."
 )
 """What a share is."""
-SEVERAL_ROWS = "people here have several rows, whose values would have to be believed of jointly"
+SEVERAL_ROWS = (
+    "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
+)
 Vector = NDArray[np.float64]
 
 
@@ -192,31 +195,38 @@ def shares_unknown(trained: Trained) -> str | None:
     people = trained.design.people
     if people is not None and int(np.max(people.sizes)) > 1:
         return SEVERAL_ROWS
-    if trained.shaped_at is not None:
-        return "the shape of this noise was computed from the rows and moves with them: use shape='isotropic'"
     numbers = sum(feature.has_share for feature in trained.design.features)
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
-        return "the table is too large for refits of every value with several classes"
+        return "the table is too large for refits of every value with several classes: limit max_eta or min_error"
     return share_unknown(trained.leak._information, trained.leak.noise)
 
 
-def rms_of_values(trained: Trained, priors: Vector) -> Any:
-    """Root mean squares of eta over what is believed of each value and label, (n, p + 1), at noise of scale 1 in its units.
+def squares_of_values(trained: Trained, priors: Vector) -> tuple[Any, ...] | None:
+    """Means of eta squared over what is believed of each value and label, (n, p + 1): what the mean of a release tells.
 
-    Lazy where the rows are. NaN for categories and cells that are missing; None where nothing is known.
+    At noise of scale 1 in its units; a second array has what a covariance that the rows decide tells by itself, the same at
+    every scale. Lazy where the rows are. NaN for categories; None where nothing is known.
     """
     if shares_unknown(trained) is not None:
         return None
-    spreads, attributes = spreads_in_units(trained, priors), trained.leak._information.attributes
+    spreads = spreads_in_units(trained, priors)
     centre = math.nan if trained.design.target.classes else _label_moments(trained.design).mean
-    found = rms_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
+    return squared_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
 
-    def there(rms: Any, X: Any) -> Any:
+
+def rms_of_values(trained: Trained, squares: tuple[Any, ...] | None) -> Any:
+    """Their roots, both together at the model's noise, times its scale; NaN for cells that are missing too."""
+    if squares is None:
+        return None
+    scale, attributes = trained.shaped_at or 0.0, trained.leak._information.attributes
+
+    def roots(X: Any, first: Any, second: Any = None) -> Any:
         gone = absent_in(attributes, np.asarray(X))
+        rms = np.sqrt(np.asarray(first) + (0.0 if second is None else scale**2 * np.asarray(second)))
         most = np.minimum(rms, LARGEST)  # so that quantiles of what has no bound are numbers
         return most if gone is None else np.where(np.pad(gone, ((0, 0), (0, 1))), np.nan, most)
 
-    return map_rows(there, found, trained.design.X, width=spreads.size)
+    return map_rows(roots, trained.design.X, *squares, width=len(attributes) + 1)
 
 
 def largest_exposure(features: Sequence[Feature], spreads: Vector, rms: Vector, etas: Vector) -> float | None:

@@ -42,7 +42,7 @@ from fisherleak.audit.people import refuse_varying, varying
 from fisherleak.audit.policy import Policy
 from fisherleak.audit.presence import PresenceFigures, presence_of
 from fisherleak.audit.records import Audit, Balanced, NoiseChoice, Plan
-from fisherleak.audit.revealed import prior_spreads, rms_of_values
+from fisherleak.audit.revealed import prior_spreads, rms_of_values, squares_of_values
 from fisherleak.audit.rules import judge
 from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.told_apart import MOST_TOLD
@@ -169,7 +169,8 @@ def audit_trained(
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
         spreads = plan.spread if applied is None else applied.spreads
-        rms = clock("shares", lambda: rms_of_values(trained, prior_spreads(trained, spreads)))
+        squares = clock("shares", lambda: squares_of_values(trained, prior_spreads(trained, spreads)))
+        rms = rms_of_values(trained, squares)
         choice = choose_noise(trained, plan, rows, rms)
         sticks = yardsticks_at(trained, choice.scale, plan, applied)
         found = exposure_of(trained, rows, sticks, rms, clock)
@@ -225,7 +226,7 @@ def audit_trained(
     done = replace(done, policy=applied.policy, rules=judge(applied, done))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
-    again = Again(done, applied, plan, attack, rms)
+    again = Again(done, applied, plan, attack, squares)
     return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
 
 

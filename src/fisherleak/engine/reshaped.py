@@ -40,7 +40,16 @@ from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.engine.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
 
-__all__ = ["FromGram", "Reshaped", "equivalent_norms", "is_bounded", "linear_part", "public_curvature"]
+__all__ = [
+    "SAME",
+    "FromGram",
+    "Reshaped",
+    "centring_of",
+    "equivalent_norms",
+    "is_bounded",
+    "linear_part",
+    "public_curvature",
+]
 
 Vector = NDArray[np.float64]
 AT_ONCE = 2**21
@@ -107,7 +116,7 @@ class FromGram:
     @classmethod
     def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> FromGram:
         """Posterior sampling or objective perturbation, squared loss."""
-        root, centring = _root(jacobian), _centring(jacobian)
+        root, centring = _root(jacobian), centring_of(jacobian)
         if isinstance(mechanism, Posterior):
             return cls(jacobian, root, centring, mechanism.scale, None)
         assert isinstance(mechanism, ObjectivePerturbation)
@@ -127,7 +136,7 @@ class FromGram:
         if jacobian.fit.loss.traits is None or name not in (HESSIAN, FOR_ANYONE) or noise.shape is None:
             return None
         linear = linear_part(jacobian)
-        root, centring = _root(linear), _centring(linear)
+        root, centring = _root(linear), centring_of(linear)
         turn = np.linalg.solve(root.T, centring)
         given = turn @ noise.shape @ turn.T
         if name == HESSIAN:
@@ -297,7 +306,7 @@ def _root(jacobian: Jacobian) -> Vector:
     return np.asarray(np.linalg.cholesky(host(factor.core)).T * host(factor.scale)[None, :])
 
 
-def _centring(jacobian: Jacobian) -> Vector:
+def centring_of(jacobian: Jacobian) -> Vector:
     """From the released parameters to those of centred rows: the level is b + coef . centre."""
     fit = jacobian.fit
     found = np.eye(len(host(fit.centred_theta)))

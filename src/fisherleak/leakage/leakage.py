@@ -377,10 +377,15 @@ class Leakage:
 
         Notes
         -----
-        **What holds, and when.** For noise whose covariance does not depend on the data; others are refused. Exact for the
-        squared loss, to 1e-4. For other losses the values that are largest in their column are exact, by refits, and all
-        others are exact or upper bounds (1 where there is none). It is an average over the belief: nothing is said about an
-        attacker's error at one value of v.
+        **What holds, and when.** Exact for the squared loss, to 1e-4. For other losses the values that are largest in their
+        column are exact, by refits, and all others are exact or upper bounds (1 where there is none). It is an average over
+        the belief: nothing is said about an attacker's error at one value of v.
+
+        **Data-dependent covariance.** For ``shape="hessian"`` and ``"least-loss"`` with ``over="admissible"``,
+        :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) the noise is made anew with
+        each v, its scale kept, and eta counts what its covariance tells: unlike ``per_cell()``, which holds a Gaussian's shape
+        fixed. An upper bound for least loss. Noise that follows the most exposed rows (these shapes with ``over="max"``) is
+        refused.
 
         Examples
         --------

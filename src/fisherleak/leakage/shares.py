@@ -3,6 +3,7 @@ r"""Root mean squares of eta over what is believed about each value beforehand: 
 For a belief :math:`v \sim N(m, s^2)`, m the column's mean and s its standard deviation unless another is given, no estimate has
 a mean squared error below :math:`1 / (\overline{\eta^2} + 1 / s^2)`, with :math:`\overline{\eta^2}` the mean over that belief
 of the squared eta of the model refitted with v in place (van Trees' inequality). The squares of independent releases add up.
+Where the rows decide the covariance of the noise, eta has both terms, with the covariance made anew for each v.
 """
 
 from __future__ import annotations
@@ -18,38 +19,56 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Answers, Disclosed
+from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.prior.mean_squares import Beliefs, means_over
+from fisherleak.engine.prior.mean_squares import Beliefs, Means, means_over
+from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["rms_etas", "share_unknown"]
+__all__ = ["rms_etas", "share_unknown", "squared_etas"]
 
 Vector = NDArray[np.float64]
 
 
 def share_unknown(information: Any, noise: Any) -> str | None:
     """Why shares revealed are not known for a release, or None."""
+    if isinstance(information, DataShaped) and not isinstance(information, Averaged):
+        return None
     if not isinstance(information, SharedBasis | MatrixFree | SeveralOutputs | StackedOutputs):
         shaped = type(noise).__name__ if noise is not None else "one of these releases"
         return f"the covariance of {shaped} depends on the data: use fisherleak.Gaussian"
     for jacobian in _releases(information):
         if isinstance(jacobian.noise, Disclosed) and not (isinstance(noise, Answers) and noise.of == "score"):
             return "what such answers tell depends on the model that is refitted: measure noisy scores, of='score'"
-        if has_own_shape(jacobian.noise):
-            return "the shape of this noise was computed from the rows and moves with them: use shape='isotropic'"
         folding = jacobian.folding
         if folding is not None and folding.totals is None:
             return (
                 "scales other than standard deviations, or imputers, move with the value: measure with "
                 "public='preprocessing'"
             )
+        if has_own_shape(jacobian.noise) and _moving_by_shape(jacobian) is None:
+            return _unknown_shape(jacobian)
     return None
+
+
+def _unknown_shape(jacobian: Jacobian | OutputsJacobian) -> str:
+    if isinstance(jacobian, OutputsJacobian):
+        return "the covariance of this noise is data-dependent, which is counted for one output: use shape='isotropic'"
+    return (
+        "the covariance of this noise, and its scale, follow the rows that weigh most: calibrate with over='admissible', "
+        "or use shape='isotropic'"
+    )
+
+
+def _moving_by_shape(jacobian: Jacobian | OutputsJacobian) -> MovingNoise | None:
+    return None if isinstance(jacobian, OutputsJacobian) else MovingNoise.of_shape(jacobian)
 
 
 def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, np.nan)) -> Array:
@@ -57,18 +76,41 @@ def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, n
 
     ``label`` has the centre and the spread of the belief about labels. Infinite where neither refits nor a bound were found.
     """
-    information = leak._information
-    why = share_unknown(information, leak._noise)
-    if why is not None:
-        raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
-    parts = [_squares(jacobian, leak.attributes, spreads, label) for jacobian in _releases(information)]
     scale, absent = leak._scale, leak._absent
+    parts = squared_etas(leak, spreads, label)
     xp = namespace(parts[0])
-    total = map_rows(lambda *each: xp.sqrt(sum(each[1:], start=each[0])) / scale, *parts, width=len(spreads) + 1)
+
+    def together(first: Array, second: Array | None = None) -> Array:
+        return xp.sqrt(first / scale**2 + (0.0 if second is None else second))
+
+    total = map_rows(together, *parts, width=len(spreads) + 1)
     if absent is None:
         return total
     gone = like(np.pad(np.asarray(host(absent)), ((0, 0), (0, 1))), total, xp)
     return xp.where(gone, xp.full_like(total, float("nan")), total)
+
+
+def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, np.nan)) -> tuple[Array, ...]:
+    """Means of both terms: of the first at noise of scale 1, and, where rows decide its covariance, of the second at any."""
+    information = leak._information
+    why = share_unknown(information, leak._noise)
+    if why is not None:
+        raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
+    found = [_means(jacobian, noise, leak.attributes, spreads, label) for jacobian, noise in _with_noise(information)]
+    parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
+    return tuple(
+        map_rows(lambda *each: sum(each[1:], start=each[0]), *some, width=len(spreads) + 1) for some in parts if some
+    )
+
+
+def _with_noise(information: Any) -> list[tuple[Jacobian | OutputsJacobian, MovingNoise | None]]:
+    """Every release, with its noise where that has a covariance that the rows decide."""
+    if isinstance(information, DataShaped):
+        return [(information.jacobian, MovingNoise.of_mechanism(information.jacobian, information.mechanism))]
+    return [
+        (jacobian, _moving_by_shape(jacobian) if has_own_shape(jacobian.noise) else None)
+        for jacobian in _releases(information)
+    ]
 
 
 def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
@@ -79,9 +121,13 @@ def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
     return tuple(information.jacobians)
 
 
-def _squares(
-    jacobian: Jacobian | OutputsJacobian, names: list[str], spreads: Vector, label: tuple[float, float]
-) -> Array:
+def _means(
+    jacobian: Jacobian | OutputsJacobian,
+    noise: MovingNoise | None,
+    names: list[str],
+    spreads: Vector,
+    label: tuple[float, float],
+) -> Means:
     own = {attribute.name: attribute for attribute in jacobian.attributes}
     attributes = tuple(own[name] for name in names)
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
@@ -89,7 +135,7 @@ def _squares(
     if isinstance(jacobian, OutputsJacobian) or not _takes_any_label(jacobian):
         spread = np.nan
     beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes), spread, centre)
-    return means_over(jacobian, beliefs).squares
+    return means_over(jacobian, beliefs, noise)
 
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:

@@ -18,8 +18,10 @@ MOST_NAMED = 10
 """Columns that a sentence names at most."""
 OWN_SHAPE = (
     "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
-    "attacks and etas of several rows together hold it fixed, and are a little too small. Membership, where it is measured, is "
-    "how often the best test is correct with the noise's covariance made anew without the row, at the same scale."
+    "attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too, with "
+    "the noise's covariance made anew for each value at the same scale; for noise of least loss they are upper bounds. "
+    "Membership, where it is measured, is how often the best test is correct with the noise's covariance made anew without the "
+    "row, at the same scale."
 )
 BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
 

@@ -103,10 +103,12 @@ def page(summary: Mapping[str, Any]) -> Json:
 def _targets(shown: Mapping[str, Any]) -> Json:
     """What can be asked of the noise in words: the largest share revealed of any number, and least errors by column.
 
-    A yes or no counts as a number of spread 1/2, as where a noise is chosen: the choices and the slider say the same.
+    A yes or no counts as a number of spread 1/2, as where a noise is chosen: the choices and the slider say the same. Shares
+    of noise whose covariance the rows decide do not follow the slider: a part of them is the same at every scale.
     """
     numbers = [*shown["attributes"], *([shown["label"]] if shown["label"] else [])]
     unknown = any(a["kind"] == "number" and not a["revealed"] for a in shown["attributes"])
+    unknown |= shown["noise"].get("by_shape") is not None
     shares = [a["revealed"]["max"] for a in numbers if a["revealed"]]
     even = [(EVEN_ODDS * a.get("step", 1.0) * a["eta_max"]) ** 2 for a in shown["attributes"] if a["yes_no"]]
     shares += [square / (1.0 + square) for square in even]

@@ -31,15 +31,17 @@ with :math:`\tau = |W H^{-1/2}|` and :math:`\delta` what the radius leaves open 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.prior.moved_rows import KINKS, Cells, Solved
+from fisherleak.engine.prior.moving_noise import MovingNoise
 
-__all__ = ["Cells", "Shared", "at_offsets", "poles"]
+__all__ = ["Moving", "Shared", "at_offsets"]
 
 Vector = NDArray[np.float64]
 RADII = (1.05, 1.3, 2.0, 4.0)
@@ -48,8 +50,6 @@ ROUNDS = 6
 """Newton steps for a score; what they leave is counted."""
 FURTHEST = 2.0
 """How far such a step goes, by the slope of the curvature."""
-KINKS = 1.05
-"""For what a rule of finite step loses at the kinks of a bound."""
 
 
 @dataclass(frozen=True)
@@ -67,115 +67,41 @@ class Shared:
     """tau."""
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Numbers of some cells, all of one shape (or that of a broadcast): those of the docstring above, at the fit."""
-
-    z: Vector
-    y: Vector
-    omega: Vector
-    w: Vector
-    M11: Vector
-    M12: Vector
-    M22: Vector
-    G11: Vector
-    G12: Vector
-    G22: Vector
-    P11: Vector = field(default_factory=lambda: np.zeros(1))
-    P12: Vector = field(default_factory=lambda: np.zeros(1))
-    P22: Vector = field(default_factory=lambda: np.zeros(1))
-    furthest: Vector = field(default_factory=lambda: np.full(1, np.inf))
-    """The largest move of a row's score when the parameters move by H^-1 e."""
-    linear: Vector = field(default_factory=lambda: np.zeros(1))
-    """f(t) = linear t + square t^2."""
-    square: Vector = field(default_factory=lambda: np.zeros(1))
-
-    def take(self, chosen: Any, shape: tuple[int, ...]) -> Cells:
-        """Some of them, with an axis for nodes behind."""
-        return Cells(*(np.broadcast_to(getattr(self, f.name), shape)[chosen][:, None] for f in fields(self)))
+Moving = tuple[MovingNoise, Cells]
+"""Noise whose covariance follows the rows, and what it needs of the same cells."""
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """S^-1 for a curvature of the moved row, and the norms that follow from it."""
+def at_offsets(
+    shared: Shared, cells: Cells, t: Vector, y: Vector | None = None, moving: Moving | None = None
+) -> Vector:
+    """Eta squared where the value has moved by t, or the label to y: exact for quadratic losses, else a bound from above.
 
-    cells: Cells
-    S11: Vector
-    S12: Vector
-    S21: Vector
-    S22: Vector
-    det: Vector
-
-    @classmethod
-    def of(cls, cells: Cells, K11: Vector, K12: Vector, K22: Vector) -> _Solved:
-        M11, M12, M22 = cells.M11, cells.M12, cells.M22
-        S11, S12 = 1.0 + K11 * M11 + K12 * M12, K11 * M12 + K12 * M22
-        S21, S22 = K12 * M11 + K22 * M12, 1.0 + K12 * M12 + K22 * M22
-        return cls(cells, S11, S12, S21, S22, S11 * S22 - S12 * S21)
-
-    def solve(self, first: Vector, second: Vector) -> tuple[Vector, Vector]:
-        return (self.S22 * first - self.S12 * second) / self.det, (self.S11 * second - self.S21 * first) / self.det
-
-    @property
-    def least(self) -> Vector:
-        """The least eigenvalue of S, not above 1; not positive where the Hessian is lost to rounding."""
-        trace = self.S11 + self.S22
-        top = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * self.det, 0.0)))
-        return np.asarray(np.where(self.det > 0, np.minimum(self.det / top, 1.0), -1.0))
-
-    def through(self, p: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
-        """M p."""
-        some = self.cells
-        return some.M11 * p[0] + some.M12 * p[1], some.M12 * p[0] + some.M22 * p[1]
-
-    def released(self, p: tuple[Vector, Vector]) -> Vector:
-        """p^T G p."""
-        some = self.cells
-        return np.maximum(some.G11 * p[0] ** 2 + 2.0 * some.G12 * p[0] * p[1] + some.G22 * p[1] ** 2, 0.0)
-
-    def norm(self, first: Vector, second: Vector) -> Vector:
-        """|U (first, second)| by the norm of the inverse of the changed Hessian."""
-        a, b = self.through(self.solve(first, second))
-        return np.asarray(np.sqrt(np.maximum(first * a + second * b, 0.0)))
-
-
-def poles(cells: Cells, a: Vector) -> tuple[Vector, Vector]:
-    """For a loss of curvature a (weights counted): where S is singular, t* ± i delta. Infinite delta where it never is."""
-    # K11 = 0 and det K = -(a t)^2, so that det S = 1 + first t + second t^2
-    inner = cells.M11 * cells.M22 - cells.M12**2
-    first = 2.0 * a * cells.M12 + cells.linear * cells.M22
-    second = (a + cells.square) * cells.M22 - a**2 * inner
-    flat = ~(second > 0)
-    safe = np.where(flat, 1.0, second)
-    peak = np.where(flat, 0.0, -0.5 * first / safe)
-    squared = np.where(flat, np.inf, 1.0 / safe - peak**2)
-    return peak, np.sqrt(np.maximum(squared, np.finfo(float).tiny))
-
-
-def at_offsets(shared: Shared, cells: Cells, t: Vector, y: Vector | None = None) -> Vector:
-    """Eta squared where the value has moved by t, or the label to y: exact for quadratic losses, else a bound from above."""
+    Of noise whose covariance moves with the value, the first term alone.
+    """
     loss, omega = shared.loss, cells.omega
     own = cells.y if y is None else y
     old, z0 = np.broadcast_arrays(cells.z, cells.z + t * cells.w)[0], cells.z + t * cells.w
     r, a, r0, a0 = (omega * f(z, v) for f, z, v in _derivatives(loss, old, cells.y, z0, own))
     f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
-    solved = _Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
+    solved = Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
     c = (r0 - r, r0 * t + f * cells.w)
     p = solved.solve(*c)
     moved = solved.through(p)
     z1, w1 = z0 - moved[0] - t * moved[1], cells.w - moved[1]
     if loss.quadratic:
         step = _Step(solved, t, slope, z1, w1, own, y is not None)
-        return solved.released(solved.solve(*step.pushed(shared)[0]))
-    apart = _Solved.of(cells, -a + 0.0 * t, 0.0 * t, f)
+        g = step.pushed(shared)[0]
+        return solved.released(solved.solve(*g)) if moving is None else moving[0].first(moving[1], t, g)
+    apart = Solved.of(cells, -a + 0.0 * t, 0.0 * t, f)
     step, near = _nearly(shared, apart, t, r, f, slope, own, y is not None)
     a1 = omega * loss.a(step.z, own + 0.0 * step.z)
-    later = _Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
-    return _bound(shared, replace(step, solved=later), near, a1) ** 2
+    later = Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
+    found = _bound(shared, replace(step, solved=later), near, a1) ** 2
+    return found if moving is None else found * moving[0].growth(moving[1], t)
 
 
 def _nearly(
-    shared: Shared, apart: _Solved, t: Vector, r: Vector, f: Vector, slope: Vector, y: Vector, label: bool
+    shared: Shared, apart: Solved, t: Vector, r: Vector, f: Vector, slope: Vector, y: Vector, label: bool
 ) -> tuple[_Step, _Near]:
     """The minimum with the other rows' curvatures as they were, and how far the true one is from it."""
     cells, loss = apart.cells, shared.loss
@@ -207,7 +133,7 @@ def _derivatives(loss: Loss, old: Vector, y: Vector, z0: Vector, own: Vector) ->
 class _Step:
     """Where a Newton step ends, and what the value does to the gradient there."""
 
-    solved: _Solved
+    solved: Solved
     t: Vector
     slope: Vector
     z: Vector
@@ -240,7 +166,7 @@ class _Near:
 
     @classmethod
     def of(
-        cls, shared: Shared, apart: _Solved, t: Vector, size: Vector, p: tuple[Vector, Vector], left: Vector
+        cls, shared: Shared, apart: Solved, t: Vector, size: Vector, p: tuple[Vector, Vector], left: Vector
     ) -> _Near:
         some, kappa, least = apart.cells, shared.slope, apart.least
         known = least > 0

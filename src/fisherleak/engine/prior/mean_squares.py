@@ -3,28 +3,37 @@ r"""The mean of eta squared over a normal belief about each value: what van Tree
 For a value of row i with the belief :math:`v \sim N(m, s^2)`, and :math:`\eta(v)` the eta of the model refitted with v in its
 place, :math:`\overline{\eta^2} = E\, \eta(v)^2`. Exact for the squared loss (``cell_paths``, to 1e-4 in the share). For other
 losses a bound from above for all cells, and for those of which it is largest the mean itself, by refits (``path_refits``).
+
+Where the covariance of the noise moves with the value there is a second term, which follows from the rows alone: its mean is
+taken for all cells (``moving_noise``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
-from fisherleak._support.namespaces import Sums
-from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute, map_of
-from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
+from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.prior.believed_cells import (
+    Beliefs,
+    cell_maker,
+    directions,
+    folded,
+    moving_maker,
+    shared_of,
+)
+from fisherleak.engine.prior.cell_paths import Moving, Shared, at_offsets
+from fisherleak.engine.prior.moved_rows import Cells, poles
+from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
 from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
-from fisherleak.engine.risk import with_constant
-from fisherleak.rows import map_rows, sum_rows
+from fisherleak.rows import map_rows
 
 __all__ = ["Beliefs", "Means", "means_over"]
 
@@ -48,56 +57,71 @@ BATCH = 2
 
 
 @dataclass(frozen=True)
-class Beliefs:
-    """What is believed of each attribute beforehand, a normal law each, and of the label; small arrays only.
-
-    ``spreads`` are in the attributes' units, ``centres`` in those of the first feature that each feeds; NaN where not asked.
-    """
-
-    attributes: tuple[Attribute, ...]
-    spreads: Vector
-    centres: Vector
-    label_spread: float = np.nan
-    label_centre: float = np.nan
-
-
-@dataclass(frozen=True)
 class Means:
     """Means of eta squared at noise of scale 1, (n, attributes + 1) with the label last; NaN where they were not asked for.
 
-    ``exact`` says where they are means; elsewhere they are bounds from above. None where all of them are means.
+    ``exact`` says where they are means; elsewhere they are bounds from above. None where all of them are means. ``by_shape``
+    are those of the second term, at any scale of the noise; None where its covariance is fixed.
     """
 
     squares: Array
     exact: NDArray[np.bool_] | None = None
+    by_shape: Array | None = None
 
 
-def means_over(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Means:
-    """The means of all cells; lazy where the rows are."""
-    bound = block_means(jacobian, beliefs)
+def means_over(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Means:
+    """The means of all cells; lazy where the rows are. ``noise`` is given where its covariance moves with the value."""
     width = len(beliefs.attributes) + 1
-    squares = map_rows(bound, *jacobian.arrays, width=width)
+    squares = map_rows(block_means(jacobian, beliefs, noise), *jacobian.arrays, width=width)
+    by_shape = None
+    if noise is not None:
+        assert isinstance(jacobian, Jacobian)
+        by_shape = map_rows(_block_by_shape(jacobian, beliefs, noise), *jacobian.arrays, width=width)
     if isinstance(jacobian, Jacobian) and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
-        return Means(squares)
-    return _refined(jacobian, beliefs, np.array(host(squares)))
+        return Means(squares, None, by_shape)
+    return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise), by_shape=by_shape)
 
 
-def block_means(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Callable[..., Array]:
+def block_means(
+    jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None = None
+) -> Callable[..., Array]:
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     count = len(beliefs.attributes)
     if isinstance(jacobian, OutputsJacobian):
         return lambda X, y, weights: _nothing_known(X, asked, count)
-    make, shared = _maker(jacobian, beliefs, asked), _shared(jacobian)
-    spreads = beliefs.spreads[asked]
+    make, shared = cell_maker(jacobian, beliefs, asked), shared_of(jacobian)
+    moving, spreads = moving_maker(jacobian, beliefs, asked, noise), beliefs.spreads[asked]
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
         cells, start, label = make(X, y, weights)
+        own = moving(X, weights)
         found = np.full((X.shape[0], count + 1), np.nan)
         if asked.size:
-            found[:, asked] = _of_values(shared, cells, start, spreads)
+            found[:, asked] = _of_values(shared, cells, start, spreads, own)
         if np.isfinite(beliefs.label_spread):
-            found[:, -1] = _of_labels(shared, label, beliefs)
+            found[:, -1] = _of_labels(shared, label, beliefs, own)
+        return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+
+    return block
+
+
+def _block_by_shape(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise) -> Callable[..., Array]:
+    """The same of the second term; zero for labels, which move no covariance."""
+    asked = np.flatnonzero(np.isfinite(beliefs.spreads))
+    make, moving = cell_maker(jacobian, beliefs, asked), moving_maker(jacobian, beliefs, asked, noise)
+    spreads, rule = beliefs.spreads[asked], _rule(noise)
+
+    def at(some: tuple[Cells, ...], t: Vector) -> Vector:
+        return noise.second(some[0], t)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        found = np.full((X.shape[0], len(beliefs.attributes) + 1), np.nan)
+        found[:, -1] = 0.0
+        own = moving(X, weights)
+        if asked.size and own is not None:
+            start = make(X, y, weights)[1]
+            found[:, asked] = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule)
         return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
 
     return block
@@ -109,155 +133,92 @@ def _nothing_known(X: Array, asked: NDArray[np.int64], count: int) -> Array:
     return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
 
 
-def directions(jacobian: Jacobian | OutputsJacobian, attributes: Sequence[Attribute]) -> Vector:
-    """E of attributes of one direction, (p, k)."""
-    p = jacobian.width if isinstance(jacobian, OutputsJacobian) else int(jacobian.theta.shape[0])
-    E = map_of(attributes, p, np.zeros(1))
-    return np.asarray(E.after(np.eye(p)))
-
-
-def folded(
-    folding: Folding | None, fit: Any, X: Vector, weights: Vector | None, columns: Any, along: Vector
-) -> tuple[Vector, Vector]:
-    r"""What moving a value adds to the penalty on its direction: linear and square coefficients of t, (b, k).
-
-    :math:`n \lambda (s^2(t) - s^2)` with :math:`W (s^2(t) - s^2) = \omega (2 t (x - \bar x) + t^2 (1 - \omega / W))`.
-    """
-    shape = (X.shape[0], len(columns))
-    if folding is None:
-        return np.zeros(shape), np.zeros(shape)
-    assert folding.totals is not None
-    totals, means = (np.asarray(host(each))[columns] for each in (folding.totals, folding.means))
-    moved = totals > 0
-    totals = np.where(moved, totals, 1.0)
-    omega = np.ones((X.shape[0], 1)) if weights is None or not folding.weighted else weights[:, None]
-    rate = np.where(moved, float(fit.n) * float(fit.l2) / totals, 0.0) * omega
-    return rate * 2.0 * (X[:, columns] - means) / along, rate * (1.0 - omega / totals)
-
-
-def _maker(
-    jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64]
-) -> Callable[..., tuple[Cells, Vector, Cells]]:
-    """A function from a block to the numbers of its cells (b, k), the offset of each centre, and the numbers of its labels."""
-    fit, folding = jacobian.fit, jacobian.folding
-    some = [beliefs.attributes[j] for j in asked]
-    E = directions(jacobian, some) if some else np.zeros((int(jacobian.theta.shape[0]), 0))
-    columns = np.array([attribute.columns[0] for attribute in some], dtype=np.int64)
-    along, centres = E[columns, np.arange(len(some))], beliefs.centres[asked]
-    theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
-    inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
-    P, _, furthest = _steepness(jacobian, E)
-    turned, BE, w = inverse @ E, B @ E, E.T @ theta
-    M22, G22, P22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0), ((turned.T @ P) * turned.T).sum(axis=1)
-    intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
-
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells]:
-        X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
-        omega = None if weights is None else np.asarray(host(weights))
-        x = np.asarray(with_constant(X, intercept, centre))
-        u, seen = x @ inverse, x @ B.T
-        bent = u @ P
-        one = np.ones(len(y)) if omega is None else omega
-        row: list[Any] = [each[:, None] for each in (x @ theta, y, one)]
-        pairs: list[Any] = [((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
-        pairs.append(((bent * u).sum(axis=1), bent @ turned, P22))
-        numbers = [part for a, b, c in pairs for part in (a[:, None], b, c[None, :])]
-        moved = folded(folding, fit, X, omega, columns, along)
-        every: list[Any] = [*row, w[None, :], *numbers, furthest[None, :], *moved]
-        alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
-        labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
-        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels)
-
-    return block
-
-
-def _steepness(jacobian: Jacobian, E: Vector) -> tuple[Vector, float, Vector]:
-    """P, the largest leverage, and the largest move of a score along each H^-1 e.
-
-    Zeros where nothing but the gradient is released, or where the Hessian does not change.
-    """
-    fit, model = jacobian.fit, jacobian.model
-    p = int(jacobian.theta.shape[0])
-    if fit.loss.quadratic or jacobian.gradient:
-        return np.zeros((p, p)), 0.0, np.zeros(E.shape[1])
-    inverse = fit.factor.inverse()
-    xp = namespace(inverse)
-    turned = inverse @ like(E, inverse, xp)
-
-    def block(X: Array, y: Array, weights: Array | None) -> Sums:
-        rows = model.rows(X, y, weights)
-        moved = xp.max(xp.abs(rows.x @ turned), axis=0) if E.shape[1] else turned[0, :]
-        tall = xp.sum((rows.x @ inverse) * rows.x, axis=1)
-        counted = xp.where(rows.a > 0, tall, 0.0)
-        return rows.x.T @ ((rows.a * tall)[:, None] * rows.x), xp.max(counted), moved
-
-    def join(a: Sums, b: Sums) -> Sums:
-        return a[0] + b[0], xp.maximum(a[1], b[1]), xp.maximum(a[2], b[2])
-
-    P, tallest, moved = sum_rows(block, *jacobian.arrays, join=join)
-    return np.asarray(host(P)), float(tallest), np.asarray(host(moved))
-
-
-def _shared(jacobian: Jacobian) -> Shared:
-    """What the bounds of all cells share."""
-    loss = jacobian.fit.loss
-    if loss.quadratic or jacobian.gradient:
-        return Shared(loss, slope=1.0)
-    P, tallest, _ = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
-    root = np.linalg.cholesky(np.asarray(host(jacobian.fit.factor.inverse())))
-    steepness = float(np.sqrt(max(np.linalg.eigvalsh(root.T @ P @ root)[-1], 0.0)))
-    seen = float(np.linalg.norm(np.asarray(host(jacobian.metric)) @ root, ord=2))
-    slope = np.inf if loss.traits is None else loss.traits.log_slope
-    return Shared(loss, slope, steepness, tallest, seen)
-
-
-def _of_values(shared: Shared, cells: Cells, start: Vector, spreads: Vector) -> Vector:
+def _of_values(shared: Shared, cells: Cells, start: Vector, spreads: Vector, moving: Moving | None) -> Vector:
     """Means over the beliefs about values: start (b, k) is how far each centre is from the value."""
     if not shared.loss.quadratic:
-        found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), even_nodes(STEP, NEAR))
-        return np.where(_narrow(shared, cells, spreads), np.inf, found)
+        found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), even_nodes(STEP, NEAR), moving)
+        return np.where(_narrow(shared, cells, spreads, moving), np.inf, found)
     curvature = cells.omega * shared.loss.a(cells.z, cells.y)
-    peak, width = np.broadcast_arrays(*poles(cells, curvature))
-    found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), gauss_nodes())
+    if moving is None:
+        return _by_poles(lambda some, t: at_offsets(shared, some[0], t), (cells,), curvature, start, spreads)
+    noise, own = moving
+
+    def at(some: tuple[Cells, ...], t: Vector) -> Vector:
+        return at_offsets(shared, some[0], t, moving=(noise, some[1]))
+
+    return _by_poles(at, (cells, own), curvature, start, spreads, _rule(noise))
+
+
+def _rule(noise: MovingNoise) -> tuple[Vector, Vector]:
+    """Nodes for cells whose poles are far: more of them where a bound has a kink."""
+    return even_nodes(0.5 * STEP, NEAR) if noise.kinked else gauss_nodes()
+
+
+def _by_poles(
+    at: Callable[[tuple[Cells, ...], Vector], Vector],
+    cells: tuple[Cells, ...],
+    curvature: Vector,
+    start: Vector,
+    spreads: Vector,
+    rule: tuple[Vector, Vector] | None = None,
+) -> Vector:
+    """Means of what ``at`` gives of some cells and offsets: more nodes where the poles, those of the first, are near."""
+    peak, width = np.broadcast_arrays(*poles(cells[0], curvature))
+    found = np.zeros(start.shape)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for place, weight in zip(*(gauss_nodes() if rule is None else rule), strict=True):
+            found += weight * at(cells, start + place * np.broadcast_to(spreads, start.shape))
+    found = np.where(np.isnan(found), np.inf, found)
     close = np.nonzero(width < WIDE * spreads)
     if not close[0].size:
         return found
     own = spreads[close[1]]
     nodes = peaked_nodes((peak[close] - start[close]) / own, width[close] / own)
-    some = cells.take(close, start.shape)
+    some = [each.take(close, start.shape) for each in cells]
     step = max(1, HELD // nodes[0].shape[1])
     for k in range(0, own.size, step):
         part = slice(k, k + step)
         t = start[close][part, None] + own[part, None] * nodes[0][part]
-        these = Cells(*(value[part] for value in vars(some).values()))
-        found[close[0][part], close[1][part]] = (at_offsets(shared, these, t) * nodes[1][part]).sum(axis=1)
+        these = tuple(Cells(*(value[part] for value in vars(each).values())) for each in some)
+        found[close[0][part], close[1][part]] = (at(these, t) * nodes[1][part]).sum(axis=1)
     return found
 
 
-def _narrow(shared: Shared, cells: Cells, spreads: Vector) -> NDArray[np.bool_]:
+def _narrow(shared: Shared, cells: Cells, spreads: Vector, moving: Moving | None) -> NDArray[np.bool_]:
     """Where a path may have a peak that the rule for bounds is too coarse for: refits choose their own step."""
     traits = shared.loss.traits
     largest = np.inf if traits is None else traits.largest
     curvature = cells.omega * (largest if np.isfinite(largest) else shared.loss.a(cells.z, cells.y + 0.0 * cells.z))
-    return np.asarray(poles(cells, curvature)[1] < COARSE * spreads)
+    width = poles(cells, curvature)[1]
+    if moving is not None:
+        width = np.minimum(width, poles(moving[1], moving[1].omega)[1])
+    return np.asarray(width < COARSE * spreads)
 
 
-def _walked(shared: Shared, cells: Cells, start: Vector, spreads: Vector, rule: tuple[Vector, Vector]) -> Vector:
+def _walked(
+    shared: Shared,
+    cells: Cells,
+    start: Vector,
+    spreads: Vector,
+    rule: tuple[Vector, Vector],
+    moving: Moving | None,
+) -> Vector:
     """Means with the same rule for all cells, node by node."""
     if not np.isfinite(shared.slope):
         return np.full(start.shape, np.inf)
     total = np.zeros(start.shape)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for place, weight in zip(*rule, strict=True):
-            total += weight * at_offsets(shared, cells, start + place * spreads)
+            total += weight * at_offsets(shared, cells, start + place * spreads, moving=moving)
     return np.where(np.isnan(total), np.inf, total)
 
 
-def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs) -> Vector:
-    """Means over the belief about labels, (b,)."""
+def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | None) -> Vector:
+    """Means over the belief about labels, (b,): they move no covariance."""
     count, still = cells.z.shape[0], np.zeros_like(cells.z)
     if shared.loss.quadratic:  # the parameters are affine in the label
-        return at_offsets(shared, cells, still, cells.y)[:, 0]
+        alone = None if moving is None else (moving[0], moving[1].of_rows)
+        return at_offsets(shared, cells, still, cells.y, alone)[:, 0]
     if not np.isfinite(shared.slope):
         return np.full(count, np.inf)
     total = np.zeros(count)
@@ -268,11 +229,13 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs) -> Vector:
     return np.where(np.isnan(total), np.inf, total)
 
 
-def _refined(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Vector) -> Means:
+def _refined(
+    jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None
+) -> Means:
     """Bounds replaced by means for the cells that are worst in their column, and then for others, as far as the work allows."""
     exact = np.zeros(squares.shape, dtype=bool)
     asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
-    refits = _Refits.of(jacobian, beliefs)
+    refits = _Refits.of(jacobian, beliefs, noise)
     if isinstance(jacobian, Jacobian):
         _patch(jacobian, refits, squares)
     left = WORK
@@ -296,19 +259,22 @@ def _refined(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Ve
 
 def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
     """Where there is no bound at some places of a path, in the tails of a belief mostly: eta by refits there, in place."""
-    beliefs, shared = refits.beliefs, _shared(jacobian)
+    beliefs, shared = refits.beliefs, shared_of(jacobian)
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     if not np.isinf(squares[:, asked]).any() or not np.isfinite(shared.slope):
         return
     X, y, weights = (None if each is None else np.asarray(host(each)) for each in jacobian.arrays)
     assert X is not None
     assert y is not None
-    cells, start, _ = _maker(jacobian, beliefs, asked)(X, y, weights)
-    i, k = np.nonzero(np.isinf(squares[:, asked]) & ~_narrow(shared, cells, beliefs.spreads[asked]))
+    cells, start, _ = cell_maker(jacobian, beliefs, asked)(X, y, weights)
+    moving = moving_maker(jacobian, beliefs, asked, refits.paths.noise)(X, weights)
+    i, k = np.nonzero(np.isinf(squares[:, asked]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
     where = np.broadcast_to(places, (i.size, places.size))
+    moving = None if moving is None else (moving[0], moving[1].take((i, k), start.shape))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = at_offsets(shared, some, start[i, k][:, None] + beliefs.spreads[asked][k][:, None] * where)
+        t = start[i, k][:, None] + beliefs.spreads[asked][k][:, None] * where
+        found = at_offsets(shared, some, t, moving=moving)
     found = np.where(np.isnan(found), np.inf, found)
     open_ = np.isinf(found)
     order = np.argsort(open_.sum(axis=1), kind="stable")
@@ -338,14 +304,14 @@ class _Refits:
     columns: NDArray[np.int64]
 
     @classmethod
-    def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> _Refits:
+    def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _Refits:
         plain = [
             a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
             for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
         ]
         columns = np.array([attribute.columns[0] for attribute in plain], dtype=np.int64)
         E = np.concatenate([directions(jacobian, [attribute]) for attribute in plain], axis=1)
-        return cls(Paths(jacobian), beliefs, E, columns)
+        return cls(Paths(jacobian, noise), beliefs, E, columns)
 
     def means(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> tuple[Vector, int]:
         """Of the values (or labels) j of the rows i: NaN where refits did not settle; and the work that it took."""

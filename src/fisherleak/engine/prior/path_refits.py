@@ -18,6 +18,7 @@ from fisherleak._support.arrays import host
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.neighbours import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
 from fisherleak.engine.risk import with_constant
 
@@ -66,6 +67,8 @@ class Paths:
     """A fit, its rows on the host, and how the noise sees a move of its parameters."""
 
     jacobian: Jacobian | OutputsJacobian
+    noise: MovingNoise | None = None
+    """Where its covariance moves with the value."""
 
     @cached_property
     def risk(self) -> Any:
@@ -113,7 +116,10 @@ class Paths:
 
 
 def refitted_squares(paths: Paths, places: PathPlaces) -> Vector:
-    """Eta squared at each place, at noise of scale 1; NaN where no minimum was found."""
+    """Eta squared at each place, at noise of scale 1; NaN where no minimum was found.
+
+    Of noise whose covariance moves with the value, the first term alone.
+    """
     most = max(1, VALUES // (len(paths.y) * paths.loss.outputs))
     parts = [_squares(_Moved(paths, places.take(slice(k, k + most)))) for k in range(0, len(places.rows), most)]
     return np.concatenate(parts)
@@ -268,7 +274,12 @@ class _Curved:
 def _squares(moved: _Moved) -> Vector:
     theta, found = _minima(moved)
     solved, done = moved.at(theta).solved(moved.pushed(theta), CLOSE)
-    squares = ((solved @ moved.paths.metric.T) ** 2).sum(axis=1)
+    noise, at = moved.paths.noise, moved.places
+    if noise is None:
+        squares = ((solved @ moved.paths.metric.T) ** 2).sum(axis=1)
+    else:
+        x = moved.paths.x[at.rows]
+        squares = noise.seen(solved, x, at.direction, moved.paths.omega[at.rows], at.t, moved.folded)
     return np.where(found & done, squares, np.nan)
 
 

@@ -1,0 +1,232 @@
+r"""Noise whose covariance the rows decide, along the path on which one value moves: both terms of eta squared at every place.
+
+The covariance follows the rows through :math:`G = \sum_i \omega_i x_i x_i^T + \mathrm{diag}(penalty)` alone (``reshaped``):
+:math:`S = G^{-1} M\, G^{-1}`, with M = G (shape G^-1, posterior sampling), M = G # N (least loss for any record within the
+bounds) or M = C (objective perturbation). While row x becomes x + t e, with U = [x, e] (``cell_paths``),
+
+.. math:: G(t) = G + U K U^T, \quad K = \begin{pmatrix} 0 & \omega t \\ \omega t & \omega t^2 + f \end{pmatrix}, \qquad
+          \partial_t G = U L U^T, \quad L = \begin{pmatrix} 0 & \omega \\ \omega & 2 \omega t + f' \end{pmatrix} .
+
+So :math:`B(t) = U^T G(t)^{-1} U` and :math:`C(t) = U^T S(t)\, U` are 2 x 2, and with :math:`A(t) = U^T M(t)^{-1} U` the second
+term, :math:`\tfrac12 \mathrm{tr}((S^{-1} \partial_t S)^2)`, is
+
+.. math:: \tfrac12 \mathrm{tr}((B L)^2) \;[M = G], \qquad \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = C], \qquad
+          \le \tfrac18 \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = G \# N],
+
+the last as in ``least_loss_for_anyone``. It grows with A and C, and means of matrices grow with them: with
+:math:`\lambda \le 1 \le \mu` the eigenvalues of :math:`I + K U^T G^{-1} U`, for M = G # N
+:math:`M(t)^{-1} \preceq \lambda^{-1/2} M^{-1}` and :math:`M(t) \preceq \mu^{1/2} M`.
+
+The first term is :math:`|M(t)^{-1/2} G(t) J|^2`: for the squared loss J is :math:`-G(t)^{-1} U g`, and it is
+:math:`g^T A(t)\, g`. From a bound on J by the noise as it was, :math:`|M^{-1/2} G J|`, follows one by :math:`\mu^{1/2}` times
+it for M = G, and by :math:`\lambda^{-1/4} (1 + \mathrm{tr}(A K C K)^{1/2})` times it for M = G # N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.calibrated import FOR_ANYONE, HESSIAN
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
+from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.prior.moved_rows import KINKS, Cells, Solved
+from fisherleak.engine.reshaped import SAME, centring_of, linear_part, public_curvature
+
+__all__ = ["MovingNoise"]
+
+Vector = NDArray[np.float64]
+Pair = tuple[Vector, Vector]
+Symmetric = tuple[Vector, Vector, Vector]
+"""Entries 11, 12 and 22."""
+
+
+@dataclass(frozen=True)
+class MovingNoise:
+    """What all rows share of such a noise: small matrices, for rows as they are centred, at the noise's own scale."""
+
+    B: Vector
+    """G^-1, (p, p)."""
+    A: Vector
+    """M^-1."""
+    S: Vector
+    curvature: float
+    """By which penalties of the model are divided in G."""
+    squares: float
+    """Of tr((B L)^2) in the second term."""
+    crossed: float
+    """Of tr(A L C L) there."""
+    power: float
+    """By which M follows G: 1 for G, 1/2 for G # N, 0 for what is fixed."""
+
+    @classmethod
+    def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> MovingNoise:
+        """Posterior sampling or objective perturbation, squared loss."""
+        B = np.asarray(host(jacobian.fit.factor.inverse()))
+        if isinstance(mechanism, Posterior):
+            T = mechanism.temperature
+            return cls(B, B / T, T * B, 1.0, 0.5, 0.0, 1.0)
+        assert isinstance(mechanism, ObjectivePerturbation)
+        # C is over released gradients: those of centred parameters are centring^-T times these
+        half = mechanism.scale * np.linalg.solve(centring_of(jacobian).T, mechanism.root(len(B)))
+        back, through = np.linalg.inv(half), B @ half
+        return cls(B, back.T @ back, through @ through.T, 1.0, 1.0, 1.0, 0.0)
+
+    @classmethod
+    def of_shape(cls, jacobian: Jacobian) -> MovingNoise | None:
+        """Gaussian noise of a named shape; None where it does not follow these rows' G alone, its scale public."""
+        noise, loss = jacobian.noise, jacobian.fit.loss
+        told = noise.calibrated if isinstance(noise, Gaussian) else None
+        if told is None or told.by_present_rows or told.asked is not None or jacobian.gradient or loss.traits is None:
+            return None
+        B, a = np.asarray(host(linear_part(jacobian).fit.factor.inverse())), public_curvature(loss)
+        W = np.asarray(host(jacobian.metric))
+        back = np.linalg.inv(W)
+        S = back @ back.T
+        if told.shape == FOR_ANYONE:
+            inner = W @ B
+            return cls(B, inner.T @ inner, S, a, 0.125, 1.0, 0.5)
+        seen = noise.scale * W @ np.linalg.cholesky(B)
+        if told.shape != HESSIAN or not float(np.abs(seen.T @ seen - np.eye(len(B))).max()) <= SAME:
+            return None
+        return cls(B, B / noise.scale**2, S, a, 0.5, 0.0, 1.0)
+
+    @property
+    def kinked(self) -> bool:
+        """Whether bounds take the place of what is exact: they have kinks where the value has not moved."""
+        return 0.0 < self.power < 1.0
+
+    def cells(self, x: Vector, E: Vector, omega: Vector, folded: Pair) -> Cells:
+        """Numbers of the cells of rows x (b, p) along directions E (p, k): M by B, G by A, P by S."""
+        nothing = np.zeros((1, 1))
+        numbers: list[Any] = [nothing, nothing, omega[:, None], nothing]
+        for Q in (self.B, self.A, self.S):
+            turned = x @ Q
+            numbers += [(turned * x).sum(axis=1)[:, None], turned @ E, ((E.T @ Q) * E.T).sum(axis=1)[None, :]]
+        numbers += [nothing, *(each / self.curvature for each in folded)]
+        return Cells(*numbers)
+
+    def second(self, cells: Cells, t: Vector) -> Vector:
+        """The second term where the value has moved by t: exact, or not below."""
+        at = _GramAlongPath.of(cells, t)
+        l12, l22 = cells.omega, 2.0 * cells.omega * t + cells.linear + 2.0 * cells.square * t
+        b11, b12, b22 = at.by_b
+        trace = (b12 * l12) ** 2 + 2.0 * (b11 * l12 + b12 * l22) * b22 * l12 + (b12 * l12 + b22 * l22) ** 2
+        found = self.squares * trace
+        if self.crossed:
+            A = tuple(self._less(at) * each for each in (cells.G11, cells.G12, cells.G22))
+            C = tuple(_raised(at.most**self.power) * each for each in at.turned((cells.P11, cells.P12, cells.P22)))
+            found = found + self.crossed * _between(A, C, l12, l22)
+        return np.where(at.known, np.maximum(found, 0.0), np.inf)
+
+    def first(self, cells: Cells, t: Vector, g: Pair) -> Vector:
+        """The first term of the squared loss for U g, what the value does to the gradient: exact, or not below."""
+        at = _GramAlongPath.of(cells, t)
+        if self.power == 1.0:
+            a11, a12, a22 = (self._level * each for each in at.by_b)
+        else:
+            a11, a12, a22 = (self._less(at) * each for each in (cells.G11, cells.G12, cells.G22))
+        return np.where(at.known, np.maximum(a11 * g[0] ** 2 + 2.0 * a12 * g[0] * g[1] + a22 * g[1] ** 2, 0.0), np.inf)
+
+    def seen(self, J: Vector, x: Vector, e: Vector, omega: Vector, t: Vector, folded: Vector) -> Vector:
+        """The first term for moves J of the parameters, where rows x have moved by t along e: exact, or not below; (b,).
+
+        ``folded`` is what the value adds there to the penalty on e.
+        """
+        along, across = (x * J).sum(axis=1), (e * J).sum(axis=1)
+        K12, K22 = omega * t, omega * t**2 + folded / self.curvature
+        if self.power == 1.0:
+            moved = (J @ self._gram * J).sum(axis=1) + 2.0 * K12 * along * across + K22 * across**2
+            return np.asarray(self._level * np.maximum(moved, 0.0))
+        v = J @ self._gram + (K12 * across)[:, None] * x + (K12 * along + K22 * across)[:, None] * e
+        M: list[Any] = [((a @ self.B) * b).sum(axis=1) for a, b in ((x, x), (x, e), (e, e))]
+        at = _GramAlongPath.along(Cells(t, t, omega, t, *M, *M), K12, K22)
+        return np.where(at.known, self._less(at) * ((v @ self.A) * v).sum(axis=1), np.inf)
+
+    @cached_property
+    def _gram(self) -> Vector:
+        return np.asarray(np.linalg.inv(self.B), dtype=np.float64)
+
+    @property
+    def _level(self) -> float:
+        """A(t) beside B(t) where M = G."""
+        return float(self.A[0, 0] / self.B[0, 0])
+
+    def growth(self, cells: Cells, t: Vector) -> Vector:
+        """How much larger the first term can be than by the noise as it was."""
+        at = _GramAlongPath.of(cells, t)
+        if self.power == 1.0:
+            found = _raised(at.most)
+        else:
+            K12, K22 = at.K
+            metrics = (cells.G11, cells.G12, cells.G22), (cells.P11, cells.P12, cells.P22)
+            tau = np.sqrt(np.maximum(_between(*metrics, K12, K22), 0.0))
+            found = self._less(at) * (1.0 + KINKS * tau) ** 2
+        return np.where(at.known, found, np.inf)
+
+    def _less(self, at: _GramAlongPath) -> Vector:
+        """How much larger M^-1 can be there."""
+        return _raised(at.least**-self.power)
+
+
+@dataclass(frozen=True)
+class _GramAlongPath:
+    """G along the path: I + K U^T B U solved, and its eigenvalues."""
+
+    solved: Solved
+    K: Pair
+    """K12 and K22."""
+    known: NDArray[np.bool_]
+    least: Vector
+    most: Vector
+
+    @classmethod
+    def of(cls, cells: Cells, t: Vector) -> _GramAlongPath:
+        K12 = cells.omega * t
+        return cls.along(cells, K12, K12 * t + cells.linear * t + cells.square * t**2)
+
+    @classmethod
+    def along(cls, cells: Cells, K12: Vector, K22: Vector) -> _GramAlongPath:
+        solved = Solved.of(cells, 0.0 * K12, K12, K22)
+        known = solved.least > 0
+        least = np.where(known, solved.least, 1.0)
+        return cls(solved, (K12, K22), known, least, np.maximum(solved.det / least, 1.0))
+
+    @property
+    def _columns(self) -> tuple[Pair, Pair]:
+        one = np.ones_like(self.solved.det)
+        return self.solved.solve(one, 0.0 * one), self.solved.solve(0.0 * one, one)
+
+    @property
+    def by_b(self) -> Symmetric:
+        """B(t)."""
+        first, second = (self.solved.through(each) for each in self._columns)
+        return first[0], first[1], second[1]
+
+    def turned(self, C: Symmetric) -> Symmetric:
+        """U^T G(t)^-1 M G(t)^-1 U from that at t = 0."""
+        (a, b), (c, d) = self._columns
+        return (
+            C[0] * a * a + 2.0 * C[1] * a * b + C[2] * b * b,
+            C[0] * a * c + C[1] * (a * d + b * c) + C[2] * b * d,
+            C[0] * c * c + 2.0 * C[1] * c * d + C[2] * d * d,
+        )
+
+
+def _between(A: Any, C: Any, l12: Vector, l22: Vector) -> Vector:
+    """tr(A L C L) for L with zero in its first place."""
+    a11, a12, a22 = A
+    c11, c12, c22 = C
+    second = l12**2 * c11 + 2.0 * l12 * l22 * c12 + l22**2 * c22
+    return np.asarray(a11 * l12**2 * c22 + 2.0 * a12 * l12 * (l12 * c12 + l22 * c22) + a22 * second)
+
+
+def _raised(factor: Vector) -> Vector:
+    """A factor from 1 on, for what a rule of finite step loses where the eigenvalues meet, at t = 0."""
+    return np.asarray(1.0 + KINKS * (factor - 1.0))
