@@ -15,7 +15,7 @@ from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.revealed import exposure_at, prior_spreads, rms_of_values, share_of
 from fisherleak.bounds import van_trees
 from fisherleak.report.summarise import summarise
-from fisherleak.report.verdict import verdict_of
+from report.records import verdict_of
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
