@@ -87,18 +87,12 @@ def summary_of_leakage(
         data=_data(leak),
         model=_model(leak, fit),
         noise=record.AddedNoise(kind=_kind(noise), scale=float(noise.scale), chosen="given", note=f"{noise!r}."),
-        eta=record.Etas(dataset=leak.dataset(), examples=_spread(eta), histogram=_histogram(eta, members)),
+        eta=record.Etas(leak.dataset(), _spread(eta), _histogram(eta, members)),
         rows=tuple(
             record.ExposedRow(
-                row=int(k),
-                id=_name(leak, int(k)),
-                eta=eta[k],
-                eta_label=label[k],
-                cells=tuple(cells[k]),
-                revealed=tuple(shares[k]),
-                values=None,
+                k, _name(leak, k), eta=eta[k], eta_label=label[k], cells=tuple(cells[k]), revealed=tuple(shares[k])
             )
-            for k in order[:MOST_ROWS]
+            for k in order[:MOST_ROWS].tolist()
         ),
         attributes=tuple(
             _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j], leak.attributes[j] in yes_no)
@@ -106,9 +100,7 @@ def summary_of_leakage(
         ),
         label=_label(label, own, label_share[:, 0]),
         people=record.People(
-            count=int((np.hstack([shares, label_share]) > HALF).any(axis=1).sum()),
-            share=HALF,
-            measured=bool(np.isfinite([*spreads, own]).any()),
+            int((every > HALF).any(axis=1).sum()), HALF, measured=bool(np.isfinite([*spreads, own]).any())
         ),
         groups=_groups(leak, groups, members, eta),
         tradeoff=NOTHING_TRIED,
@@ -120,13 +112,7 @@ def summary_of_leakage(
         gate=None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
         membership=_membership(leak),
         diagnostics=record.Diagnostics(
-            gradient=fit.gradient,
-            distance=fit.distance,
-            condition=fit.condition,
-            steps=fit.steps,
-            warnings=tuple(leak._notes),
-            finite_difference=None,
-            seconds={},
+            fit.gradient, fit.distance, fit.condition, fit.steps, warnings=tuple(leak._notes)
         ),
     )
 
@@ -163,13 +149,7 @@ def _assumptions(leak: Leakage) -> tuple[str, ...]:
 
 def _data(leak: Leakage) -> record.Data:
     columns = [
-        record.TableColumn(
-            name=name,
-            kind="number" if size == 1 else "category",
-            assumed=False,
-            note="",
-            levels=None if size == 1 else size,
-        )
+        record.TableColumn(name, *(("number", False, "", None) if size == 1 else ("category", False, "", size)))
         for name, size in zip(leak.attributes, leak.sizes, strict=True)
     ]
     return record.Data(
@@ -178,7 +158,6 @@ def _data(leak: Leakage) -> record.Data:
         rows_read=leak.n,
         rows_used=leak.n,
         target=LABEL,
-        classes=None,
         train_rows=leak.n,
         test_rows=0,
         columns=tuple(columns),
@@ -212,18 +191,11 @@ def _spread(values: Vector) -> record.EtaFigures:
 
 def _histogram(eta: Vector, members: Mapping[str, Any]) -> record.Histogram:
     edges = np.histogram_bin_edges(eta, bins=BINS)
-    return record.Histogram(
-        edges=tuple(edges),
-        groups=tuple(
-            record.HistogramGroup(
-                name=name,
-                count=int(rows.size),
-                mean=float(eta[rows].mean()),
-                counts=tuple(np.histogram(eta[rows], edges)[0]),
-            )
-            for name, rows in (members or {"all rows": np.arange(eta.size)}).items()
-        ),
-    )
+    groups = [
+        record.HistogramGroup(name, rows.size, eta[rows].mean(), tuple(np.histogram(eta[rows], edges)[0]))
+        for name, rows in (members or {"all rows": np.arange(eta.size)}).items()
+    ]
+    return record.Histogram(tuple(edges), tuple(groups))
 
 
 def _name(leak: Leakage, row: int) -> str | None:
@@ -246,14 +218,8 @@ def _revealed(spread: float, shares: Vector) -> record.Share | None:
     if not np.isfinite(spread):
         return None
     high, middle = (float(x) for x in np.nanquantile(shares, [0.95, 0.5]))
-    return record.Share(
-        spread=spread,
-        max=float(np.nanmax(shares)),
-        q95=high,
-        median=middle,
-        count=int((shares > HALF).sum()),
-        row=int(np.nanargmax(shares)),
-    )
+    above, worst = int((shares > HALF).sum()), int(np.nanargmax(shares))
+    return record.Share(spread, float(shares[worst]), high, middle, above, worst)
 
 
 def _label_spread(leak: Leakage, fit: Any) -> float:
@@ -299,24 +265,17 @@ def _groups(leak: Leakage, labels: Any, members: Mapping[str, Any], eta: Vector)
     if labels is None:
         return ()
     joint = {str(name): value for name, value in leak.by_group(labels).items()}
-    figures = {name: _spread(eta[rows]) for name, rows in members.items()}
-    return tuple(
-        record.Group(
-            name=name,
-            count=int(members[name].size),
-            eta_joint=joint[name],
-            eta_mean=own.mean,
-            eta_sd=own.sd,
-            eta_max=own.max,
-        )
-        for name, own in figures.items()
-    )
+    found = []
+    for name, rows in members.items():
+        own = _spread(eta[rows])
+        found.append(record.Group(name, rows.size, joint[name], own.mean, own.sd, own.max))
+    return tuple(found)
 
 
 def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> record.Gate:
     above = [int(k) for k in order if eta[k] > limit]
-    rows = tuple(record.GateRow(row=k, id=_name(leak, k), eta=eta[k]) for k in above[:1000])
-    return record.Gate(max_eta=limit, exceeded=bool(above), count=len(above), rows=rows)
+    rows = tuple(record.GateRow(k, _name(leak, k), eta[k]) for k in above[:1000])
+    return record.Gate(limit, bool(above), len(above), rows)
 
 
 def _membership(leak: Leakage) -> record.Membership | None:
@@ -328,14 +287,14 @@ def _membership(leak: Leakage) -> record.Membership | None:
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
         record.MemberRow(
-            row=int(k),
-            id=_name(leak, int(k)),
+            k,
+            _name(leak, k),
             mu=mu[k],
             right=right[k],
             auc=ndtr(mu[k] / np.sqrt(2.0)) if kind == "mu" else None,
             found=ndtr(ndtri(FALSE_POSITIVES) + mu[k]) if kind == "mu" else None,
         )
-        for k in np.argsort(-right, kind="stable")[:MOST_TOLD]
+        for k in np.argsort(-right, kind="stable")[:MOST_TOLD].tolist()
     ]
     return record.Membership(
         kind=kind,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 from fisherleak.errors import InvalidInputError
 
@@ -16,9 +16,14 @@ LEFT_OUT = {"left out": True}
 """Metadata of a field that JSON has only where it is not the default."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Record:
-    """Fields of plain values: NumPy's become Python's, arrays and lists tuples, and what is not finite None."""
+    """A frozen dataclass of plain values: NumPy's become Python's, arrays and lists tuples, and what is not finite None."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -30,7 +35,7 @@ Kind = TypeVar("Kind", bound=Record)
 
 def as_json(value: Any) -> Any:
     """Records, also inside lists and dictionaries, as dictionaries; tuples as lists."""
-    if isinstance(value, Record):
+    if is_dataclass(value):
         return {
             each.name.rstrip("_"): as_json(own)
             for each in fields(value)
@@ -88,7 +93,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
         return tuple(_plain(own) for own in value)
-    return value if value is None or isinstance(value, (bool, int, str, Record)) else str(value)
+    return value if value is None or is_dataclass(value) or isinstance(value, (bool, int, str)) else str(value)
 
 
 def _finite(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -20,13 +20,11 @@ SCHEMA = "fisherleak.summary/1"
 Numbers = tuple[float | None, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class DroppedRows(Record):
     reason: str
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class MissingCells(Record):
     column: str
     count: int
@@ -34,7 +32,6 @@ class MissingCells(Record):
     as_: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class TableColumn(Record):
     """A column of the table, and what it was taken for."""
 
@@ -45,8 +42,7 @@ class TableColumn(Record):
     levels: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data(Record):
+class Data(Record, kw_only=True):
     source: str
     sha256: str
     rows_read: int
@@ -54,7 +50,7 @@ class Data(Record):
     dropped: tuple[DroppedRows, ...] = ()
     missing: tuple[MissingCells, ...] = ()
     target: str
-    classes: tuple[str, ...] | None
+    classes: tuple[str, ...] | None = None
     id_column: str | None = None
     group_column: str | None = None
     person_column: str | None = None
@@ -66,7 +62,6 @@ class Data(Record):
     columns: tuple[TableColumn, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Model(Record):
     kind: str
     assumed: bool
@@ -77,8 +72,7 @@ class Model(Record):
     public: str = "preprocessing"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddedNoise(Record):
+class AddedNoise(Record, kw_only=True):
     kind: str = "Gaussian"
     scale: float
     chosen: str
@@ -88,7 +82,6 @@ class AddedNoise(Record):
     """The largest eta that the noise's shape tells by itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class EtaFigures(Record):
     mean: float
     sd: float
@@ -99,7 +92,6 @@ class EtaFigures(Record):
     q95: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class HistogramGroup(Record):
     name: str
     count: int
@@ -107,20 +99,17 @@ class HistogramGroup(Record):
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Histogram(Record):
     edges: tuple[float, ...]
     groups: tuple[HistogramGroup, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Etas(Record):
     dataset: float
     examples: EtaFigures
     histogram: Histogram
 
 
-@dataclass(frozen=True, kw_only=True)
 class NamedRow(Record):
     """A row by its number in the table, or the first row of a person."""
 
@@ -132,19 +121,17 @@ class NamedRow(Record):
         return str(self.row) if self.id is None else self.id
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExposedRow(NamedRow):
+class ExposedRow(NamedRow, kw_only=True):
     eta: float
     eta_label: float
     cells: Numbers
     revealed: Numbers | None = None
     """The share of every value; None for a category, and where it is not known."""
-    values: dict[str, str] | None
+    values: dict[str, str] | None = None
     rows: int | None = field(default=None, metadata=LEFT_OUT)
     """How many a person has."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Share(Record):
     """How much of a number is revealed: the largest share, those of one row in twenty and of half, and how many above half."""
 
@@ -157,7 +144,6 @@ class Share(Record):
     person: str | None = field(default=None, metadata=LEFT_OUT)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Attribute(Record):
     """A column of the model, in its own unit."""
 
@@ -183,7 +169,6 @@ class Attribute(Record):
         return eta * (self.spread or 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Label(Record):
     name: str
     kind: str
@@ -192,10 +177,9 @@ class Label(Record):
     eta_median: float
     worst_row: int
     worst_person: str | None = field(default=None, metadata=LEFT_OUT)
-    revealed: Share | None
+    revealed: Share | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class People(Record):
     """How many have a number of which more than a share is revealed; whether that is known."""
 
@@ -204,7 +188,6 @@ class People(Record):
     measured: bool
 
 
-@dataclass(frozen=True, kw_only=True)
 class Group(Record):
     name: str
     count: int
@@ -214,7 +197,6 @@ class Group(Record):
     eta_max: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class Point(Record):
     """Utility at one scale of the noise, and the range of nine draws in ten."""
 
@@ -224,18 +206,15 @@ class Point(Record):
     high: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExpectedAttack(Record):
     attribute: str
     accuracy: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class AttackedPoint(Point):
     attacks: tuple[ExpectedAttack, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Utility(Record):
     """One measure of utility."""
 
@@ -251,13 +230,11 @@ class Utility(Record):
         return value > self.constant if self.higher_is_better else value < self.constant
 
 
-@dataclass(frozen=True, kw_only=True)
 class OtherUtility(Utility):
     points: tuple[Point, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tradeoff(Utility):
+class Tradeoff(Utility, kw_only=True):
     held_out: bool
     draws: int
     interval: str = ""
@@ -274,7 +251,6 @@ class Tradeoff(Utility):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
 class NoiseChoice(Record):
     """A noise at which no more than a share of any number is revealed; ``kept`` is the part of what a constant does not do."""
 
@@ -284,8 +260,7 @@ class NoiseChoice(Record):
     kept: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attack(Record):
+class Attack(Record, kw_only=True):
     attacker: str
     attribute: str
     accuracy: float
@@ -300,7 +275,6 @@ class Attack(Record):
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class ToldApart(Record):
     """How often the best test tells a value of a column from the one most unlike it."""
 
@@ -312,21 +286,18 @@ class ToldApart(Record):
     error_least: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Moments(Record):
     mean: float
     sd: float
     max: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class BeforeAndAfter(Record):
     edges: tuple[float, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Balance(Record):
     """The same model reweighted by IRFIL."""
 
@@ -339,13 +310,11 @@ class Balance(Record):
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class GateRow(NamedRow):
     eta: float
     rows: int | None = field(default=None, metadata=LEFT_OUT)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Gate(Record):
     """A limit on the eta of every row, and the rows above it."""
 
@@ -355,7 +324,6 @@ class Gate(Record):
     rows: tuple[GateRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedRule(Record):
     rule: str
     passed: bool
@@ -367,8 +335,7 @@ class CheckedRule(Record):
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedPolicy(Record):
+class CheckedPolicy(Record, kw_only=True):
     """What became of every rule of a policy, those that are not kept first."""
 
     source: str
@@ -381,8 +348,7 @@ class CheckedPolicy(Record):
     rules: tuple[CheckedRule, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemberRow(NamedRow):
+class MemberRow(NamedRow, kw_only=True):
     rows: int | None = field(default=None, metadata=LEFT_OUT)
     mu: float | None
     right: float
@@ -390,8 +356,7 @@ class MemberRow(NamedRow):
     found: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Membership(Record):
+class Membership(Record, kw_only=True):
     """How often the best test is correct about whether a row was in the table; the rows it knows best first."""
 
     kind: str = "mu"
@@ -407,7 +372,6 @@ class Membership(Record):
     rows: tuple[MemberRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Next(Record):
     """The noise to release with, why, and the command for it and for any other."""
 
@@ -418,25 +382,22 @@ class Next(Record):
     """What stands before and after the noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Refits(Record):
     rows: int
     largest_relative_error: float
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Diagnostics(Record):
     gradient: float
     distance: float
     condition: float
     steps: int
     warnings: tuple[str, ...]
-    finite_difference: Refits | None
-    seconds: dict[str, float]
+    finite_difference: Refits | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Released(Record):
     """What was confirmed of a released model, in sentences."""
 
@@ -445,8 +406,7 @@ class Released(Record):
     failed: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary(Record):
+class Summary(Record, kw_only=True):
     """All that a report shows; parts that are None, or empty, were not asked for or cannot be known."""
 
     schema: str = SCHEMA

@@ -11,19 +11,7 @@ from fisherleak.cli._common import emit, printable, say
 from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
-    from fisherleak.audit.summary import (
-        Attack,
-        CheckedPolicy,
-        ExposedRow,
-        Gate,
-        GateRow,
-        MemberRow,
-        OtherUtility,
-        Released,
-        Summary,
-        TableColumn,
-    )
-    from fisherleak.audit.summary import Tradeoff as Utility
+    from fisherleak.audit import summary as record
     from fisherleak.audit.utility import Tradeoff
 
 __all__ = [
@@ -50,7 +38,7 @@ MOST_COLUMNS = 100
 """Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
 
 
-def show_audit(summary: Summary) -> None:
+def show_audit(summary: record.Summary) -> None:
     """The digest of an audit."""
     data, noise, cost, people = summary.data, summary.noise, summary.tradeoff, summary.data.people
     examples = summary.eta.examples
@@ -178,7 +166,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     emit("\nDerived from the data: as confidential as the table.")
 
 
-def _show_verdict(summary: Summary) -> None:
+def _show_verdict(summary: record.Summary) -> None:
     """People, limits, cost, and what to do."""
     from fisherleak.report.verdict import choices_in_words, verdict_of
 
@@ -193,7 +181,7 @@ def _show_verdict(summary: Summary) -> None:
     emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
 
 
-def _presence(summary: Summary) -> list[tuple[str, str]]:
+def _presence(summary: record.Summary) -> list[tuple[str, str]]:
     """How often the best attacker is right about whether a record, or a person, was in the table."""
     found = summary.membership
     if found is None:
@@ -210,7 +198,7 @@ def _presence(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _kinds(columns: Sequence[TableColumn], yes_no: Collection[str]) -> list[tuple[str, str]]:
+def _kinds(columns: Sequence[record.TableColumn], yes_no: Collection[str]) -> list[tuple[str, str]]:
     """What the columns are taken for, in a line each; the options that decide otherwise."""
     lines = []
     titles = {"number": ("numbers", "--category"), "category": ("categories", "--number")}
@@ -223,7 +211,7 @@ def _kinds(columns: Sequence[TableColumn], yes_no: Collection[str]) -> list[tupl
     return lines
 
 
-def _show_figures(summary: Summary) -> None:
+def _show_figures(summary: record.Summary) -> None:
     """Rows, columns and groups."""
     one, many = ("row", "rows") if summary.data.people is None else ("person", "people")
     layout.table(
@@ -253,7 +241,7 @@ def _show_figures(summary: Summary) -> None:
         )
 
 
-def _show_shares(summary: Summary, one: str) -> None:
+def _show_shares(summary: record.Summary, one: str) -> None:
     """How much of each number is revealed, the label's too."""
     shown = [(value.revealed, value.name) for value in summary.values if value.revealed is not None]
     if not shown:
@@ -276,7 +264,7 @@ def _show_rest(columns: Sequence[object]) -> None:
         emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out tell all)")
 
 
-def show_gate(gate: Gate, people: bool = False) -> None:
+def show_gate(gate: record.Gate, people: bool = False) -> None:
     """Whether the limit is kept, and the rows, or people, that exceed it."""
     one, many = ("person", "people") if people else ("row", "rows")
     if not gate.exceeded:
@@ -290,7 +278,7 @@ def show_gate(gate: Gate, people: bool = False) -> None:
         emit(f"  and {number(gate.count - MOST_LISTED)} more")
 
 
-def show_policy(policy: CheckedPolicy, planned: bool) -> None:
+def show_policy(policy: record.CheckedPolicy, planned: bool) -> None:
     """Every rule of a policy, those that are not kept first, and what they were checked for."""
     emit(f"\nPolicy {printable(policy.source)}: {policy.kept} of {policy.count} rules kept")
     layout.paragraph(printable(policy.note), "  ")
@@ -301,14 +289,14 @@ def show_policy(policy: CheckedPolicy, planned: bool) -> None:
         layout.paragraph(f"{printable(rule.rule)}: {printable(rule.note)}", start)
 
 
-def show_confirmation(found: Released, model: str) -> None:
+def show_confirmation(found: record.Released, model: str) -> None:
     """What the audit of a released model says about its card."""
     layout.sentences(f"\nConfirmed of {printable(model)}:", found.confirmed)
     if found.failed is None:
         layout.sentences("What no audit can confirm:", found.unconfirmed)
 
 
-def show_attacks(attacks: Sequence[Attack], people: bool = False) -> None:
+def show_attacks(attacks: Sequence[record.Attack], people: bool = False) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
     for a in attacks:
@@ -398,7 +386,7 @@ def _even(utility: float | None, metric: str) -> str:
     return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
 
 
-def _utility(cost: Utility | OtherUtility, scale: float) -> str:
+def _utility(cost: record.Tradeoff | record.OtherUtility, scale: float) -> str:
     points = [point for point in cost.points if point.utility is not None]
     near = min(points, key=lambda point: abs(point.scale - scale), default=None)
     noisy = _even(None if near is None else near.utility, cost.metric)
@@ -406,7 +394,7 @@ def _utility(cost: Utility | OtherUtility, scale: float) -> str:
     return f"{noisy} with the noise, {without} without, {constant} for a constant"
 
 
-def _name(row: ExposedRow | GateRow | MemberRow) -> str:
+def _name(row: record.ExposedRow | record.GateRow | record.MemberRow) -> str:
     if row.rows is not None:
         return f"{printable(row.id)} ({row.rows} row{'s' * (row.rows > 1)})"
     return f"row {row.row}" if row.id is None else f"{printable(row.id)} (row {row.row})"

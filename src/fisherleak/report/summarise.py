@@ -69,16 +69,9 @@ def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | 
             _attribute(audit, figures, share) for figures, share in zip(audit.columns, audit.revealed(), strict=False)
         ),
         label=_label(audit),
-        people=record.People(count=audit.people, share=HALF, measured=any(audit.revealed())),
+        people=record.People(audit.people, HALF, measured=any(audit.revealed())),
         groups=tuple(
-            record.Group(
-                name=group.name,
-                count=group.spread.count,
-                eta_joint=group.joint / scale,
-                eta_mean=group.spread.mean / scale,
-                eta_sd=group.spread.sd / scale,
-                eta_max=group.spread.largest / scale,
-            )
+            record.Group(group.name, group.spread.count, group.joint / scale, *_moments(group.spread, scale))
             for group in audit.groups
         ),
         tradeoff=tradeoff,
@@ -89,7 +82,7 @@ def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | 
         gate=_gate(audit),
         policy=_policy(audit),
         membership=_membership(audit),
-        next=record.Next(noise=advice.noise, note=advice.note),
+        next=record.Next(advice.noise, advice.note),
         diagnostics=_diagnostics(audit),
     )
 
@@ -102,7 +95,7 @@ def _choices(audit: Audit, cost: record.Tradeoff) -> tuple[record.NoiseChoice, .
         if at is not None and cost.without_noise is not None and cost.constant is not None:
             gain = cost.without_noise - cost.constant
             kept = max(0.0, min(1.0, (at - cost.constant) / gain)) if gain else None
-        found.append(record.NoiseChoice(share=choice.share, noise=choice.noise, utility=at, kept=kept))
+        found.append(record.NoiseChoice(choice.share, choice.noise, at, kept))
     return tuple(found)
 
 
@@ -139,10 +132,8 @@ def _data(audit: Audit) -> record.Data:
         sha256=design.sha256,
         rows_read=design.rows_read,
         rows_used=design.n + design.held_out,
-        dropped=tuple(record.DroppedRows(reason=reason, count=count) for reason, count in design.dropped),
-        missing=tuple(
-            record.MissingCells(column=f.column, count=f.count, filled=f.by, as_=f.kind) for f in design.filled
-        ),
+        dropped=tuple(record.DroppedRows(reason, count) for reason, count in design.dropped),
+        missing=tuple(record.MissingCells(f.column, f.count, f.by, f.kind) for f in design.filled),
         target=design.target.name,
         classes=tuple(str(name) for name in design.target.classes) or None,
         id_column=settings.id,
@@ -152,10 +143,7 @@ def _data(audit: Audit) -> record.Data:
         in_memory=not design.lazy,
         train_rows=design.n,
         test_rows=design.held_out,
-        columns=tuple(
-            record.TableColumn(name=c.name, kind=c.kind, assumed=c.assumed, note=c.note, levels=c.levels)
-            for c in design.columns
-        ),
+        columns=tuple(record.TableColumn(c.name, c.kind, c.assumed, c.note, c.levels) for c in design.columns),
     )
 
 
@@ -179,23 +167,25 @@ def _eta(audit: Audit) -> record.Etas:
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
     everyone = "all rows" if audit.design.people is None else "all people"
     bars += [] if audit.spread is None else [_bar(everyone, audit.spread, scale)]
-    return record.Etas(
-        dataset=audit.dataset / scale,
-        examples=record.EtaFigures(
-            mean=rows.digest.mean / scale,
-            sd=(rows.digest.sd or 0.0) / scale,
-            median=rows.middle / scale,
-            min=rows.digest.low / scale,
-            max=rows.digest.high / scale,
-            q05=rows.low / scale,
-            q95=rows.high / scale,
-        ),
-        histogram=record.Histogram(edges=tuple(audit.edges / scale), groups=tuple(bars)),
+    examples = record.EtaFigures(
+        mean=rows.digest.mean / scale,
+        sd=(rows.digest.sd or 0.0) / scale,
+        median=rows.middle / scale,
+        min=rows.digest.low / scale,
+        max=rows.digest.high / scale,
+        q05=rows.low / scale,
+        q95=rows.high / scale,
     )
+    return record.Etas(audit.dataset / scale, examples, record.Histogram(tuple(audit.edges / scale), tuple(bars)))
 
 
 def _bar(name: str, spread: Spread, scale: float) -> record.HistogramGroup:
-    return record.HistogramGroup(name=name, count=spread.count, mean=spread.mean / scale, counts=tuple(spread.bins))
+    return record.HistogramGroup(name, spread.count, spread.mean / scale, tuple(spread.bins))
+
+
+def _moments(spread: Spread, scale: float) -> tuple[float, float, float]:
+    """Mean, standard deviation and the largest."""
+    return spread.mean / scale, spread.sd / scale, spread.largest / scale
 
 
 def _row(audit: Audit, k: int, show_values: bool) -> record.ExposedRow:
@@ -275,15 +265,8 @@ def _share(audit: Audit, share: Share | None) -> record.Share | None:
     """Of a number; none for categories."""
     if share is None:
         return None
-    return record.Share(
-        spread=share.spread,
-        max=share.worst,
-        q95=share.high,
-        median=share.median,
-        count=share.count,
-        row=audit.names[share.row][0],
-        person=_person(audit, share.row),
-    )
+    row, person = audit.names[share.row][0], _person(audit, share.row)
+    return record.Share(share.spread, share.worst, share.high, share.median, share.count, row, person)
 
 
 def _label(audit: Audit) -> record.Label:
@@ -340,17 +323,12 @@ def _balance(audit: Audit) -> record.Balance | None:
     if even is None:
         return None
     who = "Rows" if audit.design.people is None else "People"
-    before, after = (
-        record.Moments(mean=side.mean / scale, sd=side.sd / scale, max=side.largest / scale)
-        for side in (even.before, even.after)
-    )
+    edges, bins = even.edges / scale, (even.before.bins, even.after.bins)
     return record.Balance(
         iterations=even.iterations,
-        before=before,
-        after=after,
-        histogram=record.BeforeAndAfter(
-            edges=tuple(even.edges / scale), before=tuple(even.before.bins), after=tuple(even.after.bins)
-        ),
+        before=record.Moments(*_moments(even.before, scale)),
+        after=record.Moments(*_moments(even.after, scale)),
+        histogram=record.BeforeAndAfter(*(tuple(each) for each in (edges, *bins))),
         utility_before=even.utility_before,
         utility_after=even.utility_after,
         note=f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
@@ -361,19 +339,10 @@ def _balance(audit: Audit) -> record.Balance | None:
 def _gate(audit: Audit) -> record.Gate | None:
     if audit.gate is None:
         return None
-    count = audit.gate.count
+    count, scale = audit.gate.count, audit.unit_scale
     above = audit.rows.digest.top[: min(count, MOST_LISTED)]
-    return record.Gate(
-        max_eta=audit.gate.max_eta,
-        exceeded=count > 0,
-        count=count,
-        rows=tuple(
-            record.GateRow(
-                row=audit.names[i][0], id=audit.names[i][1], eta=eta / audit.unit_scale, rows=_many(audit, i)
-            )
-            for i, eta in above
-        ),
-    )
+    rows = tuple(record.GateRow(*audit.names[i], eta / scale, _many(audit, i)) for i, eta in above)
+    return record.Gate(audit.gate.max_eta, count > 0, count, rows)
 
 
 def _policy(audit: Audit) -> record.CheckedPolicy | None:
@@ -422,8 +391,7 @@ def _membership(audit: Audit) -> record.Membership | None:
         note=presence.recognised_note,
         rows=tuple(
             record.MemberRow(
-                row=audit.names[item.row][0],
-                id=audit.names[item.row][1],
+                *audit.names[item.row],
                 rows=_many(audit, item.row),
                 mu=item.mu,
                 right=item.right,

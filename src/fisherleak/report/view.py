@@ -6,13 +6,13 @@ However large the audit, the page stays small: lists are cut at the lengths belo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.defaults import EVEN_ODDS
-from fisherleak.audit.plain_records import Record, as_json
+from fisherleak.audit.plain_records import as_json
 from fisherleak.audit.summary import Attack, Attribute, Balance, ExposedRow, Group, HistogramGroup, Point, Summary
 from fisherleak.report.lines import difference_sentence, lines_of
 from fisherleak.report.sentences import columns_used
@@ -203,7 +203,7 @@ def _clipped(value: Any) -> Any:
     """The same with texts of bounded length that are valid Unicode, and lists of bounded length."""
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, Record):
+    if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: _clipped(getattr(value, each.name)) for each in fields(value)})
     if isinstance(value, Mapping):
         return {_text(str(key)): _clipped(entry) for key, entry in list(value.items())[: MOST["columns"]]}
