@@ -7,7 +7,7 @@ from typing import Any
 
 from fisherleak.audit import measured_leakage
 from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.summary import read_summary
+from fisherleak.audit.report_summary import read_summary
 from fisherleak.cli import _print
 from fisherleak.report import sentences, verdict
 from report import sample

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
 from fisherleak._support.json import versions
-from fisherleak.audit import summary as record
+from fisherleak.audit import report_summary as record
 from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.revealed import HALF, LARGEST, MEANING
@@ -40,7 +40,7 @@ LABEL = "the label"
 MOST_ROWS = 50
 MOST_TOLD = 20
 BINS = 30
-NOTHING_TRIED = record.Tradeoff(
+NOTHING_TRIED = record.UtilityCurve(
     metric="none",
     label="not measured",
     higher_is_better=True,
@@ -99,7 +99,7 @@ def summary_of_leakage(
             for j in range(cells.shape[1])
         ),
         label=_label(label, own, label_share[:, 0]),
-        people=record.People(
+        people=record.ExposedPeople(
             int((every > HALF).any(axis=1).sum()), HALF, measured=bool(np.isfinite([*spreads, own]).any())
         ),
         groups=_groups(leak, groups, members, eta),
@@ -164,8 +164,8 @@ def _data(leak: Leakage) -> record.Data:
     )
 
 
-def _model(leak: Leakage, fit: Any) -> record.Model:
-    return record.Model(
+def _model(leak: Leakage, fit: Any) -> record.DescribedModel:
+    return record.DescribedModel(
         kind=fit.loss.name,
         assumed=False,
         description=f"{fit.loss.name} model that was measured from Python",
@@ -213,13 +213,13 @@ def _every_share(leak: Leakage, fit: Any, spreads: Vector, label: float) -> Vect
     return np.asarray(1.0 - 1.0 / (1.0 + (rms * np.append(spreads, label)) ** 2))
 
 
-def _revealed(spread: float, shares: Vector) -> record.Share | None:
+def _revealed(spread: float, shares: Vector) -> record.RevealedShare | None:
     """Of a number; none where there is no spread."""
     if not np.isfinite(spread):
         return None
     high, middle = (float(x) for x in np.nanquantile(shares, [0.95, 0.5]))
     above, worst = int((shares > HALF).sum()), int(np.nanargmax(shares))
-    return record.Share(spread, float(shares[worst]), high, middle, above, worst)
+    return record.RevealedShare(spread, float(shares[worst]), high, middle, above, worst)
 
 
 def _label_spread(leak: Leakage, fit: Any) -> float:
@@ -243,9 +243,9 @@ def _label(eta: Vector, spread: float, shares: Vector) -> record.Label:
     )
 
 
-def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector, yes_no: bool) -> record.Attribute:
+def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector, yes_no: bool) -> record.ModelColumn:
     figures = _spread(cells)
-    return record.Attribute(
+    return record.ModelColumn(
         name=leak.attributes[j],
         kind="number" if leak.sizes[j] == 1 and not yes_no else "category",
         eta_column=leak.of(attributes=[j]),
@@ -272,13 +272,13 @@ def _groups(leak: Leakage, labels: Any, members: Mapping[str, Any], eta: Vector)
     return tuple(found)
 
 
-def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> record.Gate:
+def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> record.CheckedGate:
     above = [int(k) for k in order if eta[k] > limit]
     rows = tuple(record.GateRow(k, _name(leak, k), eta[k]) for k in above[:1000])
-    return record.Gate(limit, bool(above), len(above), rows)
+    return record.CheckedGate(limit, bool(above), len(above), rows)
 
 
-def _membership(leak: Leakage) -> record.Membership | None:
+def _membership(leak: Leakage) -> record.MembershipFound | None:
     if presence_unknown(leak):
         return None
     mu = np.asarray(host(leak.membership()), dtype=np.float64)
@@ -296,7 +296,7 @@ def _membership(leak: Leakage) -> record.Membership | None:
         )
         for k in np.argsort(-right, kind="stable")[:MOST_TOLD].tolist()
     ]
-    return record.Membership(
+    return record.MembershipFound(
         kind=kind,
         right_mean=float(right.mean()),
         right_max=float(right.max()),

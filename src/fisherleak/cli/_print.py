@@ -11,7 +11,7 @@ from fisherleak.cli._common import emit, printable, say
 from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
-    from fisherleak.audit import summary as record
+    from fisherleak.audit import report_summary as record
     from fisherleak.audit.utility import Tradeoff
 
 __all__ = [
@@ -264,7 +264,7 @@ def _show_rest(columns: Sequence[object]) -> None:
         emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out tell all)")
 
 
-def show_gate(gate: record.Gate, people: bool = False) -> None:
+def show_gate(gate: record.CheckedGate, people: bool = False) -> None:
     """Whether the limit is kept, and the rows, or people, that exceed it."""
     one, many = ("person", "people") if people else ("row", "rows")
     if not gate.exceeded:
@@ -289,14 +289,14 @@ def show_policy(policy: record.CheckedPolicy, planned: bool) -> None:
         layout.paragraph(f"{printable(rule.rule)}: {printable(rule.note)}", start)
 
 
-def show_confirmation(found: record.Released, model: str) -> None:
+def show_confirmation(found: record.ConfirmedRelease, model: str) -> None:
     """What the audit of a released model says about its card."""
     layout.sentences(f"\nConfirmed of {printable(model)}:", found.confirmed)
     if found.failed is None:
         layout.sentences("What no audit can confirm:", found.unconfirmed)
 
 
-def show_attacks(attacks: Sequence[record.Attack], people: bool = False) -> None:
+def show_attacks(attacks: Sequence[record.AttackResult], people: bool = False) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
     for a in attacks:
@@ -386,7 +386,7 @@ def _even(utility: float | None, metric: str) -> str:
     return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
 
 
-def _utility(cost: record.Tradeoff | record.OtherUtility, scale: float) -> str:
+def _utility(cost: record.UtilityCurve | record.SecondCurve, scale: float) -> str:
     points = [point for point in cost.points if point.utility is not None]
     near = min(points, key=lambda point: abs(point.scale - scale), default=None)
     noisy = _even(None if near is None else near.utility, cost.metric)

@@ -21,7 +21,7 @@ from fisherleak.errors import InvalidInputError
 if TYPE_CHECKING:
     from fisherleak.audit import Audit
     from fisherleak.audit.confirmations import Confirmation
-    from fisherleak.audit.summary import Next, Summary
+    from fisherleak.audit.report_summary import Next, Summary
     from fisherleak.tables import Room
 
 __all__ = ["audit"]
@@ -133,9 +133,9 @@ def audit(
     """
     from fisherleak.audit.plain_records import as_json
     from fisherleak.audit.policy import read_policy
+    from fisherleak.audit.report_summary import ConfirmedRelease
     from fisherleak.audit.run import audit as run_audit
     from fisherleak.audit.run import check_options
-    from fisherleak.audit.summary import Released
     from fisherleak.report.outputs import write_outputs
     from fisherleak.report.summarise import summary_of_audit
 
@@ -178,7 +178,7 @@ def audit(
             around = command_around(table, result.settings, form)
             summary = replace(summary, next=_with_command(summary.next, around))
         if found is not None:
-            summary = replace(summary, released=Released(**vars(found)))
+            summary = replace(summary, released=ConfirmedRelease(**vars(found)))
         if out is not None:
             write_outputs(result, summary, out)
     if json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fisherleak._support.numbers import number, percent, share, signed_percent
-from fisherleak.audit.summary import Attack, Diagnostics, Group, Summary
+from fisherleak.audit.report_summary import AttackResult, Diagnostics, Group, Summary
 
 __all__ = ["difference_sentence", "lines_of"]
 
@@ -34,7 +34,7 @@ def _columns(shown: Summary, one: str) -> str:
     return f"most revealed: {name}, {share(most.max)} at worst, {share(most.median)} for the {one} in the middle"
 
 
-def _attacks(attacks: Sequence[Attack]) -> str:
+def _attacks(attacks: Sequence[AttackResult]) -> str:
     """The attacker who gains most by the release: over guessing, and over what other columns tell without any model."""
     seeing = [a for a in attacks if a.worst is not None] or attacks
     from_release = [a for a in seeing if a.attacker != SERVED] or seeing
@@ -43,7 +43,7 @@ def _attacks(attacks: Sequence[Attack]) -> str:
 
     blind = [a for a in attacks if a not in seeing]
 
-    def without(attack: Attack) -> float:
+    def without(attack: AttackResult) -> float:
         return max([attack.baseline, *(a.accuracy for a in blind if a.attribute == attack.attribute)])
 
     best = max(from_release, key=lambda a: a.accuracy - without(a))

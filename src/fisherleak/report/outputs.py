@@ -12,7 +12,7 @@ from fisherleak._support.atomic import written_whole
 from fisherleak._support.namespaces import Json
 from fisherleak.audit.plain_records import as_json
 from fisherleak.audit.records import Audit
-from fisherleak.audit.summary import Summary
+from fisherleak.audit.report_summary import Summary
 from fisherleak.report.render import render
 from fisherleak.tables.opening import arrow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fisherleak.audit.summary import Summary
+from fisherleak.audit.report_summary import Summary
 from fisherleak.report.words import WORDS, Word
 
 __all__ = ["OF_PEOPLE", "words_for"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
-from fisherleak.audit.summary import Summary, read_summary
+from fisherleak.audit.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report.people_words import words_for

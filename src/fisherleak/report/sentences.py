@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fisherleak._support.numbers import NOTHING, in_hundred, number
-from fisherleak.audit.summary import Membership, Summary
+from fisherleak.audit.report_summary import MembershipFound, Summary
 from fisherleak.report.words import Word
 
 __all__ = [
@@ -75,7 +75,7 @@ def counted_sentence(summary: Summary) -> str:
     return "The model alone: what preprocessing learned from the data is taken as public."
 
 
-def presence_sentence(found: Membership, one: str = "row") -> str:
+def presence_sentence(found: MembershipFound, one: str = "row") -> str:
     """How well it can be told whether a record, or a person with all rows, was in the table, in plain words."""
     best, mean = in_hundred(found.rows[0].right), in_hundred(found.right_mean)
     what = "someone's record was" if one == "row" else "someone, with all rows, was"

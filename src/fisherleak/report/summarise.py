@@ -9,7 +9,7 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit import summary as record
+from fisherleak.audit import report_summary as record
 from fisherleak.audit.advice import advice_on, choices_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.columns import ColumnFigures
@@ -18,8 +18,8 @@ from fisherleak.audit.noises import name_of
 from fisherleak.audit.plain_records import as_json
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.records import Audit
+from fisherleak.audit.report_summary import SCHEMA, Summary
 from fisherleak.audit.revealed import HALF, Share, share_of
-from fisherleak.audit.summary import SCHEMA, Summary
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.tables import Design, Feature
@@ -69,7 +69,7 @@ def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | 
             _attribute(audit, figures, share) for figures, share in zip(audit.columns, audit.revealed(), strict=False)
         ),
         label=_label(audit),
-        people=record.People(audit.people, HALF, measured=any(audit.revealed())),
+        people=record.ExposedPeople(audit.people, HALF, measured=any(audit.revealed())),
         groups=tuple(
             record.Group(group.name, group.spread.count, group.joint / scale, *_moments(group.spread, scale))
             for group in audit.groups
@@ -87,7 +87,7 @@ def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | 
     )
 
 
-def _choices(audit: Audit, cost: record.Tradeoff) -> tuple[record.NoiseChoice, ...]:
+def _choices(audit: Audit, cost: record.UtilityCurve) -> tuple[record.OfferedNoise, ...]:
     """What noise may be chosen, with what it leaves of utility."""
     found = []
     for choice in choices_on(audit):
@@ -95,11 +95,11 @@ def _choices(audit: Audit, cost: record.Tradeoff) -> tuple[record.NoiseChoice, .
         if at is not None and cost.without_noise is not None and cost.constant is not None:
             gain = cost.without_noise - cost.constant
             kept = max(0.0, min(1.0, (at - cost.constant) / gain)) if gain else None
-        found.append(record.NoiseChoice(choice.share, choice.noise, at, kept))
+        found.append(record.OfferedNoise(choice.share, choice.noise, at, kept))
     return tuple(found)
 
 
-def outcomes_of(attacked: Attacked) -> tuple[record.Attack, ...]:
+def outcomes_of(attacked: Attacked) -> tuple[record.AttackResult, ...]:
     """Each outcome as the summary and the command ``attack`` have it."""
     found = []
     for outcome, note in attacked.outcomes:
@@ -107,7 +107,7 @@ def outcomes_of(attacked: Attacked) -> tuple[record.Attack, ...]:
         if outcome.trials is not None:
             how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
         found.append(
-            record.Attack(
+            record.AttackResult(
                 attacker=outcome.attacker,
                 attribute=outcome.attribute,
                 accuracy=float(outcome.accuracy),
@@ -147,11 +147,11 @@ def _data(audit: Audit) -> record.Data:
     )
 
 
-def _model(audit: Audit) -> record.Model:
+def _model(audit: Audit) -> record.DescribedModel:
     trained, target = audit.trained, audit.design.target
     penalty = f"with l2 = {trained.l2:g} per row" if trained.l2 else "without a penalty"
     weights = "" if trained.weights is None else ", rows reweighted by IRFIL"
-    return record.Model(
+    return record.DescribedModel(
         kind=target.kind,
         assumed=target.assumed,
         description=f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
@@ -241,9 +241,9 @@ def _text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> record.Attribute:
+def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> record.ModelColumn:
     feature, scale = figures.feature, audit.unit_scale
-    return record.Attribute(
+    return record.ModelColumn(
         name=feature.name,
         kind="number" if feature.has_share else "category",
         eta_column=figures.joint / scale,
@@ -261,12 +261,12 @@ def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> rec
     )
 
 
-def _share(audit: Audit, share: Share | None) -> record.Share | None:
+def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
     """Of a number; none for categories."""
     if share is None:
         return None
     row, person = audit.names[share.row][0], _person(audit, share.row)
-    return record.Share(share.spread, share.worst, share.high, share.median, share.count, row, person)
+    return record.RevealedShare(share.spread, share.worst, share.high, share.median, share.count, row, person)
 
 
 def _label(audit: Audit) -> record.Label:
@@ -284,10 +284,10 @@ def _label(audit: Audit) -> record.Label:
     )
 
 
-def _tradeoff(audit: Audit) -> record.Tradeoff:
+def _tradeoff(audit: Audit) -> record.UtilityCurve:
     cost, curves = audit.tradeoff, audit.attacked.curves
     where = f"{cost.rows:,} held-out rows" if cost.held_out else "the training rows"
-    return record.Tradeoff(
+    return record.UtilityCurve(
         metric=cost.metric.name,
         label=f"{cost.metric.label}, on {where}",
         higher_is_better=cost.metric.higher_is_better,
@@ -304,30 +304,30 @@ def _tradeoff(audit: Audit) -> record.Tradeoff:
     )
 
 
-def _also(cost: Tradeoff | None) -> record.OtherUtility | None:
+def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
     """The same by a second measure; none where there is none."""
     if cost is None:
         return None
-    return record.OtherUtility(
+    return record.SecondCurve(
         metric=cost.metric.name,
         label=cost.metric.label,
         higher_is_better=cost.metric.higher_is_better,
         without_noise=cost.without_noise,
         constant=cost.constant,
-        points=tuple(record.Point(**vars(point)) for point in cost.points),
+        points=tuple(record.CurvePoint(**vars(point)) for point in cost.points),
     )
 
 
-def _balance(audit: Audit) -> record.Balance | None:
+def _balance(audit: Audit) -> record.Equalised | None:
     even, scale = audit.balance, audit.unit_scale
     if even is None:
         return None
     who = "Rows" if audit.design.people is None else "People"
     edges, bins = even.edges / scale, (even.before.bins, even.after.bins)
-    return record.Balance(
+    return record.Equalised(
         iterations=even.iterations,
-        before=record.Moments(*_moments(even.before, scale)),
-        after=record.Moments(*_moments(even.after, scale)),
+        before=record.EtaMoments(*_moments(even.before, scale)),
+        after=record.EtaMoments(*_moments(even.after, scale)),
         histogram=record.BeforeAndAfter(*(tuple(each) for each in (edges, *bins))),
         utility_before=even.utility_before,
         utility_after=even.utility_after,
@@ -336,13 +336,13 @@ def _balance(audit: Audit) -> record.Balance | None:
     )
 
 
-def _gate(audit: Audit) -> record.Gate | None:
+def _gate(audit: Audit) -> record.CheckedGate | None:
     if audit.gate is None:
         return None
     count, scale = audit.gate.count, audit.unit_scale
     above = audit.rows.digest.top[: min(count, MOST_LISTED)]
     rows = tuple(record.GateRow(*audit.names[i], eta / scale, _many(audit, i)) for i, eta in above)
-    return record.Gate(audit.gate.max_eta, count > 0, count, rows)
+    return record.CheckedGate(audit.gate.max_eta, count > 0, count, rows)
 
 
 def _policy(audit: Audit) -> record.CheckedPolicy | None:
@@ -373,12 +373,12 @@ def _policy(audit: Audit) -> record.CheckedPolicy | None:
     )
 
 
-def _membership(audit: Audit) -> record.Membership | None:
+def _membership(audit: Audit) -> record.MembershipFound | None:
     """How well presence can be told, the rows about which it can be told best first."""
     presence = audit.presence
     if not presence.measured:
         return None
-    return record.Membership(
+    return record.MembershipFound(
         kind=presence.kind,
         right_mean=presence.mean,
         right_max=presence.top[0].right,
@@ -411,6 +411,6 @@ def _diagnostics(audit: Audit) -> record.Diagnostics:
         condition=fit.condition,
         steps=fit.steps,
         warnings=audit.warnings,
-        finite_difference=None if spot is None else record.Refits(**vars(spot)),
+        finite_difference=None if spot is None else record.RefitCheck(**vars(spot)),
         seconds=audit.seconds,
     )

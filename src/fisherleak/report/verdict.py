@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fisherleak._support.numbers import in_hundred, number, percent, share
-from fisherleak.audit.summary import Summary, ToldApart, Utility
+from fisherleak.audit.report_summary import MeasuredUtility, Summary, ToldApart
 
 __all__ = ["Verdict", "choices_in_words", "verdict_of"]
 
@@ -189,7 +189,7 @@ def _cost(summary: Summary) -> str:
     return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f', {where}'}.{gone}"
 
 
-def _gone(cost: Utility) -> str:
+def _gone(cost: MeasuredUtility) -> str:
     """That nothing is left, and what helps: less noise only where it is the noise that takes it."""
     own = cost.without_noise
     if own is not None and not cost.is_useful(own):
@@ -209,5 +209,5 @@ def _then(summary: Summary) -> str:
     return f" That noise leaves {_utility(cost, at)}{beware}."
 
 
-def _utility(cost: Utility, value: float) -> str:
+def _utility(cost: MeasuredUtility, value: float) -> str:
     return {"accuracy": percent(value), "r2": f"R² {number(value)}"}.get(cost.metric, f"deviance {number(value)}")

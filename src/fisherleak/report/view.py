@@ -13,7 +13,16 @@ from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.summary import Attack, Attribute, Balance, ExposedRow, Group, HistogramGroup, Point, Summary
+from fisherleak.audit.report_summary import (
+    AttackResult,
+    CurvePoint,
+    Equalised,
+    ExposedRow,
+    Group,
+    HistogramGroup,
+    ModelColumn,
+    Summary,
+)
 from fisherleak.report.lines import difference_sentence, lines_of
 from fisherleak.report.sentences import columns_used
 
@@ -90,7 +99,7 @@ class Page:
     closest: tuple[Closest | None, ...]
     panels: tuple[HistogramGroup, ...]
     value_columns: tuple[str, ...]
-    tightest: tuple[Attribute, ...]
+    tightest: tuple[ModelColumn, ...]
     targets: Targets
     also_at_noise: float | None
     short: str
@@ -154,7 +163,7 @@ def _cut(summary: Summary, order: Sequence[int]) -> Summary:
     )
 
 
-def _targets(shown: Summary, tightest: Sequence[Attribute]) -> Targets:
+def _targets(shown: Summary, tightest: Sequence[ModelColumn]) -> Targets:
     unknown = any(a.kind == "number" and not a.revealed for a in shown.attributes)
     shares = [value.revealed.max for value in shown.values if value.revealed]
     even = [(EVEN_ODDS * a.step * a.eta_max) ** 2 for a in shown.attributes if a.yes_no]
@@ -163,7 +172,7 @@ def _targets(shown: Summary, tightest: Sequence[Attribute]) -> Targets:
     return Targets(None if unknown else max(shares, default=None), errors, bool(even))
 
 
-def _nearest_utility(points: Sequence[Point], scale: float) -> float | None:
+def _nearest_utility(points: Sequence[CurvePoint], scale: float) -> float | None:
     """That at the scale nearest to the noise."""
     near = min(points, key=lambda point: abs(point.scale - scale), default=None)
     return None if near is None else near.utility
@@ -225,7 +234,7 @@ def _rounded(value: Any) -> Any:
     return [_rounded(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _most_exposed(attributes: Sequence[Attribute]) -> list[int]:
+def _most_exposed(attributes: Sequence[ModelColumn]) -> list[int]:
     """Positions of the attributes, the most exposed for its spread first; numbers before categories."""
     return sorted(
         range(len(attributes)),
@@ -233,7 +242,7 @@ def _most_exposed(attributes: Sequence[Attribute]) -> list[int]:
     )
 
 
-def _closest(row: ExposedRow, attributes: Sequence[Attribute]) -> Closest | None:
+def _closest(row: ExposedRow, attributes: Sequence[ModelColumn]) -> Closest | None:
     shares = row.revealed or (None,) * len(row.cells)
     known = {j: eta for j, eta in enumerate(row.cells) if eta is not None and eta > 0 and attributes[j].spread}
     best = max(known, key=lambda j: (shares[j] or 0.0, attributes[j].exposure(known[j])), default=None)
@@ -262,7 +271,7 @@ def _heat(made: Page) -> Json:
     }
 
 
-def _attribute_ranges(attributes: Sequence[Attribute]) -> list[Json]:
+def _attribute_ranges(attributes: Sequence[ModelColumn]) -> list[Json]:
     """Least and typical error of numbers, in spreads of their columns."""
     made = []
     for attribute in attributes:
@@ -282,13 +291,13 @@ def _group_range(group: Group) -> Json:
     return {"name": group.name, "low": low, "high": mean + sd, "value": mean, "mark": group.eta_max, "note": note}
 
 
-def _attack_range(attack: Attack) -> Json:
+def _attack_range(attack: AttackResult) -> Json:
     name = f"{attack.attacker}\n{attack.attribute}"
     known = {"low": attack.low, "high": attack.high, "name": name, "value": attack.accuracy}
     return known | {"mark": attack.baseline, "note": ""}
 
 
-def _balance(balance: Balance | None) -> Json | None:
+def _balance(balance: Equalised | None) -> Json | None:
     if balance is None:
         return None
     histogram = balance.histogram

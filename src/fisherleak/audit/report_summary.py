@@ -62,7 +62,7 @@ class Data(Record, kw_only=True):
     columns: tuple[TableColumn, ...]
 
 
-class Model(Record):
+class DescribedModel(Record):
     kind: str
     assumed: bool
     description: str
@@ -132,7 +132,7 @@ class ExposedRow(NamedRow, kw_only=True):
     """How many a person has."""
 
 
-class Share(Record):
+class RevealedShare(Record):
     """How much of a number is revealed: the largest share, those of one row in twenty and of half, and how many above half."""
 
     spread: float
@@ -144,7 +144,7 @@ class Share(Record):
     person: str | None = field(default=None, metadata=LEFT_OUT)
 
 
-class Attribute(Record):
+class ModelColumn(Record):
     """A column of the model, in its own unit."""
 
     name: str
@@ -162,7 +162,7 @@ class Attribute(Record):
     step: float = field(default=1.0, metadata=LEFT_OUT)
     """How far the two numbers of a yes or no are apart."""
     worst_person: str | None = field(default=None, metadata=LEFT_OUT)
-    revealed: Share | None = None
+    revealed: RevealedShare | None = None
 
     def exposure(self, eta: float) -> float:
         """Eta in units of the column's spread; eta itself where there is none."""
@@ -177,10 +177,10 @@ class Label(Record):
     eta_median: float
     worst_row: int
     worst_person: str | None = field(default=None, metadata=LEFT_OUT)
-    revealed: Share | None = None
+    revealed: RevealedShare | None = None
 
 
-class People(Record):
+class ExposedPeople(Record):
     """How many have a number of which more than a share is revealed; whether that is known."""
 
     count: int
@@ -197,7 +197,7 @@ class Group(Record):
     eta_max: float
 
 
-class Point(Record):
+class CurvePoint(Record):
     """Utility at one scale of the noise, and the range of nine draws in ten."""
 
     scale: float
@@ -211,11 +211,11 @@ class ExpectedAttack(Record):
     accuracy: float | None
 
 
-class AttackedPoint(Point):
+class AttackedPoint(CurvePoint):
     attacks: tuple[ExpectedAttack, ...]
 
 
-class Utility(Record):
+class MeasuredUtility(Record):
     """One measure of utility."""
 
     metric: str
@@ -230,16 +230,16 @@ class Utility(Record):
         return value > self.constant if self.higher_is_better else value < self.constant
 
 
-class OtherUtility(Utility):
-    points: tuple[Point, ...]
+class SecondCurve(MeasuredUtility):
+    points: tuple[CurvePoint, ...]
 
 
-class Tradeoff(Utility, kw_only=True):
+class UtilityCurve(MeasuredUtility, kw_only=True):
     held_out: bool
     draws: int
     interval: str = ""
     points: tuple[AttackedPoint, ...]
-    also: OtherUtility | None = field(default=None, metadata=LEFT_OUT)
+    also: SecondCurve | None = field(default=None, metadata=LEFT_OUT)
 
     def at(self, scale: float) -> float | None:
         """Utility at a scale, on a straight line in its logarithm between those that were tried."""
@@ -251,7 +251,7 @@ class Tradeoff(Utility, kw_only=True):
         return None
 
 
-class NoiseChoice(Record):
+class OfferedNoise(Record):
     """A noise at which no more than a share of any number is revealed; ``kept`` is the part of what a constant does not do."""
 
     share: float
@@ -260,7 +260,7 @@ class NoiseChoice(Record):
     kept: float | None
 
 
-class Attack(Record, kw_only=True):
+class AttackResult(Record, kw_only=True):
     attacker: str
     attribute: str
     accuracy: float
@@ -286,7 +286,7 @@ class ToldApart(Record):
     error_least: float | None
 
 
-class Moments(Record):
+class EtaMoments(Record):
     mean: float
     sd: float
     max: float
@@ -298,12 +298,12 @@ class BeforeAndAfter(Record):
     after: tuple[int, ...]
 
 
-class Balance(Record):
+class Equalised(Record):
     """The same model reweighted by IRFIL."""
 
     iterations: int
-    before: Moments
-    after: Moments
+    before: EtaMoments
+    after: EtaMoments
     histogram: BeforeAndAfter
     utility_before: float | None
     utility_after: float | None
@@ -315,7 +315,7 @@ class GateRow(NamedRow):
     rows: int | None = field(default=None, metadata=LEFT_OUT)
 
 
-class Gate(Record):
+class CheckedGate(Record):
     """A limit on the eta of every row, and the rows above it."""
 
     max_eta: float
@@ -356,7 +356,7 @@ class MemberRow(NamedRow, kw_only=True):
     found: float | None
 
 
-class Membership(Record, kw_only=True):
+class MembershipFound(Record, kw_only=True):
     """How often the best test is correct about whether a row was in the table; the rows it knows best first."""
 
     kind: str = "mu"
@@ -382,7 +382,7 @@ class Next(Record):
     """What stands before and after the noise."""
 
 
-class Refits(Record):
+class RefitCheck(Record):
     rows: int
     largest_relative_error: float
     note: str
@@ -394,11 +394,11 @@ class Diagnostics(Record):
     condition: float
     steps: int
     warnings: tuple[str, ...]
-    finite_difference: Refits | None = None
+    finite_difference: RefitCheck | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Released(Record):
+class ConfirmedRelease(Record):
     """What was confirmed of a released model, in sentences."""
 
     confirmed: tuple[str, ...]
@@ -417,28 +417,28 @@ class Summary(Record, kw_only=True):
     versions: dict[str, str]
     assumptions: tuple[str, ...]
     data: Data
-    model: Model
+    model: DescribedModel
     noise: AddedNoise
     eta: Etas
     rows: tuple[ExposedRow, ...]
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[ModelColumn, ...]
     label: Label | None = None
-    people: People | None = None
+    people: ExposedPeople | None = None
     groups: tuple[Group, ...]
-    tradeoff: Tradeoff
-    choices: tuple[NoiseChoice, ...] = ()
-    attacks: tuple[Attack, ...]
+    tradeoff: UtilityCurve
+    choices: tuple[OfferedNoise, ...] = ()
+    attacks: tuple[AttackResult, ...]
     told_apart: tuple[ToldApart, ...] = ()
-    balance: Balance | None
-    gate: Gate | None
+    balance: Equalised | None
+    gate: CheckedGate | None
     policy: CheckedPolicy | None = None
-    membership: Membership | None = None
+    membership: MembershipFound | None = None
     next: Next = Next()
     diagnostics: Diagnostics
-    released: Released | None = field(default=None, metadata=LEFT_OUT)
+    released: ConfirmedRelease | None = field(default=None, metadata=LEFT_OUT)
 
     @property
-    def values(self) -> tuple[Attribute | Label, ...]:
+    def values(self) -> tuple[ModelColumn | Label, ...]:
         """Columns of the model, and the label behind them."""
         return self.attributes if self.label is None else (*self.attributes, self.label)
 

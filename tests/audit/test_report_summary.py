@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.audit import summary as record
+from fisherleak.audit import report_summary as record
 from fisherleak.audit.plain_records import Record, as_json
-from fisherleak.audit.summary import Summary, read_summary
+from fisherleak.audit.report_summary import Summary, read_summary
 from report import sample
 
 REPORTS = sorted((Path(__file__).parents[2] / "docs" / "reports").glob("*.json"))
