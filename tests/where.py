@@ -40,6 +40,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "audit/earlier_files.py": ("attacks_on_us/test_hidden_in_files.py",),
     "audit/exposure.py": ("audit/test_run.py", "audit/test_people.py", "cli/test_audit.py"),
     "audit/model.py": ("audit/test_kinds.py", "audit/test_run.py", "audit/test_people.py"),
+    "audit/plain_records.py": ("audit/test_report_summary.py",),
     "audit/passing_noise.py": ("audit/test_advice.py", "attacks_on_us/test_gate.py"),
     "audit/model_files.py": ("attacks_on_us/test_hidden_in_files.py",),
     "audit/model_nodes.py": ("attacks_on_us/test_hidden_in_files.py",),

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from fisherleak._support.numbers import number
-from fisherleak.audit.measured_leakage import summary_of_leakage
+from report.records import summary_of_leakage
 
 pandas = pytest.importorskip("pandas")
 

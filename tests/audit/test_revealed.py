@@ -14,6 +14,7 @@ from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.policy import policy_of
+from fisherleak.audit.report_summary import read_summary
 from fisherleak.audit.revealed import (
     exposure_at,
     prior_spreads,
@@ -27,8 +28,8 @@ from fisherleak.engine.calibrated import HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas
 from fisherleak.protection.own_shape import own_shape
 from fisherleak.report.summarise import summarise
-from fisherleak.report.verdict import verdict_of
 from fisherleak.report.view import page
+from report.records import verdict_of
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -200,7 +201,7 @@ def test_noise_that_the_rows_shape_has_shares_and_passes_rules_on_them() -> None
         spreads = spreads_in_units(trained, prior_spreads(trained, {}))
         etas[scale] = (np.asarray(rms_etas(leak, spreads[:-1]))[:, 0] * spreads[0]).max()
         assert rule.value == pytest.approx(share_of(float(etas[scale])), rel=1e-6)
-        assert page(summarise(result))["targets"]["shares"] is None  # the slider would let all of it fall
+        assert page(read_summary(summarise(result))).targets.shares is None  # the slider would let all of it fall
     # a part of it is the same at every scale, so that it falls less than the noise grows
     assert etas[4.0] > etas[2.0] / 2.0 > etas[1.0] / 4.0
     strict = found(1.0, 0.5 * results[1.0].rules[0].value)

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
-from fisherleak.audit.measured_leakage import summary_of_leakage
 from fisherleak.report import render
+from report.records import summary_of_leakage
 
 pandas = pytest.importorskip("pandas")
 NOISE = fl.Gaussian(0.3)

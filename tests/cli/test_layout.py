@@ -14,7 +14,7 @@ import pytest
 
 from fisherleak.cli import _layout
 from fisherleak.cli._layout import paragraph, wrapped
-from fisherleak.cli._print import show_audit
+from report.records import show_audit
 
 Command = Callable[..., Any]
 COPIED = ("    fisherleak ", "open ")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fisherleak.report.sentences import columns_used
+from report.records import columns_used
 
 NUMBER = (int, float)
 MAYBE = (int, float, type(None))

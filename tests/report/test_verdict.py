@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fisherleak.report.render import render
-from fisherleak.report.verdict import choices_in_words, utility_between, verdict_of
 from report import sample
+from report.records import choices_in_words, utility_between, verdict_of
 
 
 def said(summary: dict[str, Any]) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
 from fisherleak.audit.admitted import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.audit.cards import card_of, limited_words, two_digits
@@ -78,10 +77,6 @@ class Confirmation:
     confirmed: tuple[str, ...]
     unconfirmed: tuple[str, ...] = UNCONFIRMED
     failed: str | None = None
-
-    def record(self) -> Json:
-        """As JSON types."""
-        return {"confirmed": list(self.confirmed), "unconfirmed": list(self.unconfirmed), "failed": self.failed}
 
 
 def confirm(saved: SavedModel, audit: Audit) -> Confirmation:

@@ -16,8 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
-from fisherleak._support.json import plain, versions
-from fisherleak._support.namespaces import Json
+from fisherleak._support.json import versions
+from fisherleak.audit import report_summary as record
 from fisherleak.audit.noises import name_of
 from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.revealed import HALF, LARGEST, MEANING
@@ -41,6 +41,16 @@ LABEL = "the label"
 MOST_ROWS = 50
 MOST_TOLD = 20
 BINS = 30
+NOTHING_TRIED = record.UtilityCurve(
+    metric="none",
+    label="not measured",
+    higher_is_better=True,
+    without_noise=None,
+    constant=None,
+    held_out=False,
+    draws=0,
+    points=(),
+)
 
 
 def summary_of_leakage(
@@ -49,8 +59,8 @@ def summary_of_leakage(
     groups: Any = None,
     max_eta: float | None = None,
     spread: Mapping[str, float] | None = None,
-) -> Json:
-    """A summary of schema "fisherleak.summary/1"; refused where the slider of the report would be wrong."""
+) -> record.Summary:
+    """What its report shows; refused where the slider of the report would be wrong."""
     _check(leak)
     noise, fit = leak.noise, leak.fits[0]
     eta, label = (np.asarray(host(each), dtype=np.float64) for each in (leak.per_example(), leak.per_label()))
@@ -68,46 +78,44 @@ def summary_of_leakage(
         own if np.isfinite(label_share).any() else np.nan,
     )
     members = {} if groups is None else {str(k): np.asarray(host(v)) for k, v in rows_by_group(groups, leak.n).items()}
-    made = {
-        "schema": "fisherleak.summary/1",
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "title": title or f"What a {fit.loss.name} model reveals about {leak.n:,} examples",
-        "command": None,
-        "seed": None,
-        "versions": versions(),
-        "assumptions": _assumptions(leak),
-        "data": _data(leak, fit),
-        "model": _model(leak, fit),
-        "noise": {
-            **{"kind": _kind(noise), "scale": float(noise.scale), "chosen": "given", "note": f"{noise!r}."},
-            "by_shape": None,
-        },
-        "eta": {"dataset": leak.dataset(), "examples": _spread(eta), "histogram": _histogram(eta, members)},
-        "rows": [_row(leak, int(k), eta, label, cells) | {"revealed": shares[k]} for k in order[:MOST_ROWS]],
-        "attributes": [
+    return record.Summary(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        title=title or f"What a {fit.loss.name} model reveals about {leak.n:,} examples",
+        command=None,
+        seed=None,
+        versions=versions(),
+        assumptions=_assumptions(leak),
+        data=_data(leak),
+        model=_model(leak, fit),
+        noise=record.AddedNoise(kind=_kind(noise), scale=float(noise.scale), chosen="given", note=f"{noise!r}."),
+        eta=record.Etas(leak.dataset(), _spread(eta), _histogram(eta, members)),
+        rows=tuple(
+            record.ExposedRow(
+                k, _name(leak, k), eta=eta[k], eta_label=label[k], cells=tuple(cells[k]), revealed=tuple(shares[k])
+            )
+            for k in order[:MOST_ROWS].tolist()
+        ),
+        attributes=tuple(
             _attribute(leak, j, cells[:, j], float(spreads[j]), shares[:, j], leak.attributes[j] in yes_no)
             for j in range(cells.shape[1])
-        ],
-        "label": _label(label, own, label_share[:, 0]),
-        "people": {
-            "count": int((np.hstack([shares, label_share]) > HALF).any(axis=1).sum()),
-            "share": HALF,
-            "measured": bool(np.isfinite([*spreads, own]).any()),
-        },
-        "groups": _groups(leak, groups, members, eta),
-        "tradeoff": _nothing_tried(),
-        "attacks": [],
-        "told_apart": [vars(apart) for apart in told_of_leakage(leak, cells, label, yes_no, LABEL)],
-        "balance": None,
-        "gate": None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
-        "policy": None,
-        "membership": _membership(leak),
-        "next": {"noise": None, "note": "", "command": None, "command_for": None},
-        "diagnostics": {name: getattr(fit, name) for name in ("gradient", "distance", "condition", "steps")}
-        | {"warnings": list(leak._notes), "finite_difference": None, "seconds": {}},
-    }
-    done: dict[str, Any] = plain(made)
-    return done
+        ),
+        label=_label(label, own, label_share[:, 0]),
+        people=record.ExposedPeople(
+            int((every > HALF).any(axis=1).sum()), HALF, measured=bool(np.isfinite([*spreads, own]).any())
+        ),
+        groups=_groups(leak, groups, members, eta),
+        tradeoff=NOTHING_TRIED,
+        attacks=(),
+        told_apart=tuple(
+            record.ToldApart(**vars(apart)) for apart in told_of_leakage(leak, cells, label, yes_no, LABEL)
+        ),
+        balance=None,
+        gate=None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
+        membership=_membership(leak),
+        diagnostics=record.Diagnostics(
+            fit.gradient, fit.distance, fit.condition, fit.steps, warnings=tuple(leak._notes)
+        ),
+    )
 
 
 def _check(leak: Leakage) -> None:
@@ -128,76 +136,72 @@ def _kind(noise: Any) -> str:
     return name_of(noise) if hasattr(noise, "unit_information_root") else type(noise).__name__
 
 
-def _assumptions(leak: Leakage) -> list[str]:
+def _assumptions(leak: Leakage) -> tuple[str, ...]:
     unknown = _not_shown(leak)
-    return [
+    return (
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
         MEANING if unknown is None else f"No share of a number is stated: {unknown}.",
         f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
         *([f"Whether someone is in the data: {why}."] if (why := presence_unknown(leak)) else []),
         "Rows are counted from 0.",
-    ]
+    )
 
 
-def _data(leak: Leakage, fit: Any) -> Json:
-    kinds = ["number" if size == 1 else "category" for size in leak.sizes]
+def _data(leak: Leakage) -> record.Data:
     columns = [
-        {"name": name, "kind": kind, "assumed": False, "note": "", "levels": None if size == 1 else size}
-        for name, kind, size in zip(leak.attributes, kinds, leak.sizes, strict=True)
+        record.TableColumn(name, *(("number", False, "", None) if size == 1 else ("category", False, "", size)))
+        for name, size in zip(leak.attributes, leak.sizes, strict=True)
     ]
-    return {
-        **{"source": "a table in Python", "sha256": "not taken", "target": LABEL, "classes": None},
-        **{"rows_read": leak.n, "rows_used": leak.n, "train_rows": leak.n, "test_rows": 0, "dropped": []},
-        **{"id_column": None, "group_column": None, "person_column": None, "people": None, "in_memory": True},
-        "columns": columns,
-    }
+    return record.Data(
+        source="a table in Python",
+        sha256="not taken",
+        rows_read=leak.n,
+        rows_used=leak.n,
+        target=LABEL,
+        train_rows=leak.n,
+        test_rows=0,
+        columns=tuple(columns),
+    )
 
 
-def _model(leak: Leakage, fit: Any) -> Json:
-    return {
-        "kind": fit.loss.name,
-        "assumed": False,
-        "description": f"{fit.loss.name} model that was measured from Python",
-        "l2": float(np.max(fit.l2)),
-        "parameters": int(np.size(host(fit.theta))),
-        "intercept": fit.intercept is not None,
-        "public": "nothing" if "end to end" in taken_as_public(leak) else "preprocessing",
-    }
+def _model(leak: Leakage, fit: Any) -> record.DescribedModel:
+    return record.DescribedModel(
+        kind=fit.loss.name,
+        assumed=False,
+        description=f"{fit.loss.name} model that was measured from Python",
+        l2=float(np.max(fit.l2)),
+        parameters=int(np.size(host(fit.theta))),
+        intercept=fit.intercept is not None,
+        public="nothing" if "end to end" in taken_as_public(leak) else "preprocessing",
+    )
 
 
-def _spread(values: Vector) -> Json:
+def _spread(values: Vector) -> record.EtaFigures:
     low, middle, high = (float(x) for x in np.quantile(values, [0.05, 0.5, 0.95]))
-    sd = float(values.std(ddof=1)) if values.size > 1 else 0.0
-    found = {"mean": float(values.mean()), "sd": sd, "median": middle, "min": float(values.min())}
-    return found | {"max": float(values.max()), "q05": low, "q95": high}
+    return record.EtaFigures(
+        mean=float(values.mean()),
+        sd=float(values.std(ddof=1)) if values.size > 1 else 0.0,
+        median=middle,
+        min=float(values.min()),
+        max=float(values.max()),
+        q05=low,
+        q95=high,
+    )
 
 
-def _histogram(eta: Vector, members: Mapping[str, Any]) -> Json:
+def _histogram(eta: Vector, members: Mapping[str, Any]) -> record.Histogram:
     edges = np.histogram_bin_edges(eta, bins=BINS)
-    groups = members or {"all rows": np.arange(eta.size)}
-    return {
-        "edges": edges,
-        "groups": [
-            {
-                "name": name,
-                "count": int(rows.size),
-                "mean": float(eta[rows].mean()),
-                "counts": np.histogram(eta[rows], edges)[0],
-            }
-            for name, rows in groups.items()
-        ],
-    }
+    groups = [
+        record.HistogramGroup(name, rows.size, eta[rows].mean(), tuple(np.histogram(eta[rows], edges)[0]))
+        for name, rows in (members or {"all rows": np.arange(eta.size)}).items()
+    ]
+    return record.Histogram(tuple(edges), tuple(groups))
 
 
 def _name(leak: Leakage, row: int) -> str | None:
     index = leak._table.index
     return None if index is None or str(index[row]) == str(row) else str(index[row])
-
-
-def _row(leak: Leakage, row: int, eta: Vector, label: Vector, cells: Vector) -> Json:
-    found = {"row": row, "id": _name(leak, row), "eta": eta[row], "eta_label": label[row]}
-    return found | {"cells": cells[row], "values": None}
 
 
 def _not_shown(leak: Leakage) -> str | None:
@@ -217,13 +221,13 @@ def _every_share(leak: Leakage, fit: Any, spreads: Vector, label: float) -> Vect
     return np.asarray(1.0 - 1.0 / (1.0 + (rms * np.append(spreads, label)) ** 2))
 
 
-def _revealed(spread: float, shares: Vector) -> Json | None:
+def _revealed(spread: float, shares: Vector) -> record.RevealedShare | None:
     """Of a number; none where there is no spread."""
     if not np.isfinite(spread):
         return None
     high, middle = (float(x) for x in np.nanquantile(shares, [0.95, 0.5]))
-    found = {"spread": spread, "max": float(np.nanmax(shares)), "q95": high, "median": middle}
-    return found | {"count": int((shares > HALF).sum()), "row": int(np.nanargmax(shares))}
+    above, worst = int((shares > HALF).sum()), int(np.nanargmax(shares))
+    return record.RevealedShare(spread, float(shares[worst]), high, middle, above, worst)
 
 
 def _label_spread(leak: Leakage, fit: Any) -> float:
@@ -234,47 +238,55 @@ def _label_spread(leak: Leakage, fit: Any) -> float:
     return float("nan") if y.ndim > 1 or np.unique(y).size <= 2 else float(y.std())
 
 
-def _label(eta: Vector, spread: float, shares: Vector) -> Json:
-    figures = {f"eta_{name}": value for name, value in _spread(eta).items() if name in ("max", "mean", "median")}
-    kind = "number" if np.isfinite(spread) else "category"
-    named = {"name": LABEL, "kind": kind, "worst_row": int(eta.argmax())}
-    return named | figures | {"revealed": _revealed(spread, shares)}
+def _label(eta: Vector, spread: float, shares: Vector) -> record.Label:
+    figures = _spread(eta)
+    return record.Label(
+        name=LABEL,
+        kind="number" if np.isfinite(spread) else "category",
+        eta_max=figures.max,
+        eta_mean=figures.mean,
+        eta_median=figures.median,
+        worst_row=int(eta.argmax()),
+        revealed=_revealed(spread, shares),
+    )
 
 
-def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector, yes_no: bool) -> Json:
-    figures, known = _spread(cells), bool(np.isfinite(spread))
-    return {
-        "name": leak.attributes[j],
-        "kind": "number" if leak.sizes[j] == 1 and not yes_no else "category",
-        "eta_column": leak.of(attributes=[j]),
-        **{f"eta_{name}": figures[name] for name in ("max", "mean", "median")},
-        "error_least": 1.0 / figures["max"] if figures["max"] > 0 else None,
-        "error_typical": 1.0 / figures["median"] if figures["median"] > 0 else None,
-        "spread": spread if known else None,
-        "worst_row": int(cells.argmax()),
-        "revealed": _revealed(spread, shares),
-        **({"yes_no": True} if yes_no else {}),
-    }
+def _attribute(leak: Leakage, j: int, cells: Vector, spread: float, shares: Vector, yes_no: bool) -> record.ModelColumn:
+    figures = _spread(cells)
+    return record.ModelColumn(
+        name=leak.attributes[j],
+        kind="number" if leak.sizes[j] == 1 and not yes_no else "category",
+        eta_column=leak.of(attributes=[j]),
+        eta_max=figures.max,
+        eta_mean=figures.mean,
+        eta_median=figures.median,
+        error_least=1.0 / figures.max if figures.max > 0 else None,
+        error_typical=1.0 / figures.median if figures.median > 0 else None,
+        spread=spread,
+        worst_row=int(cells.argmax()),
+        yes_no=yes_no,
+        revealed=_revealed(spread, shares),
+    )
 
 
-def _groups(leak: Leakage, labels: Any, members: Mapping[str, Any], eta: Vector) -> list[Json]:
+def _groups(leak: Leakage, labels: Any, members: Mapping[str, Any], eta: Vector) -> tuple[record.Group, ...]:
     if labels is None:
-        return []
+        return ()
     joint = {str(name): value for name, value in leak.by_group(labels).items()}
-    return [
-        {"name": name, "count": int(rows.size), "eta_joint": joint[name]}
-        | {f"eta_{key}": value for key, value in _spread(eta[rows]).items() if key in ("mean", "sd", "max")}
-        for name, rows in members.items()
-    ]
+    found = []
+    for name, rows in members.items():
+        own = _spread(eta[rows])
+        found.append(record.Group(name, rows.size, joint[name], own.mean, own.sd, own.max))
+    return tuple(found)
 
 
-def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> Json:
+def _gate(leak: Leakage, limit: float, eta: Vector, order: NDArray[np.int64]) -> record.CheckedGate:
     above = [int(k) for k in order if eta[k] > limit]
-    rows = [{"row": k, "id": _name(leak, k), "eta": eta[k]} for k in above[:1000]]
-    return {"max_eta": limit, "exceeded": bool(above), "count": len(above), "rows": rows}
+    rows = tuple(record.GateRow(k, _name(leak, k), eta[k]) for k in above[:1000])
+    return record.CheckedGate(limit, bool(above), len(above), rows)
 
 
-def _membership(leak: Leakage) -> Json | None:
+def _membership(leak: Leakage) -> record.MembershipFound | None:
     if presence_unknown(leak):
         return None
     mu = np.asarray(host(leak.membership()), dtype=np.float64)
@@ -282,41 +294,26 @@ def _membership(leak: Leakage) -> Json | None:
     known = int(np.count_nonzero(host(certain(np.zeros(leak.n), leak._shown_frames))))
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
-        {"row": int(k), "id": _name(leak, int(k)), "mu": float(mu[k]) if np.isfinite(mu[k]) else None}
-        | {"right": right[k]}
-        | {
-            "auc": ndtr(mu[k] / np.sqrt(2.0)) if kind == "mu" else None,
-            "found": ndtr(ndtri(FALSE_POSITIVES) + mu[k]) if kind == "mu" else None,
-        }
-        for k in np.argsort(-right, kind="stable")[:MOST_TOLD]
+        record.MemberRow(
+            k,
+            _name(leak, k),
+            mu=mu[k],
+            right=right[k],
+            auc=ndtr(mu[k] / np.sqrt(2.0)) if kind == "mu" else None,
+            found=ndtr(ndtri(FALSE_POSITIVES) + mu[k]) if kind == "mu" else None,
+        )
+        for k in np.argsort(-right, kind="stable")[:MOST_TOLD].tolist()
     ]
-    return {
-        **{
-            "kind": kind,
-            "right_mean": float(right.mean()),
-            "right_max": float(right.max()),
-            "right_q95": high,
-            "right_median": middle,
-        },
-        **{
-            "notable": NOTABLE,
-            "count": int((right >= NOTABLE).sum()),
-            "false_positives": FALSE_POSITIVES,
-            "recognised": known,
-            "note": recognised_words(known, leak.n),
-            "rows": rows,
-        },
-    }
-
-
-def _nothing_tried() -> Json:
-    return {
-        **{
-            "metric": "none",
-            "label": "not measured",
-            "higher_is_better": True,
-            "without_noise": None,
-            "constant": None,
-        },
-        **{"held_out": False, "draws": 0, "interval": "", "points": []},
-    }
+    return record.MembershipFound(
+        kind=kind,
+        right_mean=float(right.mean()),
+        right_max=float(right.max()),
+        right_q95=high,
+        right_median=middle,
+        notable=NOTABLE,
+        count=int((right >= NOTABLE).sum()),
+        false_positives=FALSE_POSITIVES,
+        recognised=known,
+        note=recognised_words(known, leak.n),
+        rows=tuple(rows),
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 __all__ = ["OPTIONS", "in_options", "told"]
@@ -74,15 +75,22 @@ def in_options(sentence: str) -> str:
 def told(value: Any) -> Any:
     """A summary or card with all its sentences in these terms; names and values are the user's own and stay."""
     if isinstance(value, dict):
-        words = {key: _worded if key in SENTENCES else told for key in value.keys() - OWN}
-        return {key: words[key](item) if key in words else item for key, item in value.items()}
-    return [told(item) for item in value] if isinstance(value, list) else value
+        return {key: _told_under(key, item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{each.name: _told_under(each.name, getattr(value, each.name)) for each in fields(value)}
+        )
+    return type(value)(map(told, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _told_under(key: str, value: Any) -> Any:
+    return value if key in OWN else _worded(value) if key in SENTENCES else told(value)
 
 
 def _worded(value: Any) -> Any:
     if isinstance(value, str):
         return in_options(value)
-    return [_worded(item) for item in value] if isinstance(value, list) else told(value)
+    return type(value)(map(_worded, value)) if isinstance(value, (list, tuple)) else told(value)
 
 
 def _option(found: re.Match[str]) -> str:

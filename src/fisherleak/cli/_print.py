@@ -11,6 +11,7 @@ from fisherleak.cli._common import emit, printable, say
 from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
+    from fisherleak.audit import report_summary as record
     from fisherleak.audit.utility import Tradeoff
 
 __all__ = [
@@ -37,50 +38,47 @@ MOST_COLUMNS = 100
 """Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
 
 
-def show_audit(summary: dict[str, Any]) -> None:
+def show_audit(summary: record.Summary) -> None:
     """The digest of an audit."""
-    data, eta, cost = summary["data"], summary["eta"], summary["tradeoff"]
-    examples, people = eta["examples"], data["people"]
-    test = f", {data['test_rows']:,} held out" if data["test_rows"] else ""
-    dropped = data["rows_read"] - data["rows_used"]
-    emit(f"{printable(summary['title'])}\n")
+    data, noise, cost, people = summary.data, summary.noise, summary.tradeoff, summary.data.people
+    examples = summary.eta.examples
+    test = f", {data.test_rows:,} held out" if data.test_rows else ""
+    dropped = data.rows_read - data.rows_used
+    emit(f"{printable(summary.title)}\n")
     _show_verdict(summary)
     layout.pairs(
         [
-            ("rows", f"{data['train_rows']:,} training{test}" + (f", {dropped:,} dropped" if dropped else "")),
-            *([] if people is None else [("people", f"{people:,} in the training rows, by {data['person_column']}")]),
-            *_kinds(data["columns"], {a["name"] for a in summary["attributes"] if a.get("yes_no")}),
-            ("model", f"{summary['model']['description']}; {number(summary['model']['parameters'])} parameters"),
-            (
-                "noise",
-                f"{layout.digits(summary['noise']['scale'])} on every coefficient ({summary['noise']['chosen']})",
-            ),
-            ("counted", COUNTED[summary["model"]["public"]]),
+            ("rows", f"{data.train_rows:,} training{test}" + (f", {dropped:,} dropped" if dropped else "")),
+            *([] if people is None else [("people", f"{people:,} in the training rows, by {data.person_column}")]),
+            *_kinds(data.columns, {a.name for a in summary.attributes if a.yes_no}),
+            ("model", f"{summary.model.description}; {number(summary.model.parameters)} parameters"),
+            ("noise", f"{layout.digits(noise.scale)} on every coefficient ({noise.chosen})"),
+            ("counted", COUNTED[summary.model.public]),
             (
                 f"eta of a {'row' if people is None else 'person'}",
-                f"{layout.digits(examples['mean'])} on average, {layout.digits(examples['max'])} at most",
+                f"{layout.digits(examples.mean)} on average, {layout.digits(examples.max)} at most",
             ),
-            ("eta of all data", layout.digits(eta["dataset"])),
-            *_presence(summary["membership"], "a record" if people is None else "someone, with all rows,"),
-            ("utility", f"{_utility(cost, summary['noise']['scale'])}: {cost['label']}"),
-            *([(cost["also"]["label"], _utility(cost["also"], summary["noise"]["scale"]))] if "also" in cost else []),
+            ("eta of all data", layout.digits(summary.eta.dataset)),
+            *_presence(summary),
+            ("utility", f"{_utility(cost, noise.scale)}: {cost.label}"),
+            *([] if cost.also is None else [(cost.also.label, _utility(cost.also, noise.scale))]),
         ]
     )
     _show_figures(summary)
-    if summary["attacks"]:
+    if summary.attacks:
         emit("")
-        show_attacks(summary["attacks"], people is not None)
-    balance = summary["balance"]
+        show_attacks(summary.attacks, people is not None)
+    balance = summary.balance
     if balance:
         before, after = (
-            f"{layout.digits(balance[side]['mean'])} ± {layout.digits(balance[side]['sd'])} {side}"
-            for side in ("before", "after")
+            f"{layout.digits(side.mean)} ± {layout.digits(side.sd)} {when}"
+            for side, when in ((balance.before, "before"), (balance.after, "after"))
         )
-        utility = " and ".join(_even(balance[f"utility_{side}"], cost["metric"]) for side in ("before", "after"))
+        utility = " and ".join(_even(each, cost.metric) for each in (balance.utility_before, balance.utility_after))
         layout.paragraph(f"\nReweighted by IRFIL: eta {before}, {after}; utility {utility}.")
-    layout.sentences("\nUnder these assumptions:", summary["assumptions"])
-    if summary["diagnostics"]["warnings"]:
-        layout.sentences("\nBeware:", summary["diagnostics"]["warnings"])
+    layout.sentences("\nUnder these assumptions:", summary.assumptions)
+    if summary.diagnostics.warnings:
+        layout.sentences("\nBeware:", summary.diagnostics.warnings)
 
 
 def show_ledger(document: dict[str, Any], etas: Sequence[float]) -> None:
@@ -168,7 +166,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
     emit("\nDerived from the data: as confidential as the table.")
 
 
-def _show_verdict(summary: dict[str, Any]) -> None:
+def _show_verdict(summary: record.Summary) -> None:
     """People, limits, cost, and what to do."""
     from fisherleak.report.verdict import choices_in_words, verdict_of
 
@@ -177,33 +175,35 @@ def _show_verdict(summary: dict[str, Any]) -> None:
         return
     emit(printable(verdict.headline))
     layout.sentences("", (*verdict.lines, verdict.cost, *([verdict.advice] if verdict.advice else [])))
-    if summary["noise"]["chosen"] == "default" and summary["choices"]:
+    if summary.noise.chosen == "default" and summary.choices:
         head = ("noise", "revealed of any number of anyone, at most", "utility")
         layout.table("\nChoices of noise (--noise)", head, choices_in_words(summary))
     emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
 
 
-def _presence(found: dict[str, Any] | None, what: str) -> list[tuple[str, str]]:
+def _presence(summary: record.Summary) -> list[tuple[str, str]]:
     """How often the best attacker is right about whether a record, or a person, was in the table."""
+    found = summary.membership
     if found is None:
         return []
-    worst = found["rows"][0]
+    what = "a record" if summary.data.people is None else "someone, with all rows,"
+    worst = found.rows[0]
     return [
         (
             "presence",
             f"whether {what} was in the table: the best attacker is right "
-            f"{in_hundred(worst['right'])} of 100 times about {_name(worst)}, {in_hundred(found['right_mean'])} on average; "
+            f"{in_hundred(worst.right)} of 100 times about {_name(worst)}, {in_hundred(found.right_mean)} on average; "
             "50 is guessing",
         )
     ]
 
 
-def _kinds(columns: Sequence[dict[str, Any]], yes_no: Collection[str]) -> list[tuple[str, str]]:
+def _kinds(columns: Sequence[record.TableColumn], yes_no: Collection[str]) -> list[tuple[str, str]]:
     """What the columns are taken for, in a line each; the options that decide otherwise."""
     lines = []
     titles = {"number": ("numbers", "--category"), "category": ("categories", "--number")}
     for kind, (title, option) in {**titles, "yes_no": ("yes or no", "--number")}.items():
-        told = [(column["name"], "yes_no" if column["name"] in yes_no else column["kind"]) for column in columns]
+        told = [(column.name, "yes_no" if column.name in yes_no else column.kind) for column in columns]
         names = [name for name, taken in told if taken == kind]
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
         if names:
@@ -211,64 +211,48 @@ def _kinds(columns: Sequence[dict[str, Any]], yes_no: Collection[str]) -> list[t
     return lines
 
 
-def _show_figures(summary: dict[str, Any]) -> None:
+def _show_figures(summary: record.Summary) -> None:
     """Rows, columns and groups."""
-    data, people = summary["data"], summary["data"]["people"]
-    one, many, count = ("row", "rows", data["train_rows"]) if people is None else ("person", "people", people)
+    one, many = ("row", "rows") if summary.data.people is None else ("person", "people")
     layout.table(
-        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary['rows']))} of {count:,})",
+        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary.rows))} of {summary.measured:,})",
         (one, "eta", "least error in standard units"),
-        [(_name(row), layout.digits(row["eta"]), layout.inverse(row["eta"])) for row in summary["rows"][:MOST_SHOWN]],
+        [(_name(row), layout.digits(row.eta), layout.inverse(row.eta)) for row in summary.rows[:MOST_SHOWN]],
     )
-    order = sorted(summary["attributes"], key=lambda item: -item["eta_max"] * (item["spread"] or 1.0))
+    order = sorted(summary.attributes, key=lambda item: -item.exposure(item.eta_max))
     layout.table(
         "\nColumns, in their own units: no unbiased attacker does better than",
         ("column", f"worst {one}", f"typical {one}", "the column varies by"),
         [
-            (
-                a["name"],
-                plus_minus(a["error_least"]),
-                plus_minus(a["error_typical"]),
-                layout.digits(a["spread"]),
-            )
+            (a.name, plus_minus(a.error_least), plus_minus(a.error_typical), layout.digits(a.spread))
             for a in order[:MOST_COLUMNS]
         ],
     )
     _show_rest(order)
-    _show_shares(summary)
-    if summary["groups"]:
+    _show_shares(summary, one)
+    if summary.groups:
         layout.table(
             "\nGroups",
             ("group", many, "eta jointly", "mean eta", "largest eta"),
             [
-                (
-                    g["name"],
-                    number(g["count"]),
-                    *(layout.digits(g[key]) for key in ("eta_joint", "eta_mean", "eta_max")),
-                )
-                for g in summary["groups"]
+                (g.name, number(g.count), *(layout.digits(eta) for eta in (g.eta_joint, g.eta_mean, g.eta_max)))
+                for g in summary.groups
             ],
         )
 
 
-def _show_shares(summary: dict[str, Any]) -> None:
+def _show_shares(summary: record.Summary, one: str) -> None:
     """How much of each number is revealed, the label's too."""
-    shown = [a for a in (*summary["attributes"], summary["label"]) if a["revealed"] is not None]
+    shown = [(value.revealed, value.name) for value in summary.values if value.revealed is not None]
     if not shown:
         return
-    worst = "worst row" if summary["data"]["people"] is None else "worst person"
-    shown.sort(key=lambda a: -a["revealed"]["max"])
+    shown.sort(key=lambda pair: -pair[0].max)
     layout.table(
         "\nShare of a value revealed to someone who knows everything else",
-        ("column", worst, "95 %", "median", "people above half", "spread"),
+        ("column", f"worst {one}", "95 %", "median", "people above half", "spread"),
         [
-            (
-                a["name"],
-                *(share(r[key]) for key in ("max", "q95", "median")),
-                number(r["count"]),
-                layout.digits(r["spread"]),
-            )
-            for a, r in ((a, a["revealed"]) for a in shown[:MOST_COLUMNS])
+            (name, *(share(part) for part in (r.max, r.q95, r.median)), number(r.count), layout.digits(r.spread))
+            for r, name in shown[:MOST_COLUMNS]
         ],
     )
     _show_rest(shown)
@@ -280,51 +264,51 @@ def _show_rest(columns: Sequence[object]) -> None:
         emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out tell all)")
 
 
-def show_gate(gate: dict[str, Any], people: bool = False) -> None:
+def show_gate(gate: record.CheckedGate, people: bool = False) -> None:
     """Whether the limit is kept, and the rows, or people, that exceed it."""
     one, many = ("person", "people") if people else ("row", "rows")
-    if not gate["exceeded"]:
-        emit(f"\nNo {one}'s eta is above {number(gate['max_eta'], 6)}.")
+    if not gate.exceeded:
+        emit(f"\nNo {one}'s eta is above {number(gate.max_eta, 6)}.")
         return
-    whose = f"{number(gate['count'])} {many if gate['count'] > 1 else one}"
-    layout.paragraph(f"\n{whose} above the limit of {number(gate['max_eta'], 6)}, the most exposed first:")
-    for row in gate["rows"][:MOST_LISTED]:
-        emit(f"  {_name(row)}: {layout.digits(row['eta'])}")
-    if gate["count"] > MOST_LISTED:
-        emit(f"  and {number(gate['count'] - MOST_LISTED)} more")
+    whose = f"{number(gate.count)} {many if gate.count > 1 else one}"
+    layout.paragraph(f"\n{whose} above the limit of {number(gate.max_eta, 6)}, the most exposed first:")
+    for row in gate.rows[:MOST_LISTED]:
+        emit(f"  {_name(row)}: {layout.digits(row.eta)}")
+    if gate.count > MOST_LISTED:
+        emit(f"  and {number(gate.count - MOST_LISTED)} more")
 
 
-def show_policy(policy: dict[str, Any], planned: bool) -> None:
+def show_policy(policy: record.CheckedPolicy, planned: bool) -> None:
     """Every rule of a policy, those that are not kept first, and what they were checked for."""
-    emit(f"\nPolicy {printable(policy['source'])}: {policy['kept']} of {policy['count']} rules kept")
-    layout.paragraph(printable(policy["note"]), "  ")
+    emit(f"\nPolicy {printable(policy.source)}: {policy.kept} of {policy.count} rules kept")
+    layout.paragraph(printable(policy.note), "  ")
     if planned:
         layout.paragraph(PLANNED, "  ")
-    for rule in policy["rules"]:
-        start = f"  {'kept    ' if rule['passed'] else 'NOT KEPT'}  "
-        layout.paragraph(f"{printable(rule['rule'])}: {printable(rule['note'])}", start)
+    for rule in policy.rules:
+        start = f"  {'kept    ' if rule.passed else 'NOT KEPT'}  "
+        layout.paragraph(f"{printable(rule.rule)}: {printable(rule.note)}", start)
 
 
-def show_confirmation(found: dict[str, Any], model: str) -> None:
+def show_confirmation(found: record.ConfirmedRelease, model: str) -> None:
     """What the audit of a released model says about its card."""
-    layout.sentences(f"\nConfirmed of {printable(model)}:", found["confirmed"])
-    if found["failed"] is None:
-        layout.sentences("What no audit can confirm:", found["unconfirmed"])
+    layout.sentences(f"\nConfirmed of {printable(model)}:", found.confirmed)
+    if found.failed is None:
+        layout.sentences("What no audit can confirm:", found.unconfirmed)
 
 
-def show_attacks(outcomes: Sequence[dict[str, Any]], people: bool = False) -> None:
+def show_attacks(attacks: Sequence[record.AttackResult], people: bool = False) -> None:
     """What each attacker gets, beside guessing without the model."""
     rows = []
-    for o in outcomes:
-        interval = f"{100 * o['low']:.1f} to {percent(o['high'])}"
-        got = (percent(o["accuracy"]), interval, percent(o["baseline"]), percent(o["worst"]))
-        rows.append((o["attribute"], o["attacker"], *got))
+    for a in attacks:
+        interval = f"{100 * a.low:.1f} to {percent(a.high)}"
+        got = (percent(a.accuracy), interval, percent(a.baseline), percent(a.worst))
+        rows.append((a.attribute, a.attacker, *got))
     layout.table(
         "Attacks: right guesses, with their 95 % interval",
         ("about", "attacker", "right", "interval", "guessing", "worst person" if people else "worst row"),
         rows,
     )
-    layout.sentences("", list(dict.fromkeys(f"{o['attacker']}: {o['note']}" for o in outcomes)))
+    layout.sentences("", list(dict.fromkeys(f"{a.attacker}: {a.note}" for a in attacks)))
 
 
 def show_reading(sentences: Sequence[str]) -> None:
@@ -402,15 +386,15 @@ def _even(utility: float | None, metric: str) -> str:
     return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
 
 
-def _utility(cost: dict[str, Any], scale: float) -> str:
-    points = [p for p in cost["points"] if p["utility"] is not None]
-    near = min(points, key=lambda p: abs(p["scale"] - scale), default=None)
-    noisy = _even(None if near is None else near["utility"], cost["metric"])
-    without, constant = (_even(cost[name], cost["metric"]) for name in ("without_noise", "constant"))
+def _utility(cost: record.UtilityCurve | record.SecondCurve, scale: float) -> str:
+    points = [point for point in cost.points if point.utility is not None]
+    near = min(points, key=lambda point: abs(point.scale - scale), default=None)
+    noisy = _even(None if near is None else near.utility, cost.metric)
+    without, constant = (_even(value, cost.metric) for value in (cost.without_noise, cost.constant))
     return f"{noisy} with the noise, {without} without, {constant} for a constant"
 
 
-def _name(row: dict[str, Any]) -> str:
-    if "rows" in row:
-        return f"{printable(row['id'])} ({row['rows']} row{'s' * (row['rows'] > 1)})"
-    return f"row {row['row']}" if row["id"] is None else f"{printable(row['id'])} (row {row['row']})"
+def _name(row: record.ExposedRow | record.GateRow | record.MemberRow) -> str:
+    if row.rows is not None:
+        return f"{printable(row.id)} ({row.rows} row{'s' * (row.rows > 1)})"
+    return f"row {row.row}" if row.id is None else f"{printable(row.id)} (row {row.row})"

@@ -62,6 +62,7 @@ def attack(
     from fisherleak._support.json import plain, versions
     from fisherleak.audit.attackers import attack_all
     from fisherleak.audit.model import train
+    from fisherleak.audit.plain_records import as_json
     from fisherleak.audit.released_files import load_model, retrain
     from fisherleak.audit.run import attacked_columns
     from fisherleak.report.summarise import outcomes_of
@@ -88,7 +89,7 @@ def attack(
         attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
     outcomes, notes = outcomes_of(attacked), list(attacked.notes)
     if json:
-        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": outcomes, "notes": notes}
+        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": as_json(outcomes), "notes": notes}
         common.emit_json(told(plain({**document, "versions": versions()})))
         say_reading(trained.design.decided, quiet)
     elif not quiet:

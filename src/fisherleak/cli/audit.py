@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from fisherleak.errors import InvalidInputError
 if TYPE_CHECKING:
     from fisherleak.audit import Audit
     from fisherleak.audit.confirmations import Confirmation
+    from fisherleak.audit.report_summary import Next, Summary
     from fisherleak.tables import Room
 
 __all__ = ["audit"]
@@ -130,11 +132,13 @@ def audit(
       fisherleak audit people.csv --released model.skops
       fisherleak audit 'visits/*.parquet' --target sick --cluster tcp://10.0.0.1:8786
     """
+    from fisherleak.audit.plain_records import as_json
     from fisherleak.audit.policy import read_policy
+    from fisherleak.audit.report_summary import ConfirmedRelease
     from fisherleak.audit.run import audit as run_audit
     from fisherleak.audit.run import check_options
     from fisherleak.report.outputs import write_outputs
-    from fisherleak.report.summarise import summarise
+    from fisherleak.report.summarise import summary_of_audit
 
     if out is not None:
         check_folder_place(out, overwrite)
@@ -179,40 +183,42 @@ def audit(
             decided["levels"] = common.levels_from(levels)
             settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
-        summary = told(summarise(result, show_values=show_values, command=common.command_line(context)))
+        summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
-            _add_command(summary["next"], command_around(table, result.settings, form))
+            around = command_around(table, result.settings, form)
+            summary = replace(summary, next=_with_command(summary.next, around))
         if found is not None:
-            summary["released"] = found.record()
+            summary = replace(summary, released=ConfirmedRelease(**vars(found)))
         if out is not None:
             write_outputs(result, summary, out)
     if json:
-        common.emit_json(summary)
+        common.emit_json(as_json(summary))
     elif not quiet:
         _show(summary, released, out)
     if found is not None and found.failed is not None:
         return common.say(found.failed, status=1)
-    if summary["policy"] is not None and not summary["policy"]["passed"]:
-        failed = ", ".join(rule["rule"] for rule in summary["policy"]["rules"] if not rule["passed"])
-        return common.say(f"the policy '{summary['policy']['source']}' is not kept: {failed}.", status=1)
-    return 1 if summary["gate"] and summary["gate"]["exceeded"] else 0
+    if summary.policy is not None and not summary.policy.passed:
+        failed = ", ".join(rule.rule for rule in summary.policy.rules if not rule.passed)
+        return common.say(f"the policy '{summary.policy.source}' is not kept: {failed}.", status=1)
+    return 1 if summary.gate and summary.gate.exceeded else 0
 
 
-def _add_command(advised: dict[str, Any], around: tuple[str, str] | None) -> None:
-    """The command for the noise that is advised, and for any other."""
-    advised["command_for"] = None if around is None else list(around)
-    if around is not None and advised["noise"] is not None:
-        advised["command"] = f"{advised['noise']:.15g}".join(around)
+def _with_command(advised: Next, around: tuple[str, str] | None) -> Next:
+    """With the command for the noise that is advised, and for any other."""
+    if around is None:
+        return advised
+    command = None if advised.noise is None else f"{advised.noise:.15g}".join(around)
+    return replace(advised, command=command, command_for=around)
 
 
-def _show(summary: dict[str, Any], released: Path | None, out: Path | None) -> None:
+def _show(summary: Summary, released: Path | None, out: Path | None) -> None:
     show_audit(summary)
-    if summary["gate"]:
-        show_gate(summary["gate"], people=summary["data"]["people"] is not None)
-    if summary["policy"]:
-        show_policy(summary["policy"], planned=released is None)
-    if released is not None:
-        show_confirmation(summary["released"], str(released))
+    if summary.gate:
+        show_gate(summary.gate, people=summary.data.people is not None)
+    if summary.policy:
+        show_policy(summary.policy, planned=released is None)
+    if summary.released:
+        show_confirmation(summary.released, str(released))
     if out is not None:
         common.emit(f"\nopen {common.printable(out / 'report.html')}")
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.namespaces import Json
+from fisherleak.audit.plain_records import as_json
 from fisherleak.audit.records import Audit
+from fisherleak.audit.report_summary import Summary
 from fisherleak.report.render import render
 from fisherleak.tables.opening import arrow
 
@@ -19,10 +21,10 @@ __all__ = ["FILES", "write_outputs"]
 FILES = ("report.html", "leakage.parquet", "summary.json")
 
 
-def write_outputs(audit: Audit, summary: Json, folder: Path) -> None:
+def write_outputs(audit: Audit, summary: Summary | Json, folder: Path) -> None:
     """Write all three, or nothing."""
     with written_whole(folder, FILES) as place:
-        text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(as_json(summary), indent=1, allow_nan=False, ensure_ascii=False)
         (place / "summary.json").write_text(text, encoding="utf-8", errors="replace")
         _write_leakage(audit, place / "leakage.parquet")
         (place / "report.html").write_text(render(summary), encoding="utf-8", errors="replace")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from fisherleak.audit.report_summary import Summary
 from fisherleak.report.words import WORDS, Word
 
 __all__ = ["OF_PEOPLE", "words_for"]
@@ -114,6 +112,6 @@ OF_PEOPLE = {
 """What changes where all rows of a person are one set."""
 
 
-def words_for(summary: Mapping[str, Any]) -> dict[str, Word]:
+def words_for(summary: Summary) -> dict[str, Word]:
     """The meaning of every number, for rows or for people."""
-    return WORDS if summary["data"].get("people") is None else WORDS | OF_PEOPLE
+    return WORDS if summary.data.people is None else WORDS | OF_PEOPLE

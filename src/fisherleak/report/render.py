@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
+from fisherleak.audit.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report.people_words import words_for
@@ -32,24 +33,19 @@ from fisherleak.report.verdict import choices_in_words, verdict_of
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["SCHEMA", "page_without_scripts", "render"]
+__all__ = ["page_without_scripts", "render"]
 
-SCHEMA = "fisherleak.summary/1"
-KEYS = (
-    *("created", "title", "command", "seed", "versions", "assumptions", "data", "model", "noise", "eta", "rows"),
-    *("attributes", "groups", "tradeoff", "attacks", "balance", "gate", "diagnostics"),
-)
 SCRIPTS = ("numbers.js", "tables.js", "panels.js", "charts.js", "slider.js", "page.js")
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def render(summary: Mapping[str, Any]) -> str:
+def render(summary: Mapping[str, Any] | Summary) -> str:
     """The report of a summary, as the text of one HTML file.
 
     Parameters
     ----------
-    summary : mapping
-        Of schema ``fisherleak.summary/1``: JSON types only, null for what is absent.
+    summary : Summary or mapping
+        A mapping is of schema ``fisherleak.summary/1``: JSON types only, null for what is absent.
 
     Returns
     -------
@@ -63,19 +59,19 @@ def render(summary: Mapping[str, Any]) -> str:
     """
     from markupsafe import Markup
 
-    _check(summary)
-    shown = view.page(summary)
+    page = view.page(read_summary(summary))
+    shown = page.shown
     script, library, style = _script(), _asset("echarts/echarts.min.js"), _asset("report.css")
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            shown,
+            page.context,
             security=_policy([library, script], style),
             style=Markup(style),  # noqa: S704 - our own file
             library=Markup(library),  # noqa: S704 - the vendored file
             script=Markup(script),  # noqa: S704 - our own files
-            charts=Markup(embedded(view.charts(shown))),  # noqa: S704 - escaped by embedded
+            charts=Markup(embedded(view.charts(page))),  # noqa: S704 - escaped by embedded
             words=words_for(shown),
             not_promised=not_promised(shown),
             verdict=verdict_of(shown),
@@ -112,17 +108,6 @@ def embedded(value: Any) -> str:
     for character, escape in UNSAFE.items():
         text = text.replace(character, escape)
     return text
-
-
-def _check(summary: Mapping[str, Any]) -> None:
-    if not isinstance(summary, Mapping) or summary.get("schema") != SCHEMA:
-        found = summary.get("schema") if isinstance(summary, Mapping) else type(summary).__name__
-        raise InvalidInputError(
-            f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again."
-        )
-    missing = [key for key in KEYS if key not in summary]
-    if missing:
-        raise InvalidInputError(f"The summary has no {missing[0]!r}; every summary has it. Run the audit again.")
 
 
 @functools.cache
@@ -173,5 +158,4 @@ def _environment() -> Environment:
         "share": share,
         "any": any_value,
     }
-    environment.globals["exposure"] = view.exposure
     return environment

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fisherleak._support.numbers import NOTHING, in_hundred, number
+from fisherleak.audit.report_summary import MembershipFound, Summary
 from fisherleak.report.words import Word
 
 __all__ = [
@@ -59,15 +59,15 @@ PREPROCESSING = Word(
 )
 
 
-def not_promised(summary: Mapping[str, Any]) -> tuple[Word, ...]:
+def not_promised(summary: Summary) -> tuple[Word, ...]:
     """What holds for every audit, and that preprocessing is public where it is."""
-    counted = summary["model"].get("public") == "nothing"  # earlier versions counted the model alone
+    counted = summary.model.public == "nothing"
     return NOT_PROMISED if counted else (*NOT_PROMISED[:-2], PREPROCESSING, *NOT_PROMISED[-2:])
 
 
-def counted_sentence(summary: Mapping[str, Any]) -> str:
+def counted_sentence(summary: Summary) -> str:
     """What of the training is in the numbers."""
-    if summary["model"].get("public") == "nothing":
+    if summary.model.public == "nothing":
         return (
             "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
             "public."
@@ -75,10 +75,9 @@ def counted_sentence(summary: Mapping[str, Any]) -> str:
     return "The model alone: what preprocessing learned from the data is taken as public."
 
 
-def presence_sentence(found: Mapping[str, Any], one: str = "row") -> str:
+def presence_sentence(found: MembershipFound, one: str = "row") -> str:
     """How well it can be told whether a record, or a person with all rows, was in the table, in plain words."""
-    worst = found["rows"][0]
-    best, mean = in_hundred(worst["right"]), in_hundred(found["right_mean"])
+    best, mean = in_hundred(found.rows[0].right), in_hundred(found.right_mean)
     what = "someone's record was" if one == "row" else "someone, with all rows, was"
     return (
         f"Whether {what} in the table: the best attacker is right {best} of 100 times about the most exposed "
@@ -111,20 +110,19 @@ def chosen_how(chosen: str) -> str:
     return ways.get(chosen, chosen)
 
 
-def columns_used(summary: Mapping[str, Any]) -> int:
+def columns_used(summary: Summary) -> int:
     """Columns of the table that the model was fitted on; features that tell who lacks a value are no columns of it."""
-    known = {column["name"] for column in summary["data"]["columns"]}
-    found = sum(attribute["name"] in known for attribute in summary["attributes"])
-    return found or len(summary["attributes"])
+    known = {column.name for column in summary.data.columns}
+    found = sum(attribute.name in known for attribute in summary.attributes)
+    return found or len(summary.attributes)
 
 
-def measured_sentence(summary: Mapping[str, Any]) -> str:
+def measured_sentence(summary: Summary) -> str:
     """One sentence on what was fitted to what."""
-    data, model = summary["data"], summary["model"]
-    noise = summary["noise"].get("kind", "Gaussian")  # summaries of earlier versions say no kind
+    data, model, noise = summary.data, summary.model, summary.noise
     return (
-        f"A {model['kind']} model of “{data['target']}” was fitted on {number(data['train_rows'])} rows and "
-        f"{number(columns_used(summary))} columns of {data['source']}. Before it is released, {noise} noise of scale "
-        f"σ = {number(summary['noise']['scale'])} is added to each of its {number(model['parameters'])} parameters. This "
+        f"A {model.kind} model of “{data.target}” was fitted on {number(data.train_rows)} rows and "
+        f"{number(columns_used(summary))} columns of {data.source}. Before it is released, {noise.kind} noise of scale "
+        f"σ = {number(noise.scale)} is added to each of its {number(model.parameters)} parameters. This "
         "page says how much the released parameters then reveal about the rows it was fitted on."
     )

@@ -1,33 +1,31 @@
-"""An audit as a plain dictionary of JSON types: schema "fisherleak.summary/1". NaN never appears in it."""
+"""The summary of an audited table, and the same as JSON of schema "fisherleak.summary/1"."""
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from fisherleak._support.json import plain, versions
+from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.attacks import Outcome
+from fisherleak.audit import report_summary as record
 from fisherleak.audit.advice import advice_on, choices_on
 from fisherleak.audit.attackers import Attacked
 from fisherleak.audit.columns import ColumnFigures
 from fisherleak.audit.exposure import MOST_LISTED, Spread
 from fisherleak.audit.noises import name_of
-from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE, Told
+from fisherleak.audit.plain_records import as_json
+from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
 from fisherleak.audit.records import Audit
+from fisherleak.audit.report_summary import SCHEMA, Summary
 from fisherleak.audit.revealed import HALF, Share, share_of
 from fisherleak.audit.utility import Tradeoff
 from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
-from fisherleak.report.verdict import utility_between
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.gaps import MISSING
 
-__all__ = ["SCHEMA", "outcomes_of", "summarise"]
-
-SCHEMA = "fisherleak.summary/1"
+__all__ = ["SCHEMA", "outcomes_of", "summarise", "summary_of_audit"]
 
 
 def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:
@@ -41,179 +39,190 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
     command : str, optional
         The command line, for the record.
     """
-    design = audit.design
-    kind, scale, advice = design.target.kind, audit.unit_scale, advice_on(audit)
-    summary = {
-        "schema": SCHEMA,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "title": f"{design.source}: what a {kind} model of {design.target.name} reveals",
-        "command": command,
-        "seed": audit.settings.seed,
-        "versions": versions(),
-        "assumptions": [*assumptions_of(audit), *unread_cells(audit, show_values), *audit.attacked.notes],
-        "data": _data(audit),
-        "model": _model(audit),
-        "noise": {
-            "kind": name_of(audit.noise.noise),
-            "scale": audit.noise.scale,
-            "chosen": audit.noise.chosen,
-            "note": audit.noise.note,
-            "by_shape": audit.trained.most_by_shape(),
-        },
-        "eta": _eta(audit),
-        "rows": [_row(audit, k, show_values) for k in range(audit.worst.rows.size)],
-        "attributes": [
-            _attribute(audit, figures) | {"revealed": _share(audit, share)}
-            for figures, share in zip(audit.columns, audit.revealed(), strict=False)
-        ],
-        "label": _label(audit),
-        "people": {"count": audit.people, "share": HALF, "measured": any(audit.revealed())},
-        "groups": [
-            {"name": group.name, "count": group.spread.count, "eta_joint": group.joint / scale}
-            | _moments(group.spread, scale)
-            for group in audit.groups
-        ],
-        "tradeoff": _tradeoff(audit),
-        "choices": [],
-        "attacks": outcomes_of(audit.attacked),
-        "told_apart": [vars(apart) for apart in audit.attacked.told_apart],
-        "balance": _balance(audit),
-        "gate": _gate(audit),
-        "policy": _policy(audit),
-        "membership": _membership(audit),
-        "next": {"noise": advice.noise, "note": advice.note, "command": None, "command_for": None},
-        "diagnostics": _diagnostics(audit),
-    }
-    done: dict[str, Any] = plain(summary)
-    done["choices"] = _choices(audit, done)
+    done: Json = as_json(summary_of_audit(audit, show_values=show_values, command=command))
     return done
 
 
-def _choices(audit: Audit, summary: Json) -> list[Json]:
-    """What noise may be chosen, with what it leaves of utility; ``kept`` is the part of what a constant does not do."""
-    cost, found = summary["tradeoff"], []
-    gain = None if cost["without_noise"] is None else cost["without_noise"] - cost["constant"]
+def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Summary:
+    """The record behind it."""
+    design, scale, advice = audit.design, audit.unit_scale, advice_on(audit)
+    tradeoff = _tradeoff(audit)
+    return Summary(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        title=f"{design.source}: what a {design.target.kind} model of {design.target.name} reveals",
+        command=command,
+        seed=audit.settings.seed,
+        versions=versions(),
+        assumptions=(*assumptions_of(audit), *unread_cells(audit, show_values), *audit.attacked.notes),
+        data=_data(audit),
+        model=_model(audit),
+        noise=record.AddedNoise(
+            kind=name_of(audit.noise.noise),
+            scale=audit.noise.scale,
+            chosen=audit.noise.chosen,
+            note=audit.noise.note,
+            by_shape=audit.trained.most_by_shape(),
+        ),
+        eta=_eta(audit),
+        rows=tuple(_row(audit, k, show_values) for k in range(audit.worst.rows.size)),
+        attributes=tuple(
+            _attribute(audit, figures, share) for figures, share in zip(audit.columns, audit.revealed(), strict=False)
+        ),
+        label=_label(audit),
+        people=record.ExposedPeople(audit.people, HALF, measured=any(audit.revealed())),
+        groups=tuple(
+            record.Group(group.name, group.spread.count, group.joint / scale, *_moments(group.spread, scale))
+            for group in audit.groups
+        ),
+        tradeoff=tradeoff,
+        choices=_choices(audit, tradeoff),
+        attacks=outcomes_of(audit.attacked),
+        told_apart=tuple(record.ToldApart(**vars(apart)) for apart in audit.attacked.told_apart),
+        balance=_balance(audit),
+        gate=_gate(audit),
+        policy=_policy(audit),
+        membership=_membership(audit),
+        next=record.Next(advice.noise, advice.note),
+        diagnostics=_diagnostics(audit),
+    )
+
+
+def _choices(audit: Audit, cost: record.UtilityCurve) -> tuple[record.OfferedNoise, ...]:
+    """What noise may be chosen, with what it leaves of utility."""
+    found = []
     for choice in choices_on(audit):
-        at = utility_between(summary, choice.noise)
-        kept = None if at is None or not gain else max(0.0, min(1.0, (at - cost["constant"]) / gain))
-        found.append({"share": choice.share, "noise": choice.noise, "utility": at, "kept": kept})
-    return found
+        at, kept = cost.at(choice.noise), None
+        if at is not None and cost.without_noise is not None and cost.constant is not None:
+            gain = cost.without_noise - cost.constant
+            kept = max(0.0, min(1.0, (at - cost.constant) / gain)) if gain else None
+        found.append(record.OfferedNoise(choice.share, choice.noise, at, kept))
+    return tuple(found)
 
 
-def outcomes_of(attacked: Attacked) -> list[Json]:
+def outcomes_of(attacked: Attacked) -> tuple[record.AttackResult, ...]:
     """Each outcome as the summary and the command ``attack`` have it."""
-    return [_outcome(outcome, note, attacked.of) for outcome, note in attacked.outcomes]
+    found = []
+    for outcome, note in attacked.outcomes:
+        how = "expected over the noise"
+        if outcome.trials is not None:
+            how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
+        found.append(
+            record.AttackResult(
+                attacker=outcome.attacker,
+                attribute=outcome.attribute,
+                accuracy=float(outcome.accuracy),
+                low=float(outcome.low),
+                high=float(outcome.high),
+                baseline=float(outcome.baseline),
+                worst=outcome.worst,
+                q95=outcome.q95,
+                median=outcome.median,
+                found=outcome.found,
+                method=f"{outcome.n} {attacked.of}, {how}",
+                note=f"{note[0].upper()}{note[1:]}.",
+            )
+        )
+    return tuple(found)
 
 
-def _outcome(outcome: Outcome, note: str, of: str) -> Json:
-    how = "expected over the noise"
-    if outcome.trials is not None:
-        how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
-    return {
-        "attacker": outcome.attacker,
-        "attribute": outcome.attribute,
-        **{name: float(getattr(outcome, name)) for name in ("accuracy", "low", "high", "baseline")},
-        **{name: getattr(outcome, name) for name in ("worst", "q95", "median", "found")},
-        "method": f"{outcome.n} {of}, {how}",
-        "note": f"{note[0].upper()}{note[1:]}.",
-    }
-
-
-def _data(audit: Audit) -> Json:
+def _data(audit: Audit) -> record.Data:
     design, settings = audit.design, audit.settings
-    return {
-        "source": design.source,
-        "sha256": design.sha256,
-        "rows_read": design.rows_read,
-        "rows_used": design.n + design.held_out,
-        "dropped": [{"reason": reason, "count": count} for reason, count in design.dropped],
-        "missing": [{"column": f.column, "count": f.count, "filled": f.by, "as": f.kind} for f in design.filled],
-        "target": design.target.name,
-        "classes": [str(name) for name in design.target.classes] or None,
-        "id_column": settings.id,
-        "group_column": settings.group,
-        "person_column": settings.person,
-        "people": None if design.people is None else design.people.count,
-        "in_memory": not design.lazy,
-        "train_rows": design.n,
-        "test_rows": design.held_out,
-        "columns": [
-            {"name": c.name, "kind": c.kind, "assumed": c.assumed, "note": c.note, "levels": c.levels}
-            for c in design.columns
-        ],
-    }
+    return record.Data(
+        source=design.source,
+        sha256=design.sha256,
+        rows_read=design.rows_read,
+        rows_used=design.n + design.held_out,
+        dropped=tuple(record.DroppedRows(reason, count) for reason, count in design.dropped),
+        missing=tuple(record.MissingCells(f.column, f.count, f.by, f.kind) for f in design.filled),
+        target=design.target.name,
+        classes=tuple(str(name) for name in design.target.classes) or None,
+        id_column=settings.id,
+        group_column=settings.group,
+        person_column=settings.person,
+        people=None if design.people is None else design.people.count,
+        in_memory=not design.lazy,
+        train_rows=design.n,
+        test_rows=design.held_out,
+        columns=tuple(record.TableColumn(c.name, c.kind, c.assumed, c.note, c.levels) for c in design.columns),
+    )
 
 
-def _model(audit: Audit) -> Json:
+def _model(audit: Audit) -> record.DescribedModel:
     trained, target = audit.trained, audit.design.target
     penalty = f"with l2 = {trained.l2:g} per row" if trained.l2 else "without a penalty"
     weights = "" if trained.weights is None else ", rows reweighted by IRFIL"
-    return {
-        "kind": target.kind,
-        "assumed": target.assumed,
-        "description": f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
-        "l2": trained.l2,
-        "parameters": trained.parameters,
-        "intercept": True,
-        "public": trained.public,
-    }
+    return record.DescribedModel(
+        kind=target.kind,
+        assumed=target.assumed,
+        description=f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
+        l2=trained.l2,
+        parameters=trained.parameters,
+        intercept=True,
+        public=trained.public,
+    )
 
 
-def _eta(audit: Audit) -> Json:
+def _eta(audit: Audit) -> record.Etas:
     rows, scale = audit.rows, audit.unit_scale
     bars = [_bar(group.name, group.spread, scale) for group in audit.groups]
     everyone = "all rows" if audit.design.people is None else "all people"
     bars += [] if audit.spread is None else [_bar(everyone, audit.spread, scale)]
-    examples = {
-        "mean": rows.digest.mean / scale,
-        "sd": (rows.digest.sd or 0.0) / scale,
-        "median": rows.middle / scale,
-        "min": rows.digest.low / scale,
-        "max": rows.digest.high / scale,
-        "q05": rows.low / scale,
-        "q95": rows.high / scale,
-    }
-    histogram = {"edges": audit.edges / scale, "groups": bars}
-    return {"dataset": audit.dataset / scale, "examples": examples, "histogram": histogram}
+    examples = record.EtaFigures(
+        mean=rows.digest.mean / scale,
+        sd=(rows.digest.sd or 0.0) / scale,
+        median=rows.middle / scale,
+        min=rows.digest.low / scale,
+        max=rows.digest.high / scale,
+        q05=rows.low / scale,
+        q95=rows.high / scale,
+    )
+    return record.Etas(audit.dataset / scale, examples, record.Histogram(tuple(audit.edges / scale), tuple(bars)))
 
 
-def _bar(name: str, spread: Spread, scale: float) -> Json:
-    return {"name": name, "count": spread.count, "mean": spread.mean / scale, "counts": spread.bins}
+def _bar(name: str, spread: Spread, scale: float) -> record.HistogramGroup:
+    return record.HistogramGroup(name, spread.count, spread.mean / scale, tuple(spread.bins))
 
 
-def _moments(spread: Spread, scale: float) -> dict[str, float]:
-    return {"eta_mean": spread.mean / scale, "eta_sd": spread.sd / scale, "eta_max": spread.largest / scale}
+def _moments(spread: Spread, scale: float) -> tuple[float, float, float]:
+    """Mean, standard deviation and the largest."""
+    return spread.mean / scale, spread.sd / scale, spread.largest / scale
 
 
-def _row(audit: Audit, k: int, show_values: bool) -> Json:
+def _row(audit: Audit, k: int, show_values: bool) -> record.ExposedRow:
     design, worst, scale = audit.design, audit.worst, audit.unit_scale
     number, name = audit.names[int(worst.rows[k])]
     ends = np.cumsum([0, *(rows.size for rows in worst.members)])
     own = worst.X[ends[k] : ends[k + 1]]
-    return {
-        "row": number,
-        "id": name,
-        "eta": worst.eta[k] / scale,
-        "eta_label": worst.eta_label[k] / scale / audit.trained.unit,
-        "cells": worst.cells[k] / scale,
-        "revealed": _shares(audit, k),
-        "values": {f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
-    } | _many(audit, int(worst.rows[k]))
+    return record.ExposedRow(
+        row=number,
+        id=name,
+        eta=worst.eta[k] / scale,
+        eta_label=worst.eta_label[k] / scale / audit.trained.unit,
+        cells=tuple(worst.cells[k] / scale),
+        revealed=_shares(audit, k),
+        values={f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
+        rows=_many(audit, int(worst.rows[k])),
+    )
 
 
-def _shares(audit: Audit, k: int) -> list[float | None] | None:
+def _shares(audit: Audit, k: int) -> tuple[float | None, ...] | None:
     """The share revealed of every value of one of the most exposed rows; None where it is not known, and for categories."""
     if audit.worst.rms is None:
         return None
     units = np.array([feature.scale for feature in audit.design.features])
     exposures = audit.worst.rms[k] / audit.unit_scale * audit.yardsticks.spreads[:-1] * units
-    return [share_of(float(exposure)) if np.isfinite(exposure) else None for exposure in exposures]
+    return tuple(share_of(float(exposure)) if np.isfinite(exposure) else None for exposure in exposures)
 
 
-def _many(audit: Audit, place: int) -> dict[str, int]:
-    """How many rows a person has; nothing where rows stand for themselves."""
+def _many(audit: Audit, place: int) -> int | None:
+    """How many rows a person has; none where rows stand for themselves."""
     people = audit.design.people
-    return {} if people is None else {"rows": int(people.sizes[place])}
+    return None if people is None else int(people.sizes[place])
+
+
+def _person(audit: Audit, place: int) -> str | None:
+    """What a person is called; none where rows stand for themselves."""
+    return None if audit.design.people is None else audit.names[place][1]
 
 
 def _texts(values: Any) -> str:
@@ -232,184 +241,176 @@ def _text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _attribute(audit: Audit, figures: ColumnFigures) -> Json:
+def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> record.ModelColumn:
     feature, scale = figures.feature, audit.unit_scale
-    return {
-        "name": feature.name,
-        "kind": "number" if feature.has_share else "category",
-        "eta_column": figures.joint / scale,
-        "eta_max": figures.largest / scale,
-        "eta_mean": figures.mean / scale,
-        "eta_median": figures.median / scale,
-        "error_least": scale / figures.largest if figures.largest > 0 else None,
-        "error_typical": scale / figures.median if figures.median > 0 else None,
-        "spread": feature.prior if feature.has_share else None,
-        "worst_row": audit.names[figures.worst][0],
-        **({"yes_no": True} if feature.yes_no else {}),
-        **({"step": feature.step} if feature.yes_no and feature.step != 1.0 else {}),
-        **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
-    }
+    return record.ModelColumn(
+        name=feature.name,
+        kind="number" if feature.has_share else "category",
+        eta_column=figures.joint / scale,
+        eta_max=figures.largest / scale,
+        eta_mean=figures.mean / scale,
+        eta_median=figures.median / scale,
+        error_least=scale / figures.largest if figures.largest > 0 else None,
+        error_typical=scale / figures.median if figures.median > 0 else None,
+        spread=feature.prior if feature.has_share else None,
+        worst_row=audit.names[figures.worst][0],
+        yes_no=feature.yes_no,
+        step=feature.step if feature.yes_no else 1.0,
+        worst_person=_person(audit, figures.worst),
+        revealed=_share(audit, share),
+    )
 
 
-def _share(audit: Audit, share: Share | None) -> Json | None:
+def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
     """Of a number; none for categories."""
     if share is None:
         return None
-    row, person = audit.names[share.row]
-    found = {
-        "spread": share.spread,
-        "max": share.worst,
-        "q95": share.high,
-        "median": share.median,
-        "count": share.count,
-    }
-    return found | {"row": row} | ({} if audit.design.people is None else {"person": person})
+    row, person = audit.names[share.row][0], _person(audit, share.row)
+    return record.RevealedShare(share.spread, share.worst, share.high, share.median, share.count, row, person)
 
 
-def _label(audit: Audit) -> Json:
+def _label(audit: Audit) -> record.Label:
     """What is revealed about the target, in its own unit."""
     figures, scale = audit.label, audit.unit_scale
-    return {
-        "name": audit.design.target.name,
-        "kind": "category" if audit.design.target.classes else "number",
-        "eta_max": figures.largest / scale,
-        "eta_mean": figures.mean / scale,
-        "eta_median": figures.median / scale,
-        "worst_row": audit.names[figures.worst][0],
-        **({} if audit.design.people is None else {"worst_person": audit.names[figures.worst][1]}),
-        "revealed": _share(audit, audit.revealed()[-1]),
-    }
+    return record.Label(
+        name=audit.design.target.name,
+        kind="category" if audit.design.target.classes else "number",
+        eta_max=figures.largest / scale,
+        eta_mean=figures.mean / scale,
+        eta_median=figures.median / scale,
+        worst_row=audit.names[figures.worst][0],
+        worst_person=_person(audit, figures.worst),
+        revealed=_share(audit, audit.revealed()[-1]),
+    )
 
 
-def _tradeoff(audit: Audit) -> Json:
+def _tradeoff(audit: Audit) -> record.UtilityCurve:
     cost, curves = audit.tradeoff, audit.attacked.curves
-    where = "held-out rows" if cost.held_out else "the training rows"
-    return {
-        "metric": cost.metric.name,
-        "label": f"{cost.metric.label}, on {cost.rows:,} {where}"
-        if cost.held_out
-        else f"{cost.metric.label}, on {where}",
-        "higher_is_better": cost.metric.higher_is_better,
-        "without_noise": cost.without_noise,
-        "constant": cost.constant,
-        "held_out": cost.held_out,
-        "draws": cost.draws,
-        "interval": "low and high hold 90 % of the noisy copies",
-        "points": [
-            {"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high, "attacks": curve}
-            for p, curve in zip(cost.points, curves, strict=True)
-        ],
-    } | _also(cost.also)
+    where = f"{cost.rows:,} held-out rows" if cost.held_out else "the training rows"
+    return record.UtilityCurve(
+        metric=cost.metric.name,
+        label=f"{cost.metric.label}, on {where}",
+        higher_is_better=cost.metric.higher_is_better,
+        without_noise=cost.without_noise,
+        constant=cost.constant,
+        held_out=cost.held_out,
+        draws=cost.draws,
+        interval="low and high hold 90 % of the noisy copies",
+        points=tuple(
+            record.AttackedPoint(**vars(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
+            for point, curve in zip(cost.points, curves, strict=True)
+        ),
+        also=_also(cost.also),
+    )
 
 
-def _also(cost: Tradeoff | None) -> Json:
-    """The same by a second measure; nothing where there is none."""
+def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
+    """The same by a second measure; none where there is none."""
     if cost is None:
-        return {}
-    points = [{"scale": p.scale, "utility": p.utility, "low": p.low, "high": p.high} for p in cost.points]
-    known = {"metric": cost.metric.name, "label": cost.metric.label, "higher_is_better": cost.metric.higher_is_better}
-    return {"also": known | {"without_noise": cost.without_noise, "constant": cost.constant, "points": points}}
+        return None
+    return record.SecondCurve(
+        metric=cost.metric.name,
+        label=cost.metric.label,
+        higher_is_better=cost.metric.higher_is_better,
+        without_noise=cost.without_noise,
+        constant=cost.constant,
+        points=tuple(record.CurvePoint(**vars(point)) for point in cost.points),
+    )
 
 
-def _balance(audit: Audit) -> Json | None:
-    even = audit.balance
+def _balance(audit: Audit) -> record.Equalised | None:
+    even, scale = audit.balance, audit.unit_scale
     if even is None:
         return None
-    scale = audit.unit_scale
-    sides = {"before": even.before, "after": even.after}
     who = "Rows" if audit.design.people is None else "People"
-    return {
-        "iterations": even.iterations,
-        **{k: {"mean": s.mean / scale, "sd": s.sd / scale, "max": s.largest / scale} for k, s in sides.items()},
-        "histogram": {"edges": even.edges / scale, **{k: s.bins for k, s in sides.items()}},
-        "utility_before": even.utility_before,
-        "utility_after": even.utility_after,
-        "note": f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
+    edges, bins = even.edges / scale, (even.before.bins, even.after.bins)
+    return record.Equalised(
+        iterations=even.iterations,
+        before=record.EtaMoments(*_moments(even.before, scale)),
+        after=record.EtaMoments(*_moments(even.after, scale)),
+        histogram=record.BeforeAndAfter(*(tuple(each) for each in (edges, *bins))),
+        utility_before=even.utility_before,
+        utility_after=even.utility_after,
+        note=f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
         "is the mean over noisy copies. The weights depend on the data, which these etas do not count.",
-    }
+    )
 
 
-def _gate(audit: Audit) -> Json | None:
+def _gate(audit: Audit) -> record.CheckedGate | None:
     if audit.gate is None:
         return None
-    scale, count = audit.unit_scale, audit.gate.count
+    count, scale = audit.gate.count, audit.unit_scale
     above = audit.rows.digest.top[: min(count, MOST_LISTED)]
-    return {
-        "max_eta": audit.gate.max_eta,
-        "exceeded": count > 0,
-        "count": count,
-        "rows": [
-            {"row": audit.names[i][0], "id": audit.names[i][1], "eta": eta / scale} | _many(audit, i)
-            for i, eta in above
-        ],
-    }
+    rows = tuple(record.GateRow(*audit.names[i], eta / scale, _many(audit, i)) for i, eta in above)
+    return record.CheckedGate(audit.gate.max_eta, count > 0, count, rows)
 
 
-def _policy(audit: Audit) -> Json | None:
+def _policy(audit: Audit) -> record.CheckedPolicy | None:
     """Every rule with its limit and what was found."""
     if audit.policy is None:
         return None
-    return {
-        "source": audit.policy.source,
-        "sha256": audit.policy.sha256,
-        "passed": all(rule.passed for rule in audit.rules),
-        "count": len(audit.rules),
-        "kept": sum(rule.passed for rule in audit.rules),
-        "noise": None if audit.passing is None else audit.passing.noise,
-        "note": policy_scope(audit),
-        "rules": [
-            {
-                "rule": rule.name,
-                "passed": rule.passed,
-                "limit": rule.limit,
-                "value": rule.value,
-                "count": rule.count,
-                "row": None if rule.row is None else audit.names[rule.row][0],
-                "noise": rule.noise,
-                "note": rule.words,
-            }
+    return record.CheckedPolicy(
+        source=audit.policy.source,
+        sha256=audit.policy.sha256,
+        passed=all(rule.passed for rule in audit.rules),
+        count=len(audit.rules),
+        kept=sum(rule.passed for rule in audit.rules),
+        noise=None if audit.passing is None else audit.passing.noise,
+        note=policy_scope(audit),
+        rules=tuple(
+            record.CheckedRule(
+                rule=rule.name,
+                passed=rule.passed,
+                limit=rule.limit,
+                value=rule.value,
+                count=rule.count,
+                row=None if rule.row is None else audit.names[rule.row][0],
+                noise=rule.noise,
+                note=rule.words,
+            )
             for rule in sorted(audit.rules, key=lambda rule: rule.passed)
-        ],
-    }
+        ),
+    )
 
 
-def _membership(audit: Audit) -> Json | None:
+def _membership(audit: Audit) -> record.MembershipFound | None:
     """How well presence can be told, the rows about which it can be told best first."""
     presence = audit.presence
     if not presence.measured:
         return None
-    return {
-        "kind": presence.kind,
-        "right_mean": presence.mean,
-        "right_max": presence.top[0].right,
-        "right_q95": presence.high,
-        "right_median": presence.median,
-        "notable": NOTABLE,
-        "count": presence.notable,
-        "false_positives": FALSE_POSITIVES,
-        "recognised": presence.recognised,
-        "note": presence.recognised_note,
-        "rows": [_told(audit, item) for item in presence.top],
-    }
+    return record.MembershipFound(
+        kind=presence.kind,
+        right_mean=presence.mean,
+        right_max=presence.top[0].right,
+        right_q95=presence.high,
+        right_median=presence.median,
+        notable=NOTABLE,
+        count=presence.notable,
+        false_positives=FALSE_POSITIVES,
+        recognised=presence.recognised,
+        note=presence.recognised_note,
+        rows=tuple(
+            record.MemberRow(
+                *audit.names[item.row],
+                rows=_many(audit, item.row),
+                mu=item.mu,
+                right=item.right,
+                auc=item.auc,
+                found=item.found,
+            )
+            for item in presence.top
+        ),
+    )
 
 
-def _told(audit: Audit, item: Told) -> Json:
-    number, name = audit.names[item.row]
-    mu = item.mu if math.isfinite(item.mu) else None
-    told = {"mu": mu, "right": item.right, "auc": item.auc, "found": item.found}
-    return {"row": number, "id": name, **_many(audit, item.row), **told}
-
-
-def _diagnostics(audit: Audit) -> Json:
+def _diagnostics(audit: Audit) -> record.Diagnostics:
     fit, spot = audit.trained.fit, audit.spot
-    return {
-        "gradient": fit.gradient,
-        "distance": fit.distance,
-        "condition": fit.condition,
-        "steps": fit.steps,
-        "warnings": list(audit.warnings),
-        "finite_difference": None
-        if spot is None
-        else {"rows": spot.rows, "largest_relative_error": spot.largest_relative_error, "note": spot.note},
-        "seconds": audit.seconds,
-    }
+    return record.Diagnostics(
+        gradient=fit.gradient,
+        distance=fit.distance,
+        condition=fit.condition,
+        steps=fit.steps,
+        warnings=audit.warnings,
+        finite_difference=None if spot is None else record.RefitCheck(**vars(spot)),
+        seconds=audit.seconds,
+    )
