@@ -79,7 +79,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "engine/norms/test_matrix_free.py",
         "leakage/test_leakage.py",
     ),
-    "engine/label_units.py": ("leakage/test_compose.py",),
     "engine/jacobian.py": ("engine/norms/test_shared_basis.py", "engine/norms/test_matrix_free.py"),
     "engine/left_out.py": (
         "engine/test_removal.py",
@@ -120,13 +119,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_left_out.py": ("engine/outputs/test_several_removal.py", "engine/test_sets_left_out.py"),
     "engine/outputs/several_risk.py": ("engine/outputs/test_several_fit.py", "engine/norms/test_several_outputs.py"),
-    "engine/loss_derivatives.py": ("engine/test_losses.py", "engine/test_loss_traits.py"),
+    "engine/losses/derivatives.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
+    "engine/losses/multi_output.py": ("engine/losses/test_losses.py", "engine/outputs/test_several_fit.py"),
+    "engine/losses/one_output.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
     "engine/noise/covariance.py": ("engine/test_noise.py", "engine/norms/test_data_shaped.py"),
-    "engine/outputs/vector_losses.py": (
-        "engine/replacement/test_reduced_loss.py",
-        "engine/outputs/test_several_fit.py",
-        "engine/norms/test_several_outputs.py",
-    ),
     "engine/perturbation.py": (
         "leakage/test_leakage.py",
         "engine/norms/test_shared_basis.py",
@@ -157,8 +153,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "nn/through.py": ("nn/test_last_layer.py", "nn/test_heads.py", "nn/test_encoders.py"),
     "protection/known_losses.py": (
         "protection/test_certificate.py",
-        "engine/test_loss_traits.py",
-        "engine/test_losses.py",
+        "engine/losses/test_loss.py",
+        "engine/losses/test_losses.py",
         "protection/test_admissible.py",
     ),
     "protection/ascent.py": ("protection/test_admissible.py", "protection/test_several_certificate.py"),

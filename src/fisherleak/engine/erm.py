@@ -20,7 +20,7 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak._support.notebook import panel
 from fisherleak.engine.curvature import Factor, warn_if_near_singular
-from fisherleak.engine.losses import OF_CLASSES, Loss, get_loss
+from fisherleak.engine.losses import Loss, get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.newton import factor_at, newton, started
 from fisherleak.engine.risk import Point, Risk
@@ -188,12 +188,13 @@ def minimise(
     >>> float(fit.coef[0])
     2.0
     """
-    if loss == OF_CLASSES or (_has_columns(y) and get_loss(loss).unit_curvature):
+    found = get_loss(loss, columns=_has_columns(y))
+    if found.several:
         # these build on this module
         from fisherleak.engine.outputs.several_fit import minimise_several
 
-        return minimise_several(X, y, loss == OF_CLASSES, l2, sample_weight, intercept)
-    return minimise_scaled(X, y, loss, l2, sample_weight, intercept, None)
+        return minimise_several(X, y, found, l2, sample_weight, intercept)
+    return minimise_scaled(X, y, found, l2, sample_weight, intercept, None)
 
 
 def _has_columns(y: Any) -> bool:

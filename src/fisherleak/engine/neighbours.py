@@ -9,9 +9,10 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.curvature import Factor
 from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.losses.loss import within_reach
 from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Point, Risk, with_constant, within_reach
+from fisherleak.engine.risk import Point, Risk, with_constant
 from fisherleak.rows import block_elements, rows_per_block, sum_rows
 
 __all__ = ["gradients_at", "refitted", "risk_of_fit"]
@@ -66,7 +67,7 @@ def _gradients_of_several(risk: OutputsRisk, points: Array) -> Array:
         b = x.shape[0]
         z = within_reach(xp.reshape(x @ V.T, (b * count, L)) @ Q.T)
         labels = xp.broadcast_to(y[:, None, ...], (b, count, *y.shape[1:]))
-        r = xp.reshape(loss.gradient(z, xp.reshape(labels, (b * count, *y.shape[1:]))) @ Q, (b, count * L))
+        r = xp.reshape(loss.r(z, xp.reshape(labels, (b * count, *y.shape[1:]))) @ Q, (b, count * L))
         r = r if weights is None else r * weights[:, None]
         return (r.T @ x,)
 

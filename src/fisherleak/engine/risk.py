@@ -18,10 +18,11 @@ from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, li
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import Factor, Wide, gram
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss, within_reach
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["Point", "Risk", "largest_of", "with_constant", "within_reach"]
+__all__ = ["Point", "Risk", "largest_of", "with_constant"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
@@ -29,13 +30,6 @@ EVEN = 1e-8
 """Part of a common level below which predictions do not differ: the rounding of one level for all is no distance."""
 WIDE, MANY_COLUMNS = 4, 200
 """Columns are far more than rows if they are so many times as many, and no fewer than that."""
-FAR = 1e60
-"""Linear predictors are cut here: a trial step that is too long by far must not overflow, and no minimum lies there."""
-
-
-def within_reach(z: Array) -> Array:
-    """Linear predictors, cut where nothing is left to tell."""
-    return namespace(z).clip(z, -FAR, FAR)
 
 
 def with_constant(block: Array, intercept: bool, centre: Array | None) -> Array:
@@ -89,6 +83,8 @@ class Risk:
     known_centre: Array | None = None
     scales: Array | None = None
     """(d,): l2 is on each coefficient times its scale, for preprocessing that is folded in."""
+    outputs: int = 1
+    """K."""
 
     @cached_property
     def centre(self) -> Array | None:
@@ -105,6 +101,11 @@ class Risk:
 
         total, count = sum_rows(block, self.X, self.weights)
         return total / count
+
+    @cached_property
+    def reduced_loss(self) -> ReducedLoss:
+        """The loss in its frame."""
+        return reduced_loss(self.loss, self.outputs, self.X)
 
     @property
     def separable(self) -> bool:

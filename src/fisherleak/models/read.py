@@ -16,13 +16,11 @@ from fisherleak._support.arrays import Array, device, host, is_lazy, like, names
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import Fit
 from fisherleak.engine.folding import Folding
-from fisherleak.engine.losses import get_loss
 from fisherleak.engine.magnitudes import check_directions, check_penalty
 from fisherleak.engine.newton import SMALL_STEP
 from fisherleak.engine.outputs.class_labels import check_labels, number_rows
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights, training_rows
@@ -285,14 +283,11 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
 
 
 def _one_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Risk:
-    assert isinstance(recipe.loss, str)
-    loss = get_loss(recipe.loss)
-    X, y, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
-    return Risk(X, y, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
+    X, y, weights = check_training(features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept)
+    return Risk(X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
 
 
 def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> OutputsRisk:
-    assert isinstance(recipe.loss, VectorLoss)
     if recipe.classes is None:
         X, y, weights = number_rows(features, recipe.y, recipe.weights, names)
     else:

@@ -10,11 +10,10 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import VectorLike
 from fisherleak.engine.erm import Fit
-from fisherleak.engine.losses import get_loss
+from fisherleak.engine.losses import LOSSES, OF_SEVERAL, get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import NAMED
 from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, training_rows
 from fisherleak.errors import InvalidInputError, NotAtMinimumError
@@ -91,6 +90,8 @@ def _one(
     linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
 ) -> tuple[Risk, None]:
     record, bias = get_loss(loss), linear.bias is not None
+    if record.several:
+        raise InvalidInputError(f"linear has one output: loss must be one of {', '.join(LOSSES)}; got {loss!r}.")
     X, labels, weights = check_training(features, y, weights, record)
     _check_width(X, linear)
     return Risk(X, labels, weights, record, l2, bias, bias_l2), None
@@ -100,10 +101,10 @@ def _several(
     linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
 ) -> tuple[OutputsRisk, NDArray[Any] | None]:
     K, bias = int(linear.out_features), linear.bias is not None
-    if loss not in NAMED:
-        raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(NAMED)}; got {loss!r}.")
+    if loss not in OF_SEVERAL:
+        raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(OF_SEVERAL)}; got {loss!r}.")
     classes: NDArray[Any] | None = None
-    kind = NAMED[loss]
+    kind = OF_SEVERAL[loss]
     if kind.classes:
         X, _, weights = training_rows(features, None, weights, None)
         classes = classes_of(y, X)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import UnsupportedModelError
@@ -76,14 +77,9 @@ class Refit:
 
     def _derivatives(self, Z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Of the loss by predictors in the frame (m, b, L): the gradient (m, b, L) and the curvature (m, b, L, L)."""
-        loss: Any = self.fit.loss
+        loss = ReducedLoss(self.fit.loss, self._frame(Z) if self.fit.loss.several else None)
         flat, labels = Z.reshape(-1, Z.shape[2]), y.reshape(-1, *y.shape[2:])
-        if isinstance(self.fit, OutputsFit):
-            Q = self._frame(Z)
-            scores = flat @ Q.T
-            r, A = loss.gradient(scores, labels) @ Q, loss.curvature(scores.detach(), Q)
-        else:
-            r, A = loss.r(flat[:, 0], labels)[:, None], loss.a(flat[:, 0].detach(), labels)[:, None, None]
+        r, A = loss.gradient(flat, labels), loss.curvature(flat.detach(), labels)
         return r.reshape(Z.shape), A.reshape(*Z.shape, Z.shape[2])
 
     def _frame(self, beside: Tensor) -> Tensor:

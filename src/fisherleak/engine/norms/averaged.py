@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
-from fisherleak.engine.outputs.vector_losses import VectorLoss, own_class
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.multi_output import own_class
 from fisherleak.engine.training_rows import check_values, training_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, map_rows, sum_rows, with_known_rows
@@ -159,17 +160,16 @@ def check_labels(
     X: Array,
     y: Array,
     weights: Array | None,
-    loss: VectorLoss,
+    loss: Loss,
     names: Sequence[str] | None,
     intercept: bool,
     classes: Sequence[Any] | None,
 ) -> None:
     """Rows whose labels are codes or numbers: finite, of magnitudes that can be squared, every class present."""
-    proxy: Any = loss
     if loss.classes:
         assert classes is not None
-        check_values(X, y, weights, proxy, names, False)
+        check_values(X, y, weights, loss, names, False)
         check_classes(y, weights, classes)
         return
     for k in range(int(y.shape[1])):
-        check_values(X if k == 0 else X[:, :1], y[:, k], weights, proxy, names, intercept)
+        check_values(X if k == 0 else X[:, :1], y[:, k], weights, loss, names, intercept)

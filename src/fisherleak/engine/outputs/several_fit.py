@@ -13,12 +13,12 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak.engine.curvature import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.erm import Fit, counted_rows
-from fisherleak.engine.losses import LOSSES
+from fisherleak.engine.losses import LOSSES, Loss
+from fisherleak.engine.losses.multi_output import SOFTMAX
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.newton import newton, started
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
 from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.engine.risk import Point, with_constant
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import InvalidInputError, SingularHessianError
@@ -88,12 +88,11 @@ class OutputsFit(Fit):
         return xp.concat([flat, last], axis=0)
 
 
-def minimise_several(X: Any, y: Any, of_classes: bool, l2: float, sample_weight: Any, intercept: bool) -> OutputsFit:
-    """The minimiser of the softmax loss of classes, or of the squared loss of y (n, K)."""
+def minimise_several(X: Any, y: Any, kind: Loss, l2: float, sample_weight: Any, intercept: bool) -> OutputsFit:
+    """The minimiser of a loss of classes, or of y (n, K)."""
     names = column_names(X)
     classes: NDArray[Any] | None = None
-    kind = SOFTMAX if of_classes else SEVERAL_NUMBERS
-    if of_classes:
+    if kind.classes:
         X, _, weights = training_rows(X, None, sample_weight, names)
         classes = classes_of(y, X)
         y = codes_of(y, classes, X)

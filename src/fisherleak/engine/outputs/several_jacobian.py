@@ -66,8 +66,9 @@ class OutputsJacobian:
     @property
     def by_label(self) -> Array:
         """-C, (L, q)."""
-        whole = self.label_unit * self.fit.loss.by_label(int(self.fit.coef.shape[0]))
-        return like(whole, self.B, namespace(self.B))
+        xp = namespace(self.B)
+        z = xp.zeros((1, int(self.fit.coef.shape[0])), dtype=self.B.dtype, device=device(self.B))
+        return -self.label_unit * self.fit.loss.c(z, z)[0, ...]
 
     def scores(self) -> Callable[..., Scores]:
         """A function from a block of ``arrays`` to its derivatives."""

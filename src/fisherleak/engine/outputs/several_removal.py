@@ -39,7 +39,6 @@ from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
 from fisherleak.engine.removal import AT_MINIMUM, WORK, Bucket
 from fisherleak.engine.removal_steps import MOST_CHORDS, REFITTED
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
-from fisherleak.engine.replacement.reduced_loss import reduced_loss
 from fisherleak.engine.replacement.settling import put_rows
 from fisherleak.engine.sets_left_out import Rows, filled_up, members, roots_of
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
@@ -72,7 +71,7 @@ def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> 
     if n * count * int(fit.theta.shape[0]) <= LIGHT:
         return True
     risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    return pays_expansion(risk, reduced_loss(risk), count) and n * risk.size**3 <= 32 * WORK
+    return pays_expansion(risk, risk.reduced_loss, count) and n * risk.size**3 <= 32 * WORK
 
 
 def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Sequence[Rows] | None = None) -> Array:
@@ -173,7 +172,7 @@ def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
     theta, factor = fit.reduced, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
-    B, metric, loss = factor.inverse(), jacobian.metric, reduced_loss(risk)
+    B, metric, loss = factor.inverse(), jacobian.metric, risk.reduced_loss
     known = None
     if not loss.quadratic and pays_expansion(risk, loss, count):
         known = expanded(risk, theta, B, factor.scale, metric, loss)

@@ -20,8 +20,10 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.curvature import gram
-from fisherleak.engine.outputs.vector_losses import VectorLoss, own_class
-from fisherleak.engine.risk import EVEN, ROUNDING, Point, Risk, largest_of, with_constant, within_reach
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import within_reach
+from fisherleak.engine.losses.multi_output import own_class
+from fisherleak.engine.risk import EVEN, ROUNDING, Point, Risk, largest_of, with_constant
 from fisherleak.rows import block_elements, sum_rows
 
 __all__ = ["OutputsRisk", "Scores", "score_maker"]
@@ -47,10 +49,11 @@ class Scores:
 
 
 def score_maker(
-    loss: VectorLoss, theta: Array, outputs: int, intercept: bool, centre: Array | None, curvature: bool
+    loss: Loss, theta: Array, outputs: int, intercept: bool, centre: Array | None, curvature: bool
 ) -> Callable[..., Scores]:
     """A function from a block of rows to its ``Scores``: small arrays only, so that it can travel to where the rows are."""
     xp = namespace(theta)
+    assert loss.frame is not None
     Q = like(loss.frame(outputs), theta, xp)
     V = xp.reshape(theta, (Q.shape[1], -1))
 
@@ -58,8 +61,8 @@ def score_maker(
         x = with_constant(X, intercept, centre)
         z = within_reach((x @ V.T) @ Q.T)
         omega = xp.ones(x.shape[0], dtype=x.dtype, device=device(x)) if weights is None else weights
-        r = loss.gradient(z, y) @ Q * omega[:, None]
-        A = loss.curvature(z, Q) * omega[:, None, None] if curvature else None
+        r = loss.r(z, y) @ Q * omega[:, None]
+        A = loss.a(z, y) * omega[:, None, None] if curvature else None
         return Scores(x, z, r, A, omega)
 
     return block
@@ -70,8 +73,6 @@ class OutputsRisk(Risk):
     """The regularised empirical risk as a function of vec(V)."""
 
     loss: Any
-    outputs: int = 0
-    """K."""
 
     @property
     def separable(self) -> bool:
@@ -178,7 +179,7 @@ class OutputsRisk(Risk):
         def block(y: Array, weights: Array | None) -> Sums:
             xp = namespace(y)
             zero = xp.zeros((y.shape[0], outputs), dtype=xp.float64, device=device(y))
-            Y = xp.astype(own_class(y, outputs), xp.float64) if loss.shares else -loss.gradient(zero, y)
+            Y = xp.astype(own_class(y, outputs), xp.float64) if loss.shares else -loss.r(zero, y)
             omega = xp.ones(y.shape[0], dtype=xp.float64, device=device(y)) if weights is None else weights
             return Y.T @ omega, xp.sum(omega)
 
@@ -237,7 +238,7 @@ class OutputsRisk(Risk):
             part = make(X, y, weights)
             xp = namespace(part.z)
             assert part.A is not None
-            gradient = loss.gradient(part.z, y)
+            gradient = loss.r(part.z, y)
             labels = part.z - gradient if loss.quadratic else xp.zeros_like(part.z)
             scale = xp.abs(part.z) + xp.abs(labels)
             # what one unit of rounding in scores and labels does to r

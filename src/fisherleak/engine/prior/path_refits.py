@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.neighbours import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
 from fisherleak.engine.risk import with_constant
 
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
@@ -74,7 +74,7 @@ class Paths:
 
     @cached_property
     def loss(self) -> ReducedLoss:
-        found = reduced_loss(self.risk)
+        found: ReducedLoss = self.risk.reduced_loss
         return found if found.frame is None else replace(found, frame=np.asarray(host(found.frame)))
 
     @cached_property

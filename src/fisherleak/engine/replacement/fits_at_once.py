@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import is_numpy
 from fisherleak.engine.curvature import REFUSE_ABOVE
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.neighbours import EPSILON
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss
 from fisherleak.engine.replacement.row_changes import RowChanges
 from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.engine.risk import Risk, with_constant

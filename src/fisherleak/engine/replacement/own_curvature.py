@@ -9,7 +9,7 @@ What the other rows' curvatures do is learned from the gradients on the way: pai
 which correct :math:`H'(D)^{-1}` (limited-memory BFGS). A step costs O(n p), where one of a fit takes a Hessian of all rows.
 
 Where there is no minimum, gradients vanish too. Curvatures of the other rows are at least :math:`e^{-\sqrt{w} |v|}` of what
-they were where scores moved by v (``reduced_loss``), so that the true Newton step is at most :math:`e^{\sqrt{w} |v|}` times
+they were where scores moved by v (``ReducedLoss``), so that the true Newton step is at most :math:`e^{\sqrt{w} |v|}` times
 :math:`H'(D)^{-1} g'(D)`, by the norm of H'(D) and with the largest v. A move is taken where that is nothing beside it.
 """
 

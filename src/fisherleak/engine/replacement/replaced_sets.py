@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.progress import track
+from fisherleak.engine.losses.loss import FAR
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, gradients_at, refitted
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.replaced_rows import LEAST_HOLD, Moves
 from fisherleak.engine.replacement.row_changes import RowChanges, gradient_difference
 from fisherleak.engine.replacement.settling import CAUTION, CLOSE, HALF, MORE_CHORDS, ROUNDS, Replacements
-from fisherleak.engine.risk import FAR
 from fisherleak.errors import FisherleakError, SeparableClassesError
 
 __all__ = ["set_replacement_moves"]
