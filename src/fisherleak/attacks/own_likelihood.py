@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import (
     MECHANISMS,
     ObjectivePerturbation,
@@ -33,7 +34,6 @@ from fisherleak.engine.mechanisms.self_shaped import (
 )
 from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.reshaped import Reshaped
-from fisherleak.engine.risk import with_constant
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.errors import InvalidInputError
 

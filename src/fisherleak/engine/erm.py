@@ -19,12 +19,12 @@ import numpy as np
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak._support.notebook import panel
-from fisherleak.engine.curvature import Factor, warn_if_near_singular
+from fisherleak.engine.fit.curvature import Factor, warn_if_near_singular
+from fisherleak.engine.fit.newton import factor_at, newton, started
+from fisherleak.engine.fit.risk import Point, Risk
+from fisherleak.engine.fit.separation import refuse_separated_rows
 from fisherleak.engine.losses import Loss, get_loss
 from fisherleak.engine.magnitudes import check_penalty
-from fisherleak.engine.newton import factor_at, newton, started
-from fisherleak.engine.risk import Point, Risk
-from fisherleak.engine.separation import refuse_separated_rows
 from fisherleak.engine.training_rows import check_training
 from fisherleak.errors import NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows

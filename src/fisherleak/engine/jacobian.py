@@ -21,12 +21,12 @@ from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.sparse import times
 from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
-from fisherleak.engine.risk import with_constant
 
 __all__ = ["Derivatives", "Jacobian", "Model", "jacobian_of"]
 

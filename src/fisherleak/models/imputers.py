@@ -20,10 +20,10 @@ from sklearn import impute
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.folding import Filling
 from fisherleak.engine.jacobian import Model
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
 

@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.newton import SMALL_STEP
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.magnitudes import check_directions, check_penalty
-from fisherleak.engine.newton import SMALL_STEP
 from fisherleak.engine.outputs.class_labels import check_labels, number_rows
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, check_weights, training_rows
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one
@@ -275,29 +274,23 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     weights = check_weights(sample_weight, features)
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
-    risk = _several_risk(recipe, features, names) if recipe.outputs > 1 else _one_risk(recipe, features, names)
+    risk = _risk(recipe, features, names)
     check_penalty(recipe.l2)
     check_directions(prepared.attributes)
     theta = (all_parameters if recipe.outputs > 1 else parameters)(prepared.estimator)
     return risk, like(theta, risk.X, namespace(risk.X))
 
 
-def _one_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Risk:
-    X, y, weights = check_training(features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept)
-    return Risk(X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
-
-
-def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> OutputsRisk:
-    if recipe.classes is None:
-        X, y, weights = number_rows(features, recipe.y, recipe.weights, names)
+def _risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Risk:
+    if not recipe.loss.several:
+        X, y, weights = check_training(features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept)
     else:
-        X, y, weights = training_rows(features, recipe.y, recipe.weights, names)
-    classes = None if recipe.classes is None else recipe.classes.tolist()
-    check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
-    named = (*names, "intercept")
-    return OutputsRisk(
-        X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, named, outputs=recipe.outputs
-    )
+        of_rows = number_rows if recipe.classes is None else training_rows
+        X, y, weights = of_rows(features, recipe.y, recipe.weights, names)
+        classes = None if recipe.classes is None else recipe.classes.tolist()
+        check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
+    own = (recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2)
+    return Risk(X, y, weights, *own, (*names, "intercept"), outputs=recipe.outputs)
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

@@ -23,10 +23,9 @@ from fisherleak._support.arrays import like, namespace
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
@@ -43,7 +42,6 @@ __all__ = [
     "learned_fills",
     "neutral",
     "raw_parameters",
-    "raw_parameters_of_several",
     "refuse_learned_fills",
     "scaled_parameters",
     "split_outputs",
@@ -307,10 +305,7 @@ def in_raw_units(risk: Risk, theta: Any, scales: Sequence[Scale]) -> tuple[Risk,
     """
     check_foldable(risk.intercept, risk.intercept_l2 > 0, scales)
     xp = namespace(risk.X)
-    if isinstance(risk, OutputsRisk):
-        raw = raw_parameters_of_several(np.asarray(theta), scales, risk.intercept)
-    else:
-        raw = raw_parameters(np.asarray(theta), scales)
+    raw = raw_parameters(np.asarray(theta), scales, risk.intercept)
     s = like(np.array([scale.scale for scale in scales]), risk.X, xp)
     return replace(risk, intercept_l2=0.0, known_centre=None, scales=s), like(raw, risk.X, xp)
 
@@ -323,15 +318,8 @@ def check_foldable(intercept: bool, penalised: bool, scales: Sequence[Scale]) ->
         )
 
 
-def raw_parameters(theta: Vector, scales: Sequence[Scale]) -> Vector:
-    """Parameters for scaled features, (d,) or (d + 1,), as those of the same model for the features themselves."""
-    coef = theta[: len(scales)] / [scale.scale for scale in scales]
-    level = theta[len(scales) :] - np.dot([scale.centre for scale in scales], coef)
-    return np.append(coef, level)
-
-
-def raw_parameters_of_several(theta: Vector, scales: Sequence[Scale], intercept: bool) -> Vector:
-    """The same for several outputs: all coefficients, output by output, then all intercepts."""
+def raw_parameters(theta: Vector, scales: Sequence[Scale], intercept: bool) -> Vector:
+    """Parameters for scaled features as those of the same model for the features: all coefficients, then all intercepts."""
     coef, level = split_outputs(theta, len(scales), intercept)
     raw = coef / np.array([scale.scale for scale in scales])
     if level is None:

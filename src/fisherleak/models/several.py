@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, host, namespace
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.curvature import Factor
 from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
+from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.engine.outputs.class_labels import codes_of
 from fisherleak.engine.outputs.several_fit import OutputsFit, check_rank, outputs_fit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Point, Risk
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import is_each_class
 from fisherleak.rows import map_rows
@@ -98,7 +97,7 @@ def all_parameters(estimator: Estimator) -> Vector:
 
 def check_determined(risk: Risk) -> None:
     """Refuse parameters that rows cannot determine without a penalty."""
-    if isinstance(risk, OutputsRisk):
+    if risk.loss.several:
         check_rank(risk)
     else:
         check_rank_possible(risk)
@@ -106,10 +105,10 @@ def check_determined(risk: Risk) -> None:
 
 def fit_here(risk: Risk, theta: Array, polish: bool, classes: NDArray[Any] | None = None) -> Fit:
     """A fit at parameters as they are released, of the kind of its risk; moved to the minimum if ``polish``."""
-    if not isinstance(risk, OutputsRisk):
+    if not risk.loss.several:
         return fit_at(risk, theta, polish)
 
-    def made(risk: OutputsRisk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
+    def made(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
         return outputs_fit(risk, theta, at, factor, steps, classes)
 
     return fit_at(risk, theta, polish, made)

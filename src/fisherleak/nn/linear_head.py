@@ -10,11 +10,10 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import VectorLike
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.losses import LOSSES, OF_SEVERAL, get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training, training_rows
 from fisherleak.errors import InvalidInputError, NotAtMinimumError
 from fisherleak.models.minimum import REFUSED
@@ -99,7 +98,7 @@ def _one(
 
 def _several(
     linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
-) -> tuple[OutputsRisk, NDArray[Any] | None]:
+) -> tuple[Risk, NDArray[Any] | None]:
     K, bias = int(linear.out_features), linear.bias is not None
     if loss not in OF_SEVERAL:
         raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(OF_SEVERAL)}; got {loss!r}.")
@@ -120,7 +119,7 @@ def _several(
             raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
     _check_width(X, linear)
     check_labels(X, labels, weights, kind, None, bias, None if classes is None else classes.tolist())
-    return OutputsRisk(X, labels, weights, kind, l2, bias, bias_l2, outputs=K), classes
+    return Risk(X, labels, weights, kind, l2, bias, bias_l2, outputs=K), classes
 
 
 def _check_width(X: Array, linear: Module) -> None:

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms import information_about, one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import OutputsRisk
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
 from fisherleak.models.several import fit_here
 from fisherleak.protection.certificate import Bound
@@ -90,7 +89,7 @@ def eta_in_place(
     names = tuple(f"feature {j}" for j in range(X.shape[1] + 1))
     own = (X, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names)
     several = isinstance(jacobian, OutputsJacobian)
-    risk = OutputsRisk(*own, scales=scales, outputs=int(fit.coef.shape[0])) if several else Risk(*own, scales=scales)
+    risk = Risk(*own, scales=scales, outputs=int(fit.coef.shape[0]) if several else 1)
     try:
         fresh = fit_here(risk, np.asarray(host(fit.theta)), polish=True)
     except FisherleakError:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.declared import Admissible
 

@@ -37,7 +37,6 @@ from fisherleak.models.scalers import (
     learned_fills,
     neutral,
     raw_parameters,
-    raw_parameters_of_several,
     refuse_learned_fills,
     split_outputs,
     within_frame,
@@ -244,7 +243,7 @@ def _in_frame(
     d = theta.shape[0] - int(intercept)
     known = within_frame(complete(scales, d), _declared_frame(noise))
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters(theta, known)
+    raw = raw_parameters(theta, known, intercept)
     fills = learned_fills(known)
     columns, centres = list(fills), np.array([known[k].public[1] for k in fills])
     whole = np.append(raw, raw[columns] * (np.array(list(fills.values())) - centres))
@@ -275,7 +274,7 @@ def _several_in_frame(
     known = within_frame(complete(scales, d), _declared_frame(noise))
     refuse_learned_fills(known)
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters_of_several(theta, known, intercept)
+    raw = raw_parameters(theta, known, intercept)
     if getattr(noise, "shape", None) is not None:
         return released(raw, noise, random_state)
     frame = frame_of(known, intercept)

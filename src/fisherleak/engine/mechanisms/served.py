@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.mechanisms.served_outputs import answer_rows, outputs_of_answers
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
 from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "has_law", "told_by"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.namespaces import Namespace
+from fisherleak.engine.fit.risk import Scores
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import Scores
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
 
 __all__ = ["GramParts", "identity"]

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
-from fisherleak.engine.curvature import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.erm import Fit, counted_rows
+from fisherleak.engine.fit.curvature import Factor, factorise, gram, warn_if_near_singular
+from fisherleak.engine.fit.newton import newton, started
+from fisherleak.engine.fit.risk import Point, Risk, with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.losses.multi_output import SOFTMAX
 from fisherleak.engine.magnitudes import check_penalty
-from fisherleak.engine.newton import newton, started
 from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Point, with_constant
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import InvalidInputError, SingularHessianError
 from fisherleak.rows import sum_rows
@@ -103,7 +102,7 @@ def minimise_several(X: Any, y: Any, kind: Loss, l2: float, sample_weight: Any, 
     check_penalty(l2)
     outputs = int(y.shape[1]) if classes is None else int(classes.size)
     names = names or default_names(X.shape[1])
-    risk = OutputsRisk(X, y, weights, kind, l2, bool(intercept), names=(*names, "intercept"), outputs=outputs)
+    risk = Risk(X, y, weights, kind, l2, bool(intercept), names=(*names, "intercept"), outputs=outputs)
     check_rank(risk)
     return outputs_fit(risk, *newton(risk, *started(risk)), classes=classes)
 
@@ -124,7 +123,7 @@ def minimise_classes(
     check_penalty(l2)
     own = None if scales is None else like(scales, X, namespace(X))
     names = names or default_names(X.shape[1])
-    risk = OutputsRisk(
+    risk = Risk(
         *(X, codes, weights, SOFTMAX, l2, True, intercept_l2, (*names, "intercept")), scales=own, outputs=len(classes)
     )
     check_rank(risk)
@@ -132,7 +131,7 @@ def minimise_classes(
 
 
 def outputs_fit(
-    risk: OutputsRisk, theta: Array, at: Point, factor: Factor, steps: int, classes: NDArray[Any] | None = None
+    risk: Risk, theta: Array, at: Point, factor: Factor, steps: int, classes: NDArray[Any] | None = None
 ) -> OutputsFit:
     """The fit with these reduced parameters."""
     warn_if_near_singular(factor)
@@ -193,9 +192,9 @@ def one_by_one(fit: OutputsFit) -> tuple[Fit, ...]:
     return tuple(found)
 
 
-def outputs_risk(fit: OutputsFit, X: Array, y: Array) -> OutputsRisk:
+def outputs_risk(fit: OutputsFit, X: Array, y: Array) -> Risk:
     """The risk of a fit on these rows; y as the loss takes it."""
-    return OutputsRisk(
+    return Risk(
         X,
         y,
         fit.sample_weight,
@@ -224,7 +223,7 @@ def labels_as_fitted(fit: OutputsFit, X: Any, y: Any, names: Sequence[str] | Non
     return X, Y
 
 
-def check_rank(risk: OutputsRisk) -> None:
+def check_rank(risk: Risk) -> None:
     """Refuse what no number of steps determines: columns that are collinear, or more of them than rows, without a penalty."""
     if risk.l2 > 0:
         return

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
+from fisherleak.engine.fit.newton import newton, started
+from fisherleak.engine.fit.risk import Scores, score_maker
 from fisherleak.engine.folding import Folding
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.newton import newton, started
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
-from fisherleak.engine.outputs.several_risk import Scores, score_maker
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
 
 __all__ = ["OutputsJacobian", "held_levels", "outputs_jacobian"]
@@ -73,7 +74,7 @@ class OutputsJacobian:
     def scores(self) -> Callable[..., Scores]:
         """A function from a block of ``arrays`` to its derivatives."""
         fit = self.fit
-        return score_maker(fit.loss, fit.reduced, int(fit.coef.shape[0]), fit.intercept is not None, fit.centre, True)
+        return score_maker(ReducedLoss(fit.loss, fit.frame), fit.reduced, fit.intercept is not None, fit.centre)
 
     def map(self, attributes: Sequence[Attribute]) -> PerturbationMap:
         """E of attributes that move all rows alike."""

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.left_out import MovingScales
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import with_constant
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.rows import gather
 
@@ -28,7 +27,7 @@ __all__ = ["Around", "OutputsOut"]
 class Around:
     """The minimum that examples are left out of, and what all of them share."""
 
-    risk: OutputsRisk
+    risk: Risk
     theta: Array
     B: Array
     """H^-1, (L p, L p)."""

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
-from fisherleak.engine.curvature import factorise
+from fisherleak.engine.fit.curvature import factorise
+from fisherleak.engine.fit.newton import newton
 from fisherleak.engine.left_out import SLOW, MovingScales
 from fisherleak.engine.neighbours import ROUNDING, gradients_at
-from fisherleak.engine.newton import newton
 from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_left_out import Around, OutputsOut

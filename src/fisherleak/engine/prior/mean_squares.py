@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Sums
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
@@ -23,7 +24,6 @@ from fisherleak.engine.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
 from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
 from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
-from fisherleak.engine.risk import with_constant
 from fisherleak.rows import map_rows, sum_rows
 
 __all__ = ["Beliefs", "Means", "means_over"]

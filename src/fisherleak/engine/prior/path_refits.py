@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.neighbours import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.risk import with_constant
 
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
 from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.neighbours import AT_ONCE, ROUNDING, UNSURE, gradients_at, risk_of_fit
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
-from fisherleak.engine.risk import Risk, with_constant
 
 __all__ = ["Replacements", "put_rows", "settled"]
 
