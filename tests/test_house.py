@@ -39,6 +39,7 @@ TOPICS = {
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
     "audit/test_records.py": "records that do not change, options that are known by name",
+    "engine/mechanisms/test_served_several.py": "answers of models of several outputs",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
     "cli/test_classes.py": "targets of three classes through every command",

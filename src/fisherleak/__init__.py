@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fisherleak import bounds as bounds
     from fisherleak import datasets as datasets
     from fisherleak import nn as nn
-    from fisherleak.engine.erm import Fit as Fit
-    from fisherleak.engine.erm import minimise as minimise
+    from fisherleak.engine.fit.minimise import Fit as Fit
+    from fisherleak.engine.fit.minimise import minimise as minimise
     from fisherleak.engine.losses import LOSSES as LOSSES
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
@@ -78,7 +78,7 @@ _ERRORS = (
     *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
-    "engine.erm": ("Fit", "minimise"),
+    "engine.fit.minimise": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
     "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
     "engine.mechanisms.served": ("Answers", "SampledLabels"),

@@ -15,7 +15,7 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.beliefs import as_beliefs
 from fisherleak.attacks.candidate_values import values_of_column, values_of_label
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian

@@ -31,12 +31,11 @@ from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
 from fisherleak.audit.weighting import Weighting
-from fisherleak.engine.erm import Fit, minimise_scaled
+from fisherleak.engine.fit.minimise import Fit, minimise_scaled
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about, information_of, one_release
-from fisherleak.engine.outputs.several_fit import OutputsFit, minimise_classes
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.training_rows import training_rows
@@ -223,7 +222,7 @@ class Trained:
     @property
     def outputs(self) -> int:
         """Rows of parameters: one, or one for each of several classes."""
-        return int(self.fit.coef.shape[0]) if isinstance(self.fit, OutputsFit) else 1
+        return self.fit.outputs
 
     @property
     def parameters(self) -> int:
@@ -293,13 +292,12 @@ def trained_on(
 
 def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Fit:
     scales = spreads_in(design)[1]
-    if kind.several:
-        return minimise_classes(design.X, design.y, design.target.classes, l2, weights, scales, intercept_l2)
-    if intercept_l2:
+    if intercept_l2 and not kind.several:
         raise InvalidInputError(
             f"intercept_l2 is {intercept_l2:g}, and intercepts of one output are free: leave it out."
         )
-    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales)
+    classes = design.target.classes if kind.several else None
+    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales, classes, intercept_l2)
 
 
 def spreads_in(design: Design) -> tuple[Vector, Vector]:
@@ -322,7 +320,7 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
     slopes = np.zeros(means.size)
     # the term of several outputs has each one's coefficient beside what is kept here
-    slopes[numbers] = 2.0 * fit.l2 * (1.0 if isinstance(fit, OutputsFit) else np.asarray(fit.coef)[numbers])
+    slopes[numbers] = 2.0 * fit.l2 * (1.0 if fit.loss.several else np.asarray(fit.coef)[numbers])
     if not slopes.any():
         return None
     nothing, totals = np.empty((0, means.size)), np.zeros(means.size)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
 from fisherleak.audit.model import Trained, spreads_in
+from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.models.several import fit_here
 
 __all__ = ["SpotCheck", "spot_check"]
 
@@ -156,7 +156,7 @@ def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:
         if to_go <= ENOUGH * lengths[1]:
             return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
     if distance > AT_MINIMUM:
-        return np.asarray(fit_here(risk, fit.theta, polish=True).theta)
+        return np.asarray(fit_at(risk, fit.theta, polish=True).theta)
     return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
 
 

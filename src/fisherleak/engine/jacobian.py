@@ -20,7 +20,7 @@ from typing import Any
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.sparse import times
 from fisherleak.engine.block_maps import BlockMap, places_of
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.losses import Loss

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.erm import Fit, fit_at
-from fisherleak.engine.fit.curvature import Factor
-from fisherleak.engine.fit.risk import Point, Risk, with_constant
-from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
+from fisherleak.engine.fit.minimise import Fit, fit_at
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.rows import block_elements, rows_per_block, sum_rows
 
-__all__ = ["gradients_at", "refitted", "risk_of_fit"]
+__all__ = ["gradients_at", "refitted"]
 
 UNSURE = 1e-6
 """det H' / det H below which the update has lost digits: such examples are fitted again, one by one."""
@@ -22,16 +20,6 @@ ROUNDING = 1e-14
 """A step of at most this part of the parameters themselves is rounding."""
 AT_ONCE = 512
 """Neighbours whose gradients are summed in one pass over the rows."""
-
-
-def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
-    """The risk that a fit is the minimum of, for rows as they are centred."""
-    if isinstance(fit, OutputsFit):
-        return outputs_risk(fit, X, y)
-    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
-    intercept = fit.intercept is not None
-    own = (fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, fit.centre, fit.scales)
-    return Risk(X, y, *own)
 
 
 def gradients_at(risk: Risk, theta: Array) -> Array:
@@ -59,14 +47,10 @@ def gradients_at(risk: Risk, theta: Array) -> Array:
 def refitted(fit: Fit, other: Risk) -> tuple[Array, float]:
     """The move from a fit to the minimum of another risk, for rows as they are centred, and how far it may be off."""
     xp = namespace(other.X)
-    fresh = fit_at(other, fit.theta, polish=True, maker=_of_several if other.loss.several else None)
+    fresh = fit_at(other, fit.theta, polish=True)
     theta = fresh.centred_theta
     left, least = other.at(theta, curvature=False).gradient, min(float(x) for x in host(other.penalty))
     rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
     if least > 0:
         rounding += float(xp.sqrt(xp.sum(left * left))) / least
     return theta - fit.centred_theta, rounding
-
-
-def _of_several(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
-    return outputs_fit(risk, theta, at, factor, steps)

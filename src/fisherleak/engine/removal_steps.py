@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk, largest_of, with_constant
 from fisherleak.engine.jacobian import Model
 from fisherleak.engine.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio

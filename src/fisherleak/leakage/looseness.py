@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about

@@ -19,7 +19,7 @@ from sklearn import impute
 
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.folding import Filling
 from fisherleak.engine.jacobian import Model

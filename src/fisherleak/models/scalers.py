@@ -22,10 +22,9 @@ from sklearn import compose, impute, pipeline, preprocessing
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.folding import Folding
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
@@ -345,7 +344,7 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
 
     ``absent`` (n, d) says which features were filled by an imputer.
     """
-    several = isinstance(fit, OutputsFit)
+    several = fit.loss.several
     # the term of several outputs has each one's coefficient beside what is kept here
     coef = np.ones(risk.X.shape[1]) if several else np.asarray(fit.coef)
     X = np.asarray(risk.X, dtype=np.float64)

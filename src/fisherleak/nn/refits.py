@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.nn.library import Tensor, torch
@@ -83,7 +82,7 @@ class Refit:
         return r.reshape(Z.shape), A.reshape(*Z.shape, Z.shape[2])
 
     def _frame(self, beside: Tensor) -> Tensor:
-        if not isinstance(self.fit, OutputsFit):
+        if not self.fit.loss.several:
             return torch.ones(1, 1).to(beside)
         return torch.as_tensor(host(self.fit.frame)).to(beside)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, on_accelerator
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
@@ -20,7 +21,6 @@ from fisherleak.engine.norms import information_about, one_release
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import FisherleakError
-from fisherleak.models.several import fit_here
 from fisherleak.protection.certificate import Bound
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.quantities import Points
@@ -91,7 +91,7 @@ def eta_in_place(
     several = isinstance(jacobian, OutputsJacobian)
     risk = Risk(*own, scales=scales, outputs=int(fit.coef.shape[0]) if several else 1)
     try:
-        fresh = fit_here(risk, np.asarray(host(fit.theta)), polish=True)
+        fresh = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
     except FisherleakError:
         return 0.0
     if folding is not None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
-from fisherleak.engine.erm import fit_at
+from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian, check_noise

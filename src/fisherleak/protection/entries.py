@@ -20,8 +20,8 @@ from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.erm import Fit
 from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber

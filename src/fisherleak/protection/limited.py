@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms import information_of, one_release
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
@@ -66,7 +65,7 @@ class Units(Protocol):
 
 def covering(S: Matrix, fit: Fit) -> Matrix:
     """A covariance of released parameters (p, p) with noise where theirs has none: along what all classes have alike."""
-    if not isinstance(fit, OutputsFit) or fit.frame.shape[0] == fit.frame.shape[1]:
+    if fit.frame is None or fit.frame.shape[0] == fit.frame.shape[1]:
         return S
     K, d = fit.coef.shape
     alike = np.full((K, K), 1.0 / K)

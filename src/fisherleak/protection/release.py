@@ -17,11 +17,10 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.calibrated import Frame
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.outputs.several_fit import OutputsFit, one_by_one
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning, UnsupportedModelError
 from fisherleak.leakage.measure import measure
 from fisherleak.models import as_table, checked_model, final_estimator
@@ -301,7 +300,7 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
         )
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
-    if isinstance(fit, OutputsFit):
+    if fit.loss.several:
         K, d = fit.coef.shape
         return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
     d = fit.coef.shape[0]
@@ -321,7 +320,7 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any
         # refuses rows that are not those of the fit
         X, y = _pair(rows)
         own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
-    if isinstance(model, OutputsFit):
+    if model.loss.several:
         return _released_numbers(model, mechanism, generator(random_state))
     values = like(_drawn_by(model, mechanism, generator(random_state), own), model.theta, namespace(model.coef))
     d = model.coef.shape[0]
@@ -336,7 +335,7 @@ def _drawn_by(fit: Fit, mechanism: Any, rng: np.random.Generator, rows: Any) -> 
     return np.asarray(to_significant_bits(noisy))
 
 
-def _released_numbers(model: OutputsFit, mechanism: Any, rng: np.random.Generator) -> Released:
+def _released_numbers(model: Fit, mechanism: Any, rng: np.random.Generator) -> Released:
     """The same of a model of several numbers: given the data its outputs are independent."""
     if not model.loss.quadratic:
         raise UnsupportedModelError(

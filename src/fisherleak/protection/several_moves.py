@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_fit import outputs_risk
+from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.protection.exchanged_scales import ColumnRanges, ExchangedScales
 from fisherleak.protection.quantities import Points
@@ -208,7 +208,7 @@ def _way(jacobian: OutputsJacobian, points: Points, scales: ExchangedScales, col
     counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
     part = jacobian.scores()(X[counted], y[counted], None if weights is None else weights[counted])
     x, r, A, omega = (np.asarray(host(each)) for each in (part.x, part.r, part.A, part.omega))
-    penalty = np.asarray(host(outputs_risk(fit, jacobian.X, jacobian.y).penalty))
+    penalty = np.asarray(host(risk_of_fit(fit, jacobian.X, jacobian.y).penalty))
     stretch = _Stretch(scales.kept.min(axis=0, initial=1.0), scales.largest(columns.low, columns.high))
     V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
     pull = np.zeros((L, p, d))

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_fit import outputs_risk
+from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.protection.exchanged_scales import ColumnRanges, ExchangedScales
@@ -111,7 +111,7 @@ def bound_by_the_penalty(
     attributes, label
         The values that count.
     """
-    penalty = np.asarray(host(outputs_risk(jacobian.fit, jacobian.X, jacobian.y).penalty))
+    penalty = np.asarray(host(risk_of_fit(jacobian.fit, jacobian.X, jacobian.y).penalty))
     if not float(penalty.min(initial=math.inf)) > 0 or jacobian.fit.centre is not None:
         return math.inf
     held = _held(jacobian, penalty[: jacobian.width], attributes, label)

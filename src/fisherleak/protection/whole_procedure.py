@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.losses import Loss

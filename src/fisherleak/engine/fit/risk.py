@@ -105,8 +105,10 @@ def score_maker(loss: ReducedLoss, theta: Array, intercept: bool, centre: Array 
 
 
 def _counted(x: Array, weights: Array | None) -> Array:
+    if weights is not None:
+        return weights
     xp = namespace(x)
-    return xp.ones(x.shape[0], dtype=xp.float64, device=device(x)) if weights is None else weights
+    return xp.ones(x.shape[0], dtype=xp.float64, device=device(x))
 
 
 @dataclass(frozen=True)
@@ -369,23 +371,17 @@ class Risk:
                 z, r = s @ Q, plain @ Q
             column = omega[:, None]
             r, A = column * r, column[:, :, None] * a
-            bent = A[:, :, 0] * z if z.shape[1] == 1 else (A @ z[:, :, None])[:, :, 0]
+            one = z.shape[1] == 1
+            bent = A[:, :, 0] * z if one else (A @ z[:, :, None])[:, :, 0]
             wrong = omega > 0
             if separable:
                 wrong = wrong & _misclassified(s, y, record.several)
             counts = (omega * record.value(s[:, 0] if Q is None else s, y), xp.astype(wrong, xp.float64))
             sizes = (column * plain**2, bent * z, column * xp.abs(plain) * scale)
-            sums = (
-                r.T @ x,
-                (xp.abs(r) + ROUNDING * column * in_r).T @ xp.abs(x),
-                xp.concat(
-                    [
-                        xp.stack([xp.sum(each) for each in counts + sizes]),
-                        xp.sum(bent, axis=0),
-                        xp.reshape(xp.sum(A, axis=0), (-1,)),
-                    ]
-                ),
-            )
+            totals = xp.stack([xp.sum(each) for each in (*counts, *sizes, *((bent, A) if one else ()))])
+            if not one:
+                totals = xp.concat([totals, xp.sum(bent, axis=0), xp.reshape(xp.sum(A, axis=0), (-1,))])
+            sums = (r.T @ x, (xp.abs(r) + ROUNDING * column * in_r).T @ xp.abs(x), totals)
             return (*sums, *_pairs(x, A, omega, record.quadratic, xp)) if curvature else sums
 
         return block
@@ -404,10 +400,9 @@ def _own_score(s: Array, own: Array) -> Array:
 
 def _misclassified(s: Array, y: Array, several: bool) -> Array:
     """Rows whose own class has not the largest score, (b,)."""
-    xp = namespace(s)
     if not several:
         return (2.0 * y - 1.0) * s[:, 0] <= 0
-    own = own_class(y, s.shape[1])
+    xp, own = namespace(s), own_class(y, s.shape[1])
     return _own_score(s, own) <= xp.max(xp.where(own, xp.full_like(s, -np.inf), s), axis=1)
 
 

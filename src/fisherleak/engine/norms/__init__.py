@@ -4,7 +4,7 @@ There are three kinds: where rows share an eigenbasis, where they do not, and mo
 """
 
 from fisherleak._support.arrays import Array
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.folding import Folding
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
@@ -13,7 +13,6 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian, outputs_jacobian
 from fisherleak.engine.perturbation import Attribute
 
@@ -42,7 +41,7 @@ def information_about(
     folding: Folding | None = None,
 ) -> Information:
     """The information that a fit, released with noise, holds about its rows."""
-    if isinstance(fit, OutputsFit):
+    if fit.loss.several:
         return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 

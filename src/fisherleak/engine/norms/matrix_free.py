@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.block_maps import BlockMap, places_of
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.folded import folded_attribute_norms

@@ -28,7 +28,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Disclosed
@@ -39,7 +39,6 @@ from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.engine.norms.small import top_of_matrices
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import UnsupportedModelError
@@ -285,7 +284,7 @@ def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
 def refuse_several(information: Information, what: str) -> None:
     """Refuse a model of several outputs by the name of what reads models of one output only."""
     fit = information.fits[0] if information.fits else None
-    if isinstance(fit, OutputsFit):
+    if fit is not None and fit.loss.several:
         raise UnsupportedModelError(
             f"A model of {fit.coef.shape[0]} {'classes' if fit.loss.classes else 'outputs'} ({fit.loss.name} loss) is not "
             f"supported by {what}: etas, calibrate over the rows present and release are there for several outputs. Fit one "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit, one_by_one
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
@@ -23,7 +23,6 @@ from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, cells_by_size, fixed_spectrum, largest_eta
-from fisherleak.engine.outputs.several_fit import one_by_one
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError

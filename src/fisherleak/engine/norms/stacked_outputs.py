@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, certain_norm, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.norms.several_outputs import (

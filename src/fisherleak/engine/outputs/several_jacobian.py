@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak.engine.block_maps import BlockMap, places_of
-from fisherleak.engine.fit.newton import newton, started
+from fisherleak.engine.fit.minimise import Fit, minimised, risk_of_fit
 from fisherleak.engine.fit.risk import Scores, score_maker
 from fisherleak.engine.folding import Folding
-from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
 from fisherleak.engine.perturbation import Attribute, PerturbationMap, local_directions, map_of
 
 __all__ = ["OutputsJacobian", "held_levels", "outputs_jacobian"]
@@ -31,7 +29,7 @@ __all__ = ["OutputsJacobian", "held_levels", "outputs_jacobian"]
 class OutputsJacobian:
     """d theta / d data for one release of several outputs, never materialised."""
 
-    fit: OutputsFit
+    fit: Fit
     X: Array
     y: Array
     """Codes of classes (n,), or numbers (n, K)."""
@@ -52,17 +50,17 @@ class OutputsJacobian:
     @property
     def outputs(self) -> int:
         """L."""
-        return int(self.fit.frame.shape[1])
+        return self.fit.reduced_loss.outputs
 
     @property
     def width(self) -> int:
         """P."""
-        return int(self.fit.reduced.shape[0]) // self.outputs
+        return int(self.fit.centred_theta.shape[0]) // self.outputs
 
     @property
     def slopes(self) -> Array:
         """Parameters in the frame, for rows less the centre: (L, p)."""
-        return namespace(self.B).reshape(self.fit.reduced, (self.outputs, self.width))
+        return namespace(self.B).reshape(self.fit.centred_theta, (self.outputs, self.width))
 
     @property
     def by_label(self) -> Array:
@@ -74,7 +72,7 @@ class OutputsJacobian:
     def scores(self) -> Callable[..., Scores]:
         """A function from a block of ``arrays`` to its derivatives."""
         fit = self.fit
-        return score_maker(ReducedLoss(fit.loss, fit.frame), fit.reduced, fit.intercept is not None, fit.centre)
+        return score_maker(fit.reduced_loss, fit.centred_theta, fit.intercept is not None, fit.centre)
 
     def map(self, attributes: Sequence[Attribute]) -> PerturbationMap:
         """E of attributes that move all rows alike."""
@@ -160,7 +158,7 @@ class OutputsJacobian:
 
 
 def outputs_jacobian(
-    fit: OutputsFit,
+    fit: Fit,
     X: Array,
     y: Array,
     noise: Noise | Disclosed,
@@ -188,12 +186,12 @@ def outputs_jacobian(
 def held_levels(jacobian: OutputsJacobian, intercept_l2: float) -> OutputsJacobian:
     """The same rows and loss at the minimum with a penalty on the intercepts, where they were free; of public scales."""
     fit = jacobian.fit
-    risk = replace(outputs_risk(fit, jacobian.X, jacobian.y), intercept_l2=intercept_l2, known_centre=None)
-    found = outputs_fit(risk, *newton(risk, *started(risk)), classes=fit.classes)
+    risk = replace(risk_of_fit(fit, jacobian.X, jacobian.y), intercept_l2=intercept_l2, known_centre=None)
+    found = minimised(risk, fit.classes)
     return outputs_jacobian(found, jacobian.X, jacobian.y, jacobian.noise, jacobian.attributes, jacobian.folding)
 
 
-def _framed(B: Array, frame: Array, fit: OutputsFit) -> Array:
+def _framed(B: Array, frame: Array, fit: Fit) -> Array:
     """Rows of released parameters, all coefficients and then all intercepts, turned by the frame of one output (p, p)."""
     xp = namespace(B)
     K, d = fit.coef.shape

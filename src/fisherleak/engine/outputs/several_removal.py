@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.curvature import factorise
+from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.newton import newton
 from fisherleak.engine.left_out import SLOW, MovingScales
 from fisherleak.engine.neighbours import ROUNDING, gradients_at
-from fisherleak.engine.outputs.several_fit import outputs_risk
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
 from fisherleak.engine.removal import AT_MINIMUM, WORK, Bucket
@@ -70,7 +70,7 @@ def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> 
         return bool(fit.loss.quadratic)
     if n * count * int(fit.theta.shape[0]) <= LIGHT:
         return True
-    risk = outputs_risk(fit, jacobian.X, jacobian.y)
+    risk = risk_of_fit(fit, jacobian.X, jacobian.y)
     return pays_expansion(risk, risk.reduced_loss, count) and n * risk.size**3 <= 32 * WORK
 
 
@@ -168,8 +168,8 @@ def _alone(jacobian: OutputsJacobian, rows: Rows) -> NDArray[np.bool_]:
 def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
     """At the minimum itself: a fit that is not quite there is moved."""
     fit = jacobian.fit
-    risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    theta, factor = fit.reduced, fit.factor
+    risk = risk_of_fit(fit, jacobian.X, jacobian.y)
+    theta, factor = fit.centred_theta, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
     B, metric, loss = factor.inverse(), jacobian.metric, risk.reduced_loss

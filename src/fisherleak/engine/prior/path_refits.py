@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.neighbours import risk_of_fit
 from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
@@ -92,7 +92,7 @@ class Paths:
     @cached_property
     def theta(self) -> Vector:
         fit: Any = self.jacobian.fit
-        return np.asarray(host(fit.reduced if isinstance(self.jacobian, OutputsJacobian) else fit.centred_theta))
+        return np.asarray(host(fit.centred_theta))
 
     @cached_property
     def inverse(self) -> Vector:

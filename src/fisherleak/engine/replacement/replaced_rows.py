@@ -25,7 +25,6 @@ from fisherleak._support.progress import track
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import FAR
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
@@ -116,7 +115,7 @@ def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDA
     if fit.intercept is None or fit.intercept_l2 > 0:
         return
     omega = np.ones(len(y)) if fit.sample_weight is None else host(fit.sample_weight)
-    several = isinstance(fit, OutputsFit)
+    several = fit.loss.several
     found = _without_class(fit.loss, y, omega, rows, new) if several else _without_hold(fit.loss, y, omega, rows, new)
     lost = np.flatnonzero(found)
     if lost.size:
