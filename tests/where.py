@@ -73,13 +73,13 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/reshaped.py": ("attacks_on_us/test_membership_of_shapes.py", "protection/test_own_shape.py"),
     "protection/made_anew.py": ("attacks_on_us/test_membership_of_shapes.py",),
     "engine/encodings.py": ("leakage/test_coordinates.py", "models/test_transformers.py"),
-    "engine/folding.py": ("models/test_scalers.py", "models/test_imputers.py", "engine/norms/test_folded.py"),
+    "engine/jacobian/folding.py": ("models/test_scalers.py", "models/test_imputers.py", "engine/norms/test_folded.py"),
     "engine/information.py": (
         "engine/norms/test_shared_basis.py",
         "engine/norms/test_matrix_free.py",
         "leakage/test_leakage.py",
     ),
-    "engine/jacobian.py": ("engine/norms/test_shared_basis.py", "engine/norms/test_matrix_free.py"),
+    "engine/jacobian/jacobian.py": ("engine/norms/test_shared_basis.py", "engine/norms/test_several_outputs.py"),
     "engine/left_out.py": (
         "engine/test_removal.py",
         "engine/outputs/test_several_removal.py",
@@ -115,16 +115,15 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/norms/stacked_releases.py": ("engine/norms/test_matrix_free.py", "leakage/test_compose.py"),
     "engine/norms/tridiagonal.py": ("engine/norms/test_small.py",),
     "engine/norms/tridiagonal_numba.py": ("engine/norms/test_small.py",),
-    "engine/outputs/several_jacobian.py": ("engine/norms/test_several_outputs.py", "models/test_several.py"),
     "engine/outputs/several_left_out.py": ("engine/outputs/test_several_removal.py", "engine/test_sets_left_out.py"),
     "engine/losses/derivatives.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
     "engine/losses/multi_output.py": ("engine/losses/test_losses.py", "engine/fit/test_class_labels.py"),
     "engine/losses/one_output.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
     "engine/noise/covariance.py": ("engine/test_noise.py", "engine/norms/test_data_shaped.py"),
-    "engine/perturbation.py": (
+    "engine/jacobian/perturbation.py": (
         "leakage/test_leakage.py",
         "engine/norms/test_shared_basis.py",
-        "engine/test_block_maps.py",
+        "engine/jacobian/test_block_maps.py",
     ),
     "engine/fit/risk.py": (
         "engine/fit/test_minimise.py",

@@ -32,12 +32,11 @@ from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
 from fisherleak.audit.weighting import Weighting
 from fisherleak.engine.fit.minimise import Fit, minimise_scaled
-from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about, information_of, one_release
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import (
     FisherleakError,
@@ -212,7 +211,7 @@ class Trained:
         return self if leak is self.leak and own == self.shaped_at else replace(self, leak=leak, shaped_at=own)
 
     @property
-    def model(self) -> Jacobian | OutputsJacobian:
+    def model(self) -> Jacobian:
         """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
         nothing: Any = np.empty((0, int(self.design.X.shape[1])))
         known = one_release(self.leak._information)
@@ -234,7 +233,7 @@ class Trained:
 class MeasuredRows:
     """Some training rows in memory, and what the model reveals about them with noise of scale 1, in standard units."""
 
-    model: Jacobian | OutputsJacobian = field(repr=False)
+    model: Jacobian = field(repr=False)
     noise: Noise
     X: Vector
     y: Vector

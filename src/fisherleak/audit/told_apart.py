@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.replacement.replaced_rows import replacement_moves
 from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak.engine.encodings import Encoding, common_coordinates
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses.loss import Derivative, Loss
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import gather, sum_rows
 from fisherleak.rows.selection import same_rows

@@ -11,11 +11,11 @@ from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.class_labels import check_labels
 from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
+from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
-from fisherleak.engine.perturbation import Attribute, as_attributes
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Behind

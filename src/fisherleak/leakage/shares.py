@@ -17,13 +17,12 @@ from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Answers, Disclosed
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.prior.mean_squares import Beliefs, means_over
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
@@ -71,7 +70,7 @@ def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, n
     return xp.where(gone, xp.full_like(total, float("nan")), total)
 
 
-def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
+def _releases(information: Any) -> tuple[Jacobian, ...]:
     if isinstance(information, SeveralOutputs):
         return (information.jacobian,)
     if isinstance(information, StackedOutputs):
@@ -79,14 +78,12 @@ def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
     return tuple(information.jacobians)
 
 
-def _squares(
-    jacobian: Jacobian | OutputsJacobian, names: list[str], spreads: Vector, label: tuple[float, float]
-) -> Array:
+def _squares(jacobian: Jacobian, names: list[str], spreads: Vector, label: tuple[float, float]) -> Array:
     own = {attribute.name: attribute for attribute in jacobian.attributes}
     attributes = tuple(own[name] for name in names)
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
     centre, spread = label
-    if isinstance(jacobian, OutputsJacobian) or not _takes_any_label(jacobian):
+    if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
     beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes), spread, centre)
     return means_over(jacobian, beliefs).squares

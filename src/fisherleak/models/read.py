@@ -18,9 +18,9 @@ from fisherleak.engine.fit.class_labels import labelled_rows
 from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
 from fisherleak.engine.fit.newton import SMALL_STEP
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.magnitudes import check_directions, check_penalty
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one

@@ -1,7 +1,7 @@
 r"""Scalers at the end of a fitted model's preprocessing, taken apart so that what they learned is counted.
 
 The scalers are made neutral in a copy of the model, which is then read as usual: its features are in raw units. What they
-learned becomes scales in the penalty and a :class:`fisherleak.engine.folding.Folding`. Steps that learn nothing (polynomials,
+learned becomes scales in the penalty and a ``Folding`` of ``engine.jacobian.folding``. Steps that learn nothing (polynomials,
 functions) may stand before a scaler; levels of encoders are taken as public, and said so; every other step that learned
 something is refused by name. An imputer may stand before a scaler, or be all there is (``imputers``). Adding a scaler is adding
 one function to ``SCALERS``.
@@ -24,7 +24,7 @@ from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
 

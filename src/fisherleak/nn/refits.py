@@ -15,7 +15,7 @@ import numpy as np
 from fisherleak._support.arrays import host
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms import one_release
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.nn.library import Tensor, torch
@@ -112,7 +112,7 @@ class Refit:
 def refit_of(head: Leakage, network: RowMap, rows: Sequence[int]) -> Refit:
     """The refit of a head whose leakage about its features is given; what it cannot follow is refused by name."""
     information: Any = head._information
-    jacobian = information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+    jacobian = one_release(information)
     fit = jacobian.fit
     if fit.sample_weight is not None or jacobian.folding is not None:
         raise UnsupportedModelError("Reconstruction from a head needs one without sample weights and folded scalers.")

@@ -38,8 +38,8 @@ from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import ADMISSIBLE, HESSIAN, Calibration, Confidential
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian, grid_of
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.reshaped import linear_part, public_curvature
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -95,7 +95,6 @@ def admissible_own_shape(
             f"{fit.loss.name}: take the shape from public rows, or 'isotropic'."
         )
     jacobian = bounded_release(leakage)
-    assert isinstance(jacobian, Jacobian)
     N = None
     if shape != HESSIAN:
         N = evenly_weighted(jacobian, admissible_rows(jacobian, leakage._table, bounds))

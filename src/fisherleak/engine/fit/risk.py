@@ -28,7 +28,7 @@ from fisherleak.engine.losses.multi_output import own_class
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import block_elements, map_rows, sum_rows
 
-__all__ = ["Point", "Risk", "Scores", "largest_of", "score_maker", "with_constant"]
+__all__ = ["Point", "Risk", "largest_of", "with_constant"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
@@ -74,34 +74,6 @@ class Point:
         """Newton decrement relative to the size of the model: see :class:`Fit`."""
         decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
         return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A block of rows with the derivatives of its loss in the frame, weights counted."""
-
-    x: Array
-    """(b, p) features, with the constant where there is an intercept."""
-    r: Array
-    """(b, L) weighted gradient."""
-    A: Array
-    """(b, L, L) weighted curvature."""
-    omega: Array
-    """(b,) weights."""
-
-
-def score_maker(loss: ReducedLoss, theta: Array, intercept: bool, centre: Array | None) -> Callable[..., Scores]:
-    """A function from a block of rows to its ``Scores``: small arrays only, so that it can travel to where the rows are."""
-    xp = namespace(theta)
-    V = xp.reshape(theta, (loss.outputs, -1))
-
-    def block(X: Array, y: Array, weights: Array | None) -> Scores:
-        x = with_constant(X, intercept, centre)
-        z = x @ V.T
-        omega = _counted(x, weights)
-        return Scores(x, loss.gradient(z, y) * omega[:, None], loss.curvature(z, y) * omega[:, None, None], omega)
-
-    return block
 
 
 def _counted(x: Array, weights: Array | None) -> Array:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.jacobian.perturbation import PerturbationMap
 from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum
-from fisherleak.engine.perturbation import PerturbationMap
 
 __all__ = ["Directly", "directly"]
 

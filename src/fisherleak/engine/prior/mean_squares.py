@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.folding import Folding
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute, map_of
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Cells, Shared, at_offsets, poles
 from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
 from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
@@ -72,21 +71,21 @@ class Means:
     exact: NDArray[np.bool_] | None = None
 
 
-def means_over(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Means:
+def means_over(jacobian: Jacobian, beliefs: Beliefs) -> Means:
     """The means of all cells; lazy where the rows are."""
     bound = block_means(jacobian, beliefs)
     width = len(beliefs.attributes) + 1
     squares = map_rows(bound, *jacobian.arrays, width=width)
-    if isinstance(jacobian, Jacobian) and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
+    if not jacobian.several and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
         return Means(squares)
     return _refined(jacobian, beliefs, np.array(host(squares)))
 
 
-def block_means(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> Callable[..., Array]:
+def block_means(jacobian: Jacobian, beliefs: Beliefs) -> Callable[..., Array]:
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     count = len(beliefs.attributes)
-    if isinstance(jacobian, OutputsJacobian):
+    if jacobian.several:
         return lambda X, y, weights: _nothing_known(X, asked, count)
     make, shared = _maker(jacobian, beliefs, asked), _shared(jacobian)
     spreads = beliefs.spreads[asked]
@@ -109,9 +108,9 @@ def _nothing_known(X: Array, asked: NDArray[np.int64], count: int) -> Array:
     return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
 
 
-def directions(jacobian: Jacobian | OutputsJacobian, attributes: Sequence[Attribute]) -> Vector:
+def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
     """E of attributes of one direction, (p, k)."""
-    p = jacobian.width if isinstance(jacobian, OutputsJacobian) else int(jacobian.theta.shape[0])
+    p = jacobian.width
     E = map_of(attributes, p, np.zeros(1))
     return np.asarray(E.after(np.eye(p)))
 
@@ -268,12 +267,12 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs) -> Vector:
     return np.where(np.isnan(total), np.inf, total)
 
 
-def _refined(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Vector) -> Means:
+def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector) -> Means:
     """Bounds replaced by means for the cells that are worst in their column, and then for others, as far as the work allows."""
     exact = np.zeros(squares.shape, dtype=bool)
     asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
     refits = _Refits.of(jacobian, beliefs)
-    if isinstance(jacobian, Jacobian):
+    if not jacobian.several:
         _patch(jacobian, refits, squares)
     left = WORK
     scale = np.append(beliefs.spreads, beliefs.label_spread)
@@ -338,7 +337,7 @@ class _Refits:
     columns: NDArray[np.int64]
 
     @classmethod
-    def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs) -> _Refits:
+    def of(cls, jacobian: Jacobian, beliefs: Beliefs) -> _Refits:
         plain = [
             a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
             for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
@@ -396,7 +395,7 @@ class _Refits:
         x = X[i, self.columns[own]].astype(np.float64)
         t = np.where(value, (beliefs.centres[own] - x) / along[own] + where * beliefs.spreads[own], 0.0)
         direction = np.where(value[:, None], self.E.T[own], 0.0)
-        if isinstance(jacobian, OutputsJacobian) or value.all():
+        if jacobian.several or value.all():
             return PathPlaces(i, direction, t, linear, square)
         y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)
         return PathPlaces(i, direction, t, linear, square, y, ~value)

@@ -19,7 +19,6 @@ from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
 
@@ -65,7 +64,7 @@ class PathPlaces:
 class Paths:
     """A fit, its rows on the host, and how the noise sees a move of its parameters."""
 
-    jacobian: Jacobian | OutputsJacobian
+    jacobian: Jacobian
 
     @cached_property
     def risk(self) -> Any:
