@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import fisherleak as fl
 from fisherleak.audit.model import Trained, spreads_in
-from fisherleak.engine.erm import minimise_scaled
-from fisherleak.engine.outputs.several_fit import minimise_classes
+from fisherleak.engine.fit.minimise import minimise_scaled
 
 __all__ = ["moved_without", "numeric_jacobian"]
 
@@ -59,8 +57,6 @@ def moved_without(trained: Trained, rows: Any) -> float:
         scales[numbers] = design.X[rest][:, numbers].std(axis=0)
     l2 = trained.l2 * design.n / rest.size
     own = (design.X[rest], design.y[rest])
-    if trained.kind.several:
-        other: fl.Fit = minimise_classes(*own, design.target.classes, l2, None, scales)
-    else:
-        other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales)
+    classes = design.target.classes if trained.kind.several else None
+    other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales, classes)
     return float(np.linalg.norm(other.theta - trained.fit.theta))

@@ -40,6 +40,7 @@ TOPICS = {
     "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
     "attacks_on_us/test_shares_of_shaped_noise.py": "the same where the rows decide the covariance of the noise",
     "audit/test_records.py": "records that do not change, options that are known by name",
+    "engine/mechanisms/test_served_several.py": "answers of models of several outputs",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
     "cli/test_classes.py": "targets of three classes through every command",
@@ -117,7 +118,7 @@ def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
                 assert called not in {"import_module", "__import__"} or library != "torch", f"{path}:{node.lineno}"
 
 
-LISTS = ("engine/losses.py", "audit/kinds.py")
+LISTS = ("engine/losses/__init__.py", "audit/kinds.py")
 """Where losses and kinds of model are told apart by name."""
 OTHER_WORDS = {"nn/opacus_engine.py"}
 """Poisson sampling of batches is no loss."""

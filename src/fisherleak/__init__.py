@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from fisherleak import bounds as bounds
     from fisherleak import datasets as datasets
     from fisherleak import nn as nn
-    from fisherleak.engine.erm import Fit as Fit
-    from fisherleak.engine.erm import minimise as minimise
+    from fisherleak.engine.fit.minimise import Fit as Fit
+    from fisherleak.engine.fit.minimise import minimise as minimise
+    from fisherleak.engine.jacobian.perturbation import Attribute as Attribute
     from fisherleak.engine.losses import LOSSES as LOSSES
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from fisherleak.engine.noise import Gaussian as Gaussian
     from fisherleak.engine.noise import Laplace as Laplace
     from fisherleak.engine.noise import Noise as Noise
-    from fisherleak.engine.perturbation import Attribute as Attribute
     from fisherleak.errors import ClusterError as ClusterError
     from fisherleak.errors import DataError as DataError
     from fisherleak.errors import FisherleakError as FisherleakError
@@ -78,12 +78,12 @@ _ERRORS = (
     *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
-    "engine.erm": ("Fit", "minimise"),
+    "engine.fit.minimise": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
     "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
     "engine.mechanisms.served": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
-    "engine.perturbation": ("Attribute",),
+    "engine.jacobian.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.asked": ("queries_until",),
     "leakage.client": ("gradients",),

@@ -20,7 +20,7 @@ from fisherleak.audit.noises import as_noise, by_its_noise, distance_of, name_of
 from fisherleak.audit.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
 from fisherleak.audit.signatures import card_text
-from fisherleak.engine.erm import minimise_scaled
+from fisherleak.engine.fit.minimise import minimise_scaled
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.render import render

@@ -22,7 +22,7 @@ from fisherleak.audit.model import Settings, Trained, calibrated_scale, spreads_
 from fisherleak.audit.people import column_etas, rows_by_person
 from fisherleak.audit.released_files import load_model, save_model
 from fisherleak.audit.run import audit
-from fisherleak.engine.erm import minimise_scaled
+from fisherleak.engine.fit.minimise import minimise_scaled
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise

@@ -76,8 +76,8 @@ def test_steps_by_the_hessian_of_the_fit_end_where_newton_does(
         newton.append(fitted(*given, **options))
         return newton[-1]
 
-    fitted = vars(spotcheck)["fit_here"]
-    monkeypatch.setattr(spotcheck, "fit_here", counted)
+    fitted = vars(spotcheck)["fit_at"]
+    monkeypatch.setattr(spotcheck, "fit_at", counted)
     found = spotcheck._moved(trained, 5, change)
     assert not newton
     monkeypatch.setattr(spotcheck, "AT_MINIMUM", -1.0)

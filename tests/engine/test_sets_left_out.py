@@ -13,7 +13,6 @@ import fisherleak as fl
 from fisherleak._support.arrays import host
 from fisherleak.engine import removal_steps
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
 from fisherleak.engine.removal import removal_moves, removal_norms
 from fisherleak.engine.sets_left_out import filled_up, members
@@ -118,7 +117,7 @@ def test_sets_are_filled_up_to_a_power_of_two() -> None:
 
 def several(
     n: int, weighted: bool, intercept: bool, l2: float = 3e-2, loss: str = "softmax", d: int = 3
-) -> tuple[cases.Vector, cases.Vector, cases.Vector | None, OutputsJacobian]:
+) -> tuple[cases.Vector, cases.Vector, cases.Vector | None, Jacobian]:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, d))
     scores = X @ rng.normal(size=(d, 3)) + rng.gumbel(size=(n, 3))

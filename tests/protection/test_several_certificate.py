@@ -137,7 +137,7 @@ def test_curvature_and_moves_are_within_what_was_followed() -> None:
         changed[row], labels[row] = 2.0 * np.sign(rng.normal(size=2)), rng.integers(3)
         other: Any = fl.minimise(changed, labels, loss="softmax", l2=0.1, intercept=True)
         # the same parameters for rows less the old centre
-        V, moved = (np.reshape(np.asarray(each.reduced), (2, 3)) for each in (fit, other))
+        V, moved = (np.reshape(np.asarray(each.centred_theta), (2, 3)) for each in (fit, other))
         moved = np.column_stack([moved[:, :2], moved[:, 2] + moved[:, :2] @ (_centre(fit) - _centre(other))])
         way = np.linalg.solve(found.root.T, (moved - V).reshape(-1))
         assert np.linalg.norm(way) <= found.move

@@ -17,7 +17,7 @@ from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import Candidates, candidates_of, people_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, checked_model, final_estimator
 from fisherleak.rows.selection import rows_by_group

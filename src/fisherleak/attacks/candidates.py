@@ -15,11 +15,10 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.beliefs import as_beliefs
 from fisherleak.attacks.candidate_values import values_of_column, values_of_label
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
 from fisherleak.models import Table, as_table, final_estimator
@@ -227,7 +226,7 @@ def candidates_of(
     sample_weight: VectorLike,
     prior: Any,
     rows: Any,
-    known: Jacobian | OutputsJacobian | None = None,
+    known: Jacobian | None = None,
 ) -> Candidates:
     """Check what an attacker was given, and read the model, unless what ``jacobian_at_minimum`` reads is ``known``."""
     table = as_table(X)
@@ -299,12 +298,10 @@ def people_of(target: Candidates, groups: Any) -> Candidates:
     return target.of_people(sets, np.array([rows[0] for rows in sets]))
 
 
-def jacobian_at_minimum(
-    model: Estimator, X: TableLike, y: VectorLike, sample_weight: VectorLike
-) -> Jacobian | OutputsJacobian:
+def jacobian_at_minimum(model: Estimator, X: TableLike, y: VectorLike, sample_weight: VectorLike) -> Jacobian:
     """What an attack has to know of a model, moved to its minimum, of one output or of several."""
     information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
-    return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+    return one_release(information)
 
 
 def given_parameters(model: Estimator) -> NDArray[np.float64]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.fit.minimise import Fit
 
 __all__ = ["classes_said", "linear_scores", "outputs_in", "with_ones"]
 
@@ -17,7 +16,7 @@ Vector = NDArray[np.float64]
 
 def outputs_in(fit: Fit) -> int:
     """K: one, or how many classes or numbers are fitted at once."""
-    return int(fit.coef.shape[0]) if isinstance(fit, OutputsFit) else 1
+    return fit.outputs
 
 
 def with_ones(features: Any, fit: Fit) -> Vector:

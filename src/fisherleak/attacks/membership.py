@@ -37,10 +37,9 @@ from fisherleak.attacks.own_likelihood import NormalLikelihood, ShapedLikelihood
 from fisherleak.attacks.scores import log_density
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.calibrated import has_own_shape
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
 from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms
@@ -175,7 +174,7 @@ class Membership:
                 f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} {self._many} would need "
                 f"{8 * size / 2**30:.0f} GiB: attack fewer rows with rows=."
             )
-        if isinstance(self._jacobian, OutputsJacobian):
+        if self._jacobian.several:
             return several_removal_moves(self._jacobian, self._sets or host(self.rows), EXACT)
         return removal_moves(self._jacobian, self._sets or self.rows)
 
@@ -201,7 +200,6 @@ class Membership:
     def _equivalent(self, noise: Any) -> Array:
         """The mu of equal accuracy under noise whose covariance the rows decide, (m,)."""
         reshaped, own = self._reshaped(noise), self._jacobian
-        assert isinstance(own, Jacobian)
         sets = self._sets or [np.asarray([row]) for row in host(self.rows).tolist()]
         found = equivalent_norms(reshaped, own, EXACT, sets)
         return like(found, own.X, namespace(own.X))
@@ -209,7 +207,7 @@ class Membership:
     def _reshaped(self, noise: Any) -> Reshaped:
         """The noise as it is made anew without each of the attacked rows; what is not known is refused by name."""
         own = self._jacobian
-        if isinstance(own, OutputsJacobian):
+        if own.several:
             raise InvalidInputError(
                 f"{type(noise).__name__} whose covariance the rows decide is attacked for models of one output only: use "
                 "shape='isotropic'."
@@ -226,7 +224,7 @@ class Membership:
     def _norms(self, noise: Noise) -> Array:
         """Lengths of the moves, by the information of the noise at scale 1."""
         own = self._jacobian
-        if not isinstance(own, OutputsJacobian):
+        if not own.several:
             jacobian = jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
             return removal_norms(jacobian, rows=self.rows, sets=self._sets)
         sets = self._sets or [np.array([row]) for row in host(self.rows).tolist()]

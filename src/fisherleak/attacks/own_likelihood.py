@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import (
     MECHANISMS,
     ObjectivePerturbation,
@@ -31,9 +32,7 @@ from fisherleak.engine.mechanisms.self_shaped import (
     check_squared,
     released_inverse,
 )
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.reshaped import Reshaped
-from fisherleak.engine.risk import with_constant
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.errors import InvalidInputError
 
@@ -51,7 +50,7 @@ def likelihood_of(
     mechanism: SelfShaped, fit: Fit, features: Any, labels: Any, rows: Any
 ) -> ShapedLikelihood | TiltedLikelihood:
     """The likelihood of a mechanism for some rows of a fit; what it is not known for is refused by name."""
-    if isinstance(mechanism, ObjectivePerturbation) and not isinstance(fit, OutputsFit) and not fit.loss.unit_curvature:
+    if isinstance(mechanism, ObjectivePerturbation) and not fit.loss.several and not fit.loss.unit_curvature:
         return TiltedLikelihood.of(mechanism, fit, features, labels, rows)
     return ShapedLikelihood.of(mechanism, fit, features, rows)
 
@@ -84,7 +83,7 @@ class ShapedLikelihood:
     def of(cls, mechanism: SelfShaped, fit: Fit, features: Any, rows: Any) -> ShapedLikelihood:
         """For some rows of a fit's own features; losses for which the density is not known in closed form are refused."""
         name = next(name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind))
-        if isinstance(fit, OutputsFit):
+        if fit.loss.several:
             raise InvalidInputError(
                 f"{name} is attacked by its likelihood for models of one output: fit one, or use noise on the parameters, "
                 "fisherleak.Gaussian."

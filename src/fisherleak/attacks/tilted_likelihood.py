@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed import check_tilt
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation
-from fisherleak.engine.risk import with_constant
 
 __all__ = ["TiltedLikelihood", "ratio_of_one_row"]
 

@@ -30,11 +30,11 @@ from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.attacks.scores import by_density, by_distance
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
 from fisherleak.engine.replacement.replaced_sets import set_replacement_moves
 from fisherleak.engine.replacement.settling import Replacements
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["WhiteBox"]

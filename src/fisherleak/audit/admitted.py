@@ -23,9 +23,9 @@ from fisherleak.audit.settled import is_settled
 from fisherleak.audit.unasked_shape import PublicShape
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.encodings import Encoding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of, one_release
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table

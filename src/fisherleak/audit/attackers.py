@@ -27,9 +27,8 @@ from fisherleak.audit.noises import as_noise
 from fisherleak.audit.people import one_row_each, rows_by_person, varying
 from fisherleak.audit.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
 from fisherleak.audit.told_apart import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
-from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian import Jacobian, held_levels
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian, held_levels
 from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
@@ -260,12 +259,12 @@ class _Attacks:
             return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
 
     @cached_property
-    def _read(self) -> Jacobian | OutputsJacobian:
+    def _read(self) -> Jacobian:
         """The model at its minimum, the same for every column and attacker."""
         # no model of scikit-learn has a penalty on the intercepts of several classes: read without, then moved
         model, own = freed_pipeline(self.trained, self.model), self.trained.fit.intercept_l2
         read = jacobian_at_minimum(model, self.frame, self.labels, self.trained.weights)
-        return held_levels(read, own) if own and isinstance(read, OutputsJacobian) else read
+        return held_levels(read, own) if own and read.several else read
 
     @cached_property
     def _shared(self) -> Replacements:

@@ -13,8 +13,8 @@ from fisherleak._support.progress import track
 from fisherleak.audit.model import Trained, estimator_for, spreads_in, trained_on
 from fisherleak.audit.weighting import ROUNDS, Weighting
 from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError
 from fisherleak.protection.reweight import balance

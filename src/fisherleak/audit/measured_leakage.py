@@ -26,7 +26,6 @@ from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
-from fisherleak.engine.outputs.vector_losses import VectorLoss
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.recognised import certain, recognised_words
@@ -232,7 +231,7 @@ def _revealed(spread: float, shares: Vector) -> record.RevealedShare | None:
 
 def _label_spread(leak: Leakage, fit: Any) -> float:
     """Standard deviation of a label that is a number; NaN for classes, and for several numbers."""
-    if isinstance(fit.loss, VectorLoss) or fit.loss.labels.binary:
+    if fit.loss.several or fit.loss.labels.binary:
         return float("nan")
     y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
     return float("nan") if y.ndim > 1 or np.unique(y).size <= 2 else float(y.std())

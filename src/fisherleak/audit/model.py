@@ -31,14 +31,12 @@ from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.audit.kinds import Kind, kind_of, label_rules
 from fisherleak.audit.noises import PLAIN
 from fisherleak.audit.weighting import Weighting
-from fisherleak.engine.erm import Fit, minimise_scaled
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.fit.minimise import Fit, minimise_scaled
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about, information_of, one_release
-from fisherleak.engine.outputs.several_fit import OutputsFit, minimise_classes
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute, absent_in
 from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import (
     FisherleakError,
@@ -213,7 +211,7 @@ class Trained:
         return self if leak is self.leak and own == self.shaped_at else replace(self, leak=leak, shaped_at=own)
 
     @property
-    def model(self) -> Jacobian | OutputsJacobian:
+    def model(self) -> Jacobian:
         """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
         nothing: Any = np.empty((0, int(self.design.X.shape[1])))
         known = one_release(self.leak._information)
@@ -223,7 +221,7 @@ class Trained:
     @property
     def outputs(self) -> int:
         """Rows of parameters: one, or one for each of several classes."""
-        return int(self.fit.coef.shape[0]) if isinstance(self.fit, OutputsFit) else 1
+        return self.fit.outputs
 
     @property
     def parameters(self) -> int:
@@ -235,7 +233,7 @@ class Trained:
 class MeasuredRows:
     """Some training rows in memory, and what the model reveals about them with noise of scale 1, in standard units."""
 
-    model: Jacobian | OutputsJacobian = field(repr=False)
+    model: Jacobian = field(repr=False)
     noise: Noise
     X: Vector
     y: Vector
@@ -293,13 +291,12 @@ def trained_on(
 
 def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Fit:
     scales = spreads_in(design)[1]
-    if kind.several:
-        return minimise_classes(design.X, design.y, design.target.classes, l2, weights, scales, intercept_l2)
-    if intercept_l2:
+    if intercept_l2 and not kind.several:
         raise InvalidInputError(
             f"intercept_l2 is {intercept_l2:g}, and intercepts of one output are free: leave it out."
         )
-    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales)
+    classes = design.target.classes if kind.several else None
+    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales, classes, intercept_l2)
 
 
 def spreads_in(design: Design) -> tuple[Vector, Vector]:
@@ -322,7 +319,7 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
     numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
     slopes = np.zeros(means.size)
     # the term of several outputs has each one's coefficient beside what is kept here
-    slopes[numbers] = 2.0 * fit.l2 * (1.0 if isinstance(fit, OutputsFit) else np.asarray(fit.coef)[numbers])
+    slopes[numbers] = 2.0 * fit.l2 * (1.0 if fit.loss.several else np.asarray(fit.coef)[numbers])
     if not slopes.any():
         return None
     nothing, totals = np.empty((0, means.size)), np.zeros(means.size)

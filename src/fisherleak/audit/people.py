@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.audit.model import Trained
-from fisherleak.engine.perturbation import Attribute, absent_in
+from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design
 from fisherleak.tables.whose_rows import People

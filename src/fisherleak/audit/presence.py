@@ -23,7 +23,6 @@ from scipy.special import ndtr, ndtri
 from fisherleak.audit.model import Trained
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_removal import is_light_for_several
 from fisherleak.engine.removal import CLOSE, is_known, is_light
 from fisherleak.leakage.leakage import Leakage
@@ -166,11 +165,9 @@ def _unknown(trained: Trained) -> str:
     sets = None if people is None else people.count
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"
-    if trained.design.lazy if isinstance(jacobian, OutputsJacobian) else not is_known(jacobian):
+    if trained.design.lazy if jacobian.several else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not (
-        is_light_for_several(jacobian, sets) if isinstance(jacobian, OutputsJacobian) else is_light(trained.fit, sets)
-    ):
+    if not (is_light_for_several(jacobian, sets) if jacobian.several else is_light(trained.fit, sets)):
         by = "membership()" if people is None else "membership_by_group(person)"
         return f"with this kind of model and so many rows it takes long; fl.measure(…).{by} has it"
     return ""

@@ -27,9 +27,9 @@ from fisherleak._support.numbers import number
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.audit.noises import as_noise
 from fisherleak.audit.revealed import LARGEST, prior_spreads, share_of, spreads_in_units
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.shares import rms_etas, share_unknown

@@ -28,7 +28,7 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Sums
 from fisherleak.audit.defaults import EVEN_ODDS
 from fisherleak.audit.model import Trained
-from fisherleak.engine.perturbation import absent_in
+from fisherleak.engine.jacobian.perturbation import absent_in
 from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_unknown, squared_etas

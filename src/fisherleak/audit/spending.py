@@ -16,9 +16,9 @@ from fisherleak._support.namespaces import Json
 from fisherleak.audit.kinds import label_rules
 from fisherleak.audit.model import Settings, Trained
 from fisherleak.engine.encodings import Encoding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
 from fisherleak.audit.model import Trained, spreads_in
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Risk
-from fisherleak.models.several import fit_here
+from fisherleak.engine.fit.minimise import fit_at
+from fisherleak.engine.fit.risk import Risk
 
 __all__ = ["SpotCheck", "spot_check"]
 
@@ -135,7 +134,7 @@ def _risk(trained: Trained, row: int, change: NDArray[np.float64]) -> Risk:
     moved = _OneRowMoved.of(design.X, row, change)
     own = (moved, design.y, trained.weights, fit.loss, trained.l2, True, fit.intercept_l2)
     options: dict[str, Any] = {"known_centre": fit.centre, "scales": _scales(trained, row, change)}
-    return Risk(*own, **options) if trained.outputs == 1 else OutputsRisk(*own, outputs=trained.outputs, **options)
+    return Risk(*own, outputs=trained.outputs, **options)
 
 
 def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:
@@ -157,7 +156,7 @@ def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:
         if to_go <= ENOUGH * lengths[1]:
             return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
     if distance > AT_MINIMUM:
-        return np.asarray(fit_here(risk, fit.theta, polish=True).theta)
+        return np.asarray(fit_at(risk, fit.theta, polish=True).theta)
     return np.asarray(fit.uncentred(theta[:, None]))[:, 0]
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.outputs.vector_losses import VectorLoss
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.replacement.replaced_rows import replacement_moves
 from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError
@@ -137,7 +136,7 @@ def _values(X: Vector, attribute: Attribute, everyone: Sequence[Attribute]) -> V
 
 def _classes(fit: Any, y: Any) -> Vector:
     """Labels of classes, as the loss takes them; none where the label is a number or several."""
-    of_classes = y.ndim == 1 and (isinstance(fit.loss, VectorLoss) or fit.loss.labels.binary)
+    of_classes = y.ndim == 1 and fit.loss.of_classes
     return np.unique(y) if of_classes else np.empty(0)
 
 

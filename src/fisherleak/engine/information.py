@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.rows import sum_groups, sum_rows
 
 __all__ = ["Information", "Product", "certain_norm", "group_norms", "norms_of_sets", "rounding_of", "set_norm"]

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.curvature import Factor
-from fisherleak.engine.erm import Fit, fit_at
-from fisherleak.engine.outputs.several_fit import OutputsFit, outputs_fit, outputs_risk
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Point, Risk, with_constant, within_reach
+from fisherleak.engine.fit.minimise import Fit, fit_at
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.rows import block_elements, rows_per_block, sum_rows
 
-__all__ = ["gradients_at", "refitted", "risk_of_fit"]
+__all__ = ["gradients_at", "refitted"]
 
 UNSURE = 1e-6
 """det H' / det H below which the update has lost digits: such examples are fitted again, one by one."""
@@ -25,67 +22,35 @@ AT_ONCE = 512
 """Neighbours whose gradients are summed in one pass over the rows."""
 
 
-def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
-    """The risk that a fit is the minimum of, for rows as they are centred."""
-    if isinstance(fit, OutputsFit):
-        return outputs_risk(fit, X, y)
-    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
-    intercept = fit.intercept is not None
-    own = (fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, names, fit.centre, fit.scales)
-    return Risk(X, y, *own)
-
-
 def gradients_at(risk: Risk, theta: Array) -> Array:
-    """Gradient of the risk of all rows at each of several parameters (m, p), for rows as they are centred: (m, p)."""
-    if isinstance(risk, OutputsRisk):
-        return _gradients_of_several(risk, theta)
+    """Gradient of the risk of all rows at each of several parameters (m, L p), for rows as they are centred: (m, L p)."""
     xp = namespace(theta)
-    loss, intercept, centre = risk.loss, risk.intercept, risk.centre
-    most = max(64, rows_per_block(theta.shape[0], theta))
-
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Array]:
-        x = with_constant(X, intercept, centre)
-        z = x @ theta.T
-        r = loss.r(z, xp.broadcast_to(y[:, None], z.shape))
-        r = r if weights is None else weights[:, None] * r
-        return (r.T @ x,)
-
-    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
-    return total + risk.penalty[None, :] * theta
-
-
-def _gradients_of_several(risk: OutputsRisk, points: Array) -> Array:
-    """The same for several outputs, (m, L p)."""
-    xp = namespace(points)
-    count, L, p = points.shape[0], risk.size // risk.width, risk.width
-    V = xp.reshape(points, (count * L, p))
-    loss, Q, intercept, centre, K = risk.loss, risk.frame, risk.intercept, risk.centre, risk.outputs
+    loss, intercept, centre = risk.reduced_loss, risk.intercept, risk.centre
+    count, L = theta.shape[0], loss.outputs
+    V = xp.reshape(theta, (count * L, risk.width))
+    most = max(64, rows_per_block(count, theta))
+    if loss.loss.several:
+        most = max(1, block_elements(risk.X) // (count * loss.scores))
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
         x = with_constant(X, intercept, centre)
         b = x.shape[0]
-        z = within_reach(xp.reshape(x @ V.T, (b * count, L)) @ Q.T)
-        labels = xp.broadcast_to(y[:, None, ...], (b, count, *y.shape[1:]))
-        r = xp.reshape(loss.gradient(z, xp.reshape(labels, (b * count, *y.shape[1:]))) @ Q, (b, count * L))
+        labels = xp.reshape(xp.broadcast_to(y[:, None, ...], (b, count, *y.shape[1:])), (b * count, *y.shape[1:]))
+        r = xp.reshape(loss.gradient(xp.reshape(x @ V.T, (b * count, L)), labels), (b, count * L))
         r = r if weights is None else r * weights[:, None]
         return (r.T @ x,)
 
-    most = max(1, block_elements(risk.X) // (count * K))
     (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
-    return xp.reshape(total, (count, L * p)) + risk.penalty[None, :] * points
+    return xp.reshape(total, theta.shape) + risk.penalty[None, :] * theta
 
 
 def refitted(fit: Fit, other: Risk) -> tuple[Array, float]:
     """The move from a fit to the minimum of another risk, for rows as they are centred, and how far it may be off."""
     xp = namespace(other.X)
-    fresh = fit_at(other, fit.theta, polish=True, maker=_of_several if isinstance(other, OutputsRisk) else None)
+    fresh = fit_at(other, fit.theta, polish=True)
     theta = fresh.centred_theta
     left, least = other.at(theta, curvature=False).gradient, min(float(x) for x in host(other.penalty))
     rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
     if least > 0:
         rounding += float(xp.sqrt(xp.sum(left * left))) / least
     return theta - fit.centred_theta, rounding
-
-
-def _of_several(risk: OutputsRisk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
-    return outputs_fit(risk, theta, at, factor, steps)

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._support.arrays import Array, namespace, row_dots
+from fisherleak.engine.fit.risk import Risk, largest_of
 from fisherleak.engine.jacobian import Model
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.risk import Risk, largest_of
 from fisherleak.rows import sum_rows
 
 __all__ = ["BEND", "FOURTH", "Remainders", "remainders", "slopes", "steepness"]

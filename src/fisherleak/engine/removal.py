@@ -21,11 +21,11 @@ from typing import Any
 
 from fisherleak._support.arrays import Array, device, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
-from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.left_out import Leaving, MovingScales, closed_form, leave_out
 from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.neighbours import AT_ONCE, EPSILON, risk_of_fit
+from fisherleak.engine.neighbours import AT_ONCE, EPSILON
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.remainders import remainders, steepness

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk, largest_of, with_constant
 from fisherleak.engine.jacobian import Model
 from fisherleak.engine.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio
 from fisherleak.engine.neighbours import ROUNDING, UNSURE, gradients_at, refitted
 from fisherleak.engine.remainders import Remainders, slopes
-from fisherleak.engine.risk import Risk, largest_of, with_constant
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.engine.third_derivative import ThirdDerivative, higher_terms
 from fisherleak.errors import FisherleakError, NearSingularWarning

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fisherleak._support.checks import check_flag, nearest
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["chosen_attributes"]

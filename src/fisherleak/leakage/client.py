@@ -17,15 +17,13 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.curvature import Factor
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.jacobian.perturbation import as_attributes
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.perturbation import as_attributes
-from fisherleak.engine.risk import Risk
 from fisherleak.engine.training_rows import check_training
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
@@ -85,9 +83,9 @@ def gradients(
     """
     check_noise(noise)
     table = as_table(X)
-    if isinstance(model, OutputsFit):
-        raise UnsupportedModelError(SEVERAL)
     if isinstance(model, Fit):
+        if model.loss.several:
+            raise UnsupportedModelError(SEVERAL)
         risk, theta = _of_fit(model, X, y, sample_weight, table), model.theta
         records = as_attributes(attributes, risk.X.shape, table.names)
     else:
@@ -98,7 +96,7 @@ def gradients(
                 "measure on the features behind the preprocessing."
             )
         risk, theta = risk_of(prepared, y, sample_weight)
-        if isinstance(risk, OutputsRisk):
+        if risk.loss.several:
             raise UnsupportedModelError(SEVERAL)
         records = prepared.attributes
         if attributes is not None:

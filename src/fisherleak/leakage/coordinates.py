@@ -11,7 +11,7 @@ by y'.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak.engine.encodings import Encoding, common_coordinates
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.label_units import with_label_unit
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.losses.loss import Derivative, Loss
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import gather, sum_rows
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["encoded_together", "in_common_coordinates", "in_label_unit", "label_factor"]
+__all__ = ["encoded_together", "in_common_coordinates", "in_label_unit", "label_factor", "with_label_unit"]
 
 APART = 1e-3
 """Difference of two releases' values of an attribute, relative to their range, past which they are not the same values."""
@@ -209,3 +209,23 @@ def in_label_unit(J: Jacobian, factor: float) -> Jacobian:
     if factor == 1.0:
         return J
     return replace(J, fit=replace(J.fit, loss=with_label_unit(J.fit.loss, factor)))
+
+
+@dataclass(frozen=True)
+class _Times:
+    """A derivative times a number."""
+
+    function: Derivative
+    factor: float
+
+    def __call__(self, z: Array, y: Array) -> Array:
+        return self.factor * self.function(z, y)
+
+
+def with_label_unit(loss: Loss, factor: float) -> Loss:
+    """The loss whose derivative by the label is by a label that its own follows ``factor`` times."""
+    c, traits = _Times(loss.c, factor), loss.traits
+    if traits is not None:
+        by_label = _Times(traits.slope_by_label, factor)
+        traits = replace(traits, of=(loss.value, loss.r, loss.a, c), slope_by_label=by_label)
+    return replace(loss, c=c, traits=traits)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.models import Reading
 
 __all__ = ["larger_side"]

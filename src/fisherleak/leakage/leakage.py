@@ -20,9 +20,10 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.calibrated import Frame
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
@@ -31,7 +32,6 @@ from fisherleak.engine.norms.averaged import Averaged, shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.removal import CLOSE
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show

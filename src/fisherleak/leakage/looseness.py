@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_about
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import LooseFitWarning
 from fisherleak.models import Reading
 from fisherleak.rows import sum_rows

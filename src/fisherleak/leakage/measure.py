@@ -9,15 +9,14 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.erm import Fit, distance
+from fisherleak.engine.fit.class_labels import check_labels
+from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
+from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
-from fisherleak.engine.outputs.class_labels import check_labels
-from fisherleak.engine.outputs.several_fit import OutputsFit, labels_as_fitted, outputs_risk
-from fisherleak.engine.perturbation import Attribute, as_attributes
-from fisherleak.engine.training_rows import check_values, check_weights, training_rows
+from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Behind
 from fisherleak.leakage.kinks import larger_side
@@ -130,10 +129,7 @@ def measure(
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None
-        if isinstance(model, OutputsFit):
-            X, y = labels_as_fitted(model, X, y, names)
-        else:
-            X, y, _ = training_rows(X, y, None, names)
+        X, y = labels_as_fitted(model, X, y, names)
         _check_same_data(model, X, y, sample_weight, names)
         records = as_attributes(attributes, X.shape, table.names)
         queried = Queried(None, names, X.shape[1])
@@ -229,13 +225,8 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
     weights = check_weights(sample_weight, X)
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    if isinstance(fit, OutputsFit):
-        classes = None if fit.classes is None else fit.classes.tolist()
-        check_labels(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None, classes)
-        away = outputs_risk(fit, X, y).at(fit.centred_theta, curvature=False).distance(fit.factor)
-    else:
-        check_values(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None)
-        away = distance(fit, X, y)
+    check_labels(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None, fit.classes)
+    away = distance(fit, X, y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
             f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "

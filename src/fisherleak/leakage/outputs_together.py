@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.frames import same_values
@@ -76,7 +76,7 @@ def _in_unit(lead: SeveralOutputs, other: SeveralOutputs) -> SeveralOutputs:
     return replace(other, jacobian=replace(two, label_unit=unit))
 
 
-def label_unit(one: OutputsJacobian, two: OutputsJacobian) -> float:
+def label_unit(one: Jacobian, two: Jacobian) -> float:
     """By how much the other's label moves with the first one's: signs move by two where one-hot vectors move by one."""
     alike = one.fit.loss.classes == two.fit.loss.classes and one.y.shape == two.y.shape
     if not alike or not same_rows(one.y, two.y) or not _same_classes(one, two):
@@ -85,7 +85,7 @@ def label_unit(one: OutputsJacobian, two: OutputsJacobian) -> float:
     return float(one.label_unit * (2.0 ** (int(signs[1]) - int(signs[0]))))
 
 
-def _same_classes(one: OutputsJacobian, two: OutputsJacobian) -> bool:
+def _same_classes(one: Jacobian, two: Jacobian) -> bool:
     a, b = one.fit.classes, two.fit.classes
     return a is None or b is None or np.array_equal(np.asarray(a), np.asarray(b))
 

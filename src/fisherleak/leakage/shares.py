@@ -18,6 +18,7 @@ from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Answers, Disclosed
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
@@ -25,8 +26,6 @@ from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.prior.mean_squares import Beliefs, Means, means_over
 from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
@@ -58,8 +57,8 @@ def share_unknown(information: Any, noise: Any) -> str | None:
     return None
 
 
-def _unknown_shape(jacobian: Jacobian | OutputsJacobian) -> str:
-    if isinstance(jacobian, OutputsJacobian):
+def _unknown_shape(jacobian: Jacobian) -> str:
+    if jacobian.several:
         return "the covariance of this noise is data-dependent, which is counted for one output: use shape='isotropic'"
     return (
         "the covariance of this noise, and its scale, follow the rows that weigh most: calibrate with over='admissible', "
@@ -67,8 +66,8 @@ def _unknown_shape(jacobian: Jacobian | OutputsJacobian) -> str:
     )
 
 
-def _moving_by_shape(jacobian: Jacobian | OutputsJacobian) -> MovingNoise | None:
-    return None if isinstance(jacobian, OutputsJacobian) else MovingNoise.of_shape(jacobian)
+def _moving_by_shape(jacobian: Jacobian) -> MovingNoise | None:
+    return None if jacobian.several else MovingNoise.of_shape(jacobian)
 
 
 def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, np.nan)) -> Array:
@@ -103,7 +102,7 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     )
 
 
-def _with_noise(information: Any) -> list[tuple[Jacobian | OutputsJacobian, MovingNoise | None]]:
+def _with_noise(information: Any) -> list[tuple[Jacobian, MovingNoise | None]]:
     """Every release, with its noise where that has a covariance that the rows decide."""
     if isinstance(information, DataShaped):
         return [(information.jacobian, MovingNoise.of_mechanism(information.jacobian, information.mechanism))]
@@ -113,7 +112,7 @@ def _with_noise(information: Any) -> list[tuple[Jacobian | OutputsJacobian, Movi
     ]
 
 
-def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
+def _releases(information: Any) -> tuple[Jacobian, ...]:
     if isinstance(information, SeveralOutputs):
         return (information.jacobian,)
     if isinstance(information, StackedOutputs):
@@ -122,7 +121,7 @@ def _releases(information: Any) -> tuple[Jacobian | OutputsJacobian, ...]:
 
 
 def _means(
-    jacobian: Jacobian | OutputsJacobian,
+    jacobian: Jacobian,
     noise: MovingNoise | None,
     names: list[str],
     spreads: Vector,
@@ -132,7 +131,7 @@ def _means(
     attributes = tuple(own[name] for name in names)
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
     centre, spread = label
-    if isinstance(jacobian, OutputsJacobian) or not _takes_any_label(jacobian):
+    if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
     beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes), spread, centre)
     return means_over(jacobian, beliefs, noise)

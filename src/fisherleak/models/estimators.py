@@ -31,13 +31,8 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from fisherleak._support.arrays import device, like, namespace
 from fisherleak._support.namespaces import Estimator, Json, VectorLike
-from fisherleak.engine.outputs.vector_losses import (
-    CLASS_TARGETS,
-    ONE_AGAINST_REST,
-    SEVERAL_NUMBERS,
-    SOFTMAX,
-    VectorLoss,
-)
+from fisherleak.engine.losses import LOSSES, Loss
+from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import check_each_class, is_each_class
 from fisherleak.models.several import (
@@ -67,7 +62,7 @@ Vector = NDArray[np.float64]
 class Recipe:
     """What a model minimises, in the terms of ``erm``."""
 
-    loss: str | VectorLoss
+    loss: Loss
     l2: float
     y: Vector
     weights: Vector | None
@@ -215,7 +210,7 @@ def _squared(estimator: Estimator, l2: float, y: NDArray[Any], weights: Vector |
     if y.ndim == 2 and y.shape[1] > 1:
         numbers = several_numbers(y, estimator)
         return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept, outputs=int(y.shape[1]))
-    return Recipe("squared", l2, _number(y, estimator), weights, intercept)
+    return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
 
 
 def _one_alpha(estimator: Estimator, alpha: Any) -> float:
@@ -240,7 +235,7 @@ def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | N
         weights = factor if weights is None else weights * factor
     if classes.shape[0] > 2:
         return Recipe(CLASS_TARGETS, l2, labels, weights, intercept, outputs=int(classes.shape[0]), classes=classes)
-    return Recipe("squared", l2, labels, weights, intercept)
+    return Recipe(LOSSES["squared"], l2, labels, weights, intercept)
 
 
 def _logistic(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
@@ -290,7 +285,7 @@ def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None
     if classes.shape[0] > 2:
         loss = SOFTMAX if together else ONE_AGAINST_REST
         return Recipe(loss, l2, labels, weights, intercept, on_intercept, int(classes.shape[0]), classes)
-    return Recipe("logistic", l2, labels, weights, intercept, on_intercept)
+    return Recipe(LOSSES["logistic"], l2, labels, weights, intercept, on_intercept)
 
 
 def _class_factor(estimator: Estimator, y: NDArray[Any], weights: Vector | None, codes: Vector) -> Vector:
@@ -317,7 +312,9 @@ def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]
         if weights is not None:
             (total,) = sum_rows(lambda weights: (namespace(weights).sum(weights),), weights)
             mean_weight = float(total) / weights.shape[0]
-        return Recipe(loss, float(estimator.alpha) * mean_weight, labels, weights, bool(estimator.fit_intercept))
+        return Recipe(
+            LOSSES[loss], float(estimator.alpha) * mean_weight, labels, weights, bool(estimator.fit_intercept)
+        )
 
     return recipe
 

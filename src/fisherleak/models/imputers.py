@@ -2,7 +2,7 @@ r"""Imputers before a scaler or the model: which cells they filled, and how what
 
 A filled cell belongs to no one: it has no eta. With preprocessing public, the values that cells were filled with are constants.
 End to end, a mean or median moves with the values that are there, and with it the features of all rows that lack one
-(:class:`fisherleak.engine.folding.Filling`); it leaves as one more noisy parameter, :math:`t_k = w_k (c_k - \tilde m_k)`, from
+(``Filling`` of ``engine.jacobian.folding``); it leaves as one more noisy parameter, :math:`t_k = w_k (c_k - \tilde m_k)`, from
 which :func:`noisy_fill` computes what a released imputer holds. A constant is the user's own and public.
 """
 
@@ -19,11 +19,11 @@ from sklearn import impute
 
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.folding import Filling
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
+from fisherleak.engine.jacobian.folding import Filling
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
 

@@ -24,8 +24,8 @@ from sklearn import linear_model
 
 from fisherleak._support.arrays import Array, as_real, host, namespace
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.risk import Risk
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.errors import NotAtMinimumError
 from fisherleak.models.each_class import is_each_class
 from fisherleak.rows import sum_rows

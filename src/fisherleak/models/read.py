@@ -14,27 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.folding import Folding
-from fisherleak.engine.losses import get_loss
+from fisherleak.engine.fit.class_labels import labelled_rows
+from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
+from fisherleak.engine.fit.newton import SMALL_STEP
+from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.magnitudes import check_directions, check_penalty
-from fisherleak.engine.newton import SMALL_STEP
-from fisherleak.engine.outputs.class_labels import check_labels, number_rows
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import VectorLoss
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk
-from fisherleak.engine.training_rows import check_training, check_weights, training_rows
+from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one
-from fisherleak.models.estimators import Recipe, parameters, recipe_of
+from fisherleak.models.estimators import parameters, recipe_of
 from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
 from fisherleak.models.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
-from fisherleak.models.several import all_parameters, check_determined, fit_here
+from fisherleak.models.several import all_parameters
 from fisherleak.models.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
@@ -198,16 +194,16 @@ def read(
     risk, theta = risk_of(prepared, y, sample_weight)
     check_determined(risk)
     classes = getattr(prepared.estimator, "classes_", None)
-    given = fit_here(risk, theta, False, classes)
+    given = fit_at(risk, theta, False, classes)
     # where there may be no minimum at all, that is the better reason to give for being far from it
-    exact = fit_here(risk, theta, True, classes) if risk.l2 == 0 and risk.separable else None
+    exact = fit_at(risk, theta, True, classes) if risk.l2 == 0 and risk.separable else None
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
         return Reading(
             given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent
         )
-    exact = fit_here(risk, theta, True, classes) if exact is None else exact
+    exact = fit_at(risk, theta, True, classes) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return Reading(
         fit,
@@ -239,11 +235,11 @@ def read_folded(
     prepared = prepare(plain, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     known = complete(scales, risk.X.shape[1])
-    if isinstance(own.fit, OutputsFit):
+    if own.fit.loss.several:
         refuse_learned_fills(known)
     risk, theta = in_raw_units(risk, theta, known)
     classes = getattr(prepared.estimator, "classes_", None)
-    fit = fit_here(risk, theta, own.polished, classes)
+    fit = fit_at(risk, theta, own.polished, classes)
     gone = absent_features(prepared.attributes, prepared.absent, risk.X.shape)
     folding = folding_of(risk, fit, known, gone)
     side = prepared.other_side
@@ -252,7 +248,7 @@ def read_folded(
         risk.X,
         risk.y,
         with_fills(prepared.attributes, folding.filling, risk.size),
-        other=None if own.other is None else fit_here(risk, theta, not own.polished, classes),
+        other=None if own.other is None else fit_at(risk, theta, not own.polished, classes),
         polished=own.polished,
         other_side=None if side is None else with_fills(side, folding.filling, risk.size),
         folding=folding,
@@ -277,32 +273,16 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     weights = check_weights(sample_weight, features)
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
-    risk = _several_risk(recipe, features, names) if recipe.outputs > 1 else _one_risk(recipe, features, names)
+    known = None if recipe.classes is None else recipe.classes.tolist()
+    X, targets, weights, _ = labelled_rows(
+        features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept, known
+    )
+    own = (recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2)
+    risk = Risk(X, targets, weights, *own, (*names, "intercept"), outputs=recipe.outputs)
     check_penalty(recipe.l2)
     check_directions(prepared.attributes)
     theta = (all_parameters if recipe.outputs > 1 else parameters)(prepared.estimator)
     return risk, like(theta, risk.X, namespace(risk.X))
-
-
-def _one_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> Risk:
-    assert isinstance(recipe.loss, str)
-    loss = get_loss(recipe.loss)
-    X, y, weights = check_training(features, recipe.y, recipe.weights, loss, names, recipe.intercept)
-    return Risk(X, y, weights, loss, recipe.l2, recipe.intercept, recipe.intercept_l2, (*names, "intercept"))
-
-
-def _several_risk(recipe: Recipe, features: Array, names: tuple[str, ...]) -> OutputsRisk:
-    assert isinstance(recipe.loss, VectorLoss)
-    if recipe.classes is None:
-        X, y, weights = number_rows(features, recipe.y, recipe.weights, names)
-    else:
-        X, y, weights = training_rows(features, recipe.y, recipe.weights, names)
-    classes = None if recipe.classes is None else recipe.classes.tolist()
-    check_labels(X, y, weights, recipe.loss, names, recipe.intercept, classes)
-    named = (*names, "intercept")
-    return OutputsRisk(
-        X, y, weights, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2, named, outputs=recipe.outputs
-    )
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

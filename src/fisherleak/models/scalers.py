@@ -1,7 +1,7 @@
 r"""Scalers at the end of a fitted model's preprocessing, taken apart so that what they learned is counted.
 
 The scalers are made neutral in a copy of the model, which is then read as usual: its features are in raw units. What they
-learned becomes scales in the penalty and a :class:`fisherleak.engine.folding.Folding`. Steps that learn nothing (polynomials,
+learned becomes scales in the penalty and a ``Folding`` of ``engine.jacobian.folding``. Steps that learn nothing (polynomials,
 functions) may stand before a scaler; levels of encoders are taken as public, and said so; every other step that learned
 something is refused by name. An imputer may stand before a scaler, or be all there is (``imputers``). Adding a scaler is adding
 one function to ``SCALERS``.
@@ -22,11 +22,9 @@ from sklearn import compose, impute, pipeline, preprocessing
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.folding import Folding
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Risk
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
@@ -43,7 +41,6 @@ __all__ = [
     "learned_fills",
     "neutral",
     "raw_parameters",
-    "raw_parameters_of_several",
     "refuse_learned_fills",
     "scaled_parameters",
     "split_outputs",
@@ -307,10 +304,7 @@ def in_raw_units(risk: Risk, theta: Any, scales: Sequence[Scale]) -> tuple[Risk,
     """
     check_foldable(risk.intercept, risk.intercept_l2 > 0, scales)
     xp = namespace(risk.X)
-    if isinstance(risk, OutputsRisk):
-        raw = raw_parameters_of_several(np.asarray(theta), scales, risk.intercept)
-    else:
-        raw = raw_parameters(np.asarray(theta), scales)
+    raw = raw_parameters(np.asarray(theta), scales, risk.intercept)
     s = like(np.array([scale.scale for scale in scales]), risk.X, xp)
     return replace(risk, intercept_l2=0.0, known_centre=None, scales=s), like(raw, risk.X, xp)
 
@@ -323,15 +317,8 @@ def check_foldable(intercept: bool, penalised: bool, scales: Sequence[Scale]) ->
         )
 
 
-def raw_parameters(theta: Vector, scales: Sequence[Scale]) -> Vector:
-    """Parameters for scaled features, (d,) or (d + 1,), as those of the same model for the features themselves."""
-    coef = theta[: len(scales)] / [scale.scale for scale in scales]
-    level = theta[len(scales) :] - np.dot([scale.centre for scale in scales], coef)
-    return np.append(coef, level)
-
-
-def raw_parameters_of_several(theta: Vector, scales: Sequence[Scale], intercept: bool) -> Vector:
-    """The same for several outputs: all coefficients, output by output, then all intercepts."""
+def raw_parameters(theta: Vector, scales: Sequence[Scale], intercept: bool) -> Vector:
+    """Parameters for scaled features as those of the same model for the features: all coefficients, then all intercepts."""
     coef, level = split_outputs(theta, len(scales), intercept)
     raw = coef / np.array([scale.scale for scale in scales])
     if level is None:
@@ -357,7 +344,7 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
 
     ``absent`` (n, d) says which features were filled by an imputer.
     """
-    several = isinstance(fit, OutputsFit)
+    several = fit.loss.several
     # the term of several outputs has each one's coefficient beside what is kept here
     coef = np.ones(risk.X.shape[1]) if several else np.asarray(fit.coef)
     X = np.asarray(risk.X, dtype=np.float64)

@@ -7,23 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, as_array, host, namespace
+from fisherleak._support.arrays import as_array, host, namespace
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.curvature import Factor
-from fisherleak.engine.erm import Fit, check_rank_possible, fit_at
-from fisherleak.engine.outputs.class_labels import codes_of
-from fisherleak.engine.outputs.several_fit import OutputsFit, check_rank, outputs_fit
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import Point, Risk
+from fisherleak.engine.fit.class_labels import codes_of
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import is_each_class
 from fisherleak.rows import map_rows
 
 __all__ = [
     "all_parameters",
-    "check_determined",
     "class_numbers",
-    "fit_here",
     "known_classes",
     "one_against_rest",
     "outputs_of",
@@ -94,22 +87,3 @@ def all_parameters(estimator: Estimator) -> Vector:
     if not estimator.fit_intercept:
         return coef
     return np.append(coef, host(as_array(estimator.intercept_, "intercept_")).astype(np.float64).reshape(-1))
-
-
-def check_determined(risk: Risk) -> None:
-    """Refuse parameters that rows cannot determine without a penalty."""
-    if isinstance(risk, OutputsRisk):
-        check_rank(risk)
-    else:
-        check_rank_possible(risk)
-
-
-def fit_here(risk: Risk, theta: Array, polish: bool, classes: NDArray[Any] | None = None) -> Fit:
-    """A fit at parameters as they are released, of the kind of its risk; moved to the minimum if ``polish``."""
-    if not isinstance(risk, OutputsRisk):
-        return fit_at(risk, theta, polish)
-
-    def made(risk: OutputsRisk, theta: Array, at: Point, factor: Factor, steps: int) -> OutputsFit:
-        return outputs_fit(risk, theta, at, factor, steps, classes)
-
-    return fit_at(risk, theta, polish, made)

@@ -14,8 +14,8 @@ from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.namespaces import VectorLike
+from fisherleak.engine.jacobian.perturbation import as_attributes
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.perturbation import as_attributes
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table

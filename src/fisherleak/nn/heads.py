@@ -95,7 +95,7 @@ class Head:
     @cached_property
     def labels(self) -> int:
         information = self.leakage._information
-        return int(information.jacobian.by_label.shape[1]) if isinstance(information, SeveralOutputs) else 1
+        return information.jacobian.label_size if isinstance(information, SeveralOutputs) else 1
 
     def written(self, rows: Tensor) -> Tensor:
         information = self.leakage._information

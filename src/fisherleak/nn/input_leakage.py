@@ -10,7 +10,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.numbers import number
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.nn.through import Through

@@ -9,17 +9,13 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import VectorLike
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.losses import get_loss
+from fisherleak.engine.fit.class_labels import labelled_rows
+from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
+from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.losses import LOSSES, OF_SEVERAL, get_loss
 from fisherleak.engine.magnitudes import check_penalty
-from fisherleak.engine.outputs.class_labels import check_labels, classes_of, codes_of, number_rows
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.outputs.vector_losses import NAMED
-from fisherleak.engine.risk import Risk
-from fisherleak.engine.training_rows import check_training, training_rows
 from fisherleak.errors import InvalidInputError, NotAtMinimumError
 from fisherleak.models.minimum import REFUSED
-from fisherleak.models.several import check_determined, fit_here
 from fisherleak.nn.library import Module, Tensor, torch
 
 __all__ = ["head"]
@@ -69,10 +65,9 @@ def head(
     check_penalty(penalty)
     if linear.bias is None and bias_penalty > 0:
         raise InvalidInputError(f"bias_l2 is {bias_penalty:g} and linear has no bias: leave bias_l2 out.")
-    make = _one if linear.out_features == 1 else _several
-    risk, classes = make(linear, features, y, loss, penalty, sample_weight, bias_penalty)
+    risk, classes = _risk(linear, features, y, loss, penalty, sample_weight, bias_penalty)
     check_determined(risk)
-    fit = fit_here(risk, like(host(_parameters(linear)), risk.X, namespace(risk.X)), True, classes)
+    fit = fit_at(risk, like(host(_parameters(linear)), risk.X, namespace(risk.X)), True, classes)
     if not fit.distance <= REFUSED:
         raise NotAtMinimumError(
             f"linear is {fit.distance:.1e} away from the minimum of its objective on these data (at most {REFUSED:g}). Train "
@@ -87,39 +82,24 @@ def _parameters(linear: Module) -> Tensor:
     return torch.cat(parts).to(torch.float64)
 
 
-def _one(
+def _risk(
     linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
-) -> tuple[Risk, None]:
-    record, bias = get_loss(loss), linear.bias is not None
-    X, labels, weights = check_training(features, y, weights, record)
-    _check_width(X, linear)
-    return Risk(X, labels, weights, record, l2, bias, bias_l2), None
-
-
-def _several(
-    linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
-) -> tuple[OutputsRisk, NDArray[Any] | None]:
+) -> tuple[Risk, NDArray[Any] | None]:
     K, bias = int(linear.out_features), linear.bias is not None
-    if loss not in NAMED:
-        raise InvalidInputError(f"linear has {K} outputs: loss must be one of {', '.join(NAMED)}; got {loss!r}.")
-    classes: NDArray[Any] | None = None
-    kind = NAMED[loss]
-    if kind.classes:
-        X, _, weights = training_rows(features, None, weights, None)
-        classes = classes_of(y, X)
-        if classes.tolist() != list(range(K)):
-            raise InvalidInputError(
-                f"y must hold all of the classes 0 to {K - 1}, as linear has {K} outputs; got {classes.size} classes, "
-                f"{classes[0]} to {classes[-1]}."
-            )
-        labels = codes_of(y, classes, X)
-    else:
-        X, labels, weights = number_rows(features, y, weights, None)
-        if labels.shape[1] != K:
-            raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
+    record = get_loss(loss, columns=K > 1) if K == 1 or loss in OF_SEVERAL else None
+    if record is None or record.several != (K > 1):
+        known, what = (LOSSES, "one output") if K == 1 else (OF_SEVERAL, f"{K} outputs")
+        raise InvalidInputError(f"linear has {what}: loss must be one of {', '.join(known)}; got {loss!r}.")
+    X, labels, weights, classes = labelled_rows(features, y, weights, record, None, bias)
     _check_width(X, linear)
-    check_labels(X, labels, weights, kind, None, bias, None if classes is None else classes.tolist())
-    return OutputsRisk(X, labels, weights, kind, l2, bias, bias_l2, outputs=K), classes
+    if classes is not None and classes.tolist() != list(range(K)):
+        raise InvalidInputError(
+            f"y must hold all of the classes 0 to {K - 1}, as linear has {K} outputs; got {classes.size} classes, "
+            f"{classes[0]} to {classes[-1]}."
+        )
+    if K > 1 and classes is None and labels.shape[1] != K:
+        raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
+    return Risk(X, labels, weights, record, l2, bias, bias_l2, outputs=K), classes
 
 
 def _check_width(X: Array, linear: Module) -> None:

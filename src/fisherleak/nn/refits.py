@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.outputs.several_fit import OutputsFit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.losses.loss import ReducedLoss
+from fisherleak.engine.norms import one_release
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.nn.library import Tensor, torch
@@ -76,18 +76,13 @@ class Refit:
 
     def _derivatives(self, Z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Of the loss by predictors in the frame (m, b, L): the gradient (m, b, L) and the curvature (m, b, L, L)."""
-        loss: Any = self.fit.loss
+        loss = ReducedLoss(self.fit.loss, self._frame(Z) if self.fit.loss.several else None)
         flat, labels = Z.reshape(-1, Z.shape[2]), y.reshape(-1, *y.shape[2:])
-        if isinstance(self.fit, OutputsFit):
-            Q = self._frame(Z)
-            scores = flat @ Q.T
-            r, A = loss.gradient(scores, labels) @ Q, loss.curvature(scores.detach(), Q)
-        else:
-            r, A = loss.r(flat[:, 0], labels)[:, None], loss.a(flat[:, 0].detach(), labels)[:, None, None]
+        r, A = loss.gradient(flat, labels), loss.curvature(flat.detach(), labels)
         return r.reshape(Z.shape), A.reshape(*Z.shape, Z.shape[2])
 
     def _frame(self, beside: Tensor) -> Tensor:
-        if not isinstance(self.fit, OutputsFit):
+        if not self.fit.loss.several:
             return torch.ones(1, 1).to(beside)
         return torch.as_tensor(host(self.fit.frame)).to(beside)
 
@@ -117,7 +112,7 @@ class Refit:
 def refit_of(head: Leakage, network: RowMap, rows: Sequence[int]) -> Refit:
     """The refit of a head whose leakage about its features is given; what it cannot follow is refused by name."""
     information: Any = head._information
-    jacobian = information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+    jacobian = one_release(information)
     fit = jacobian.fit
     if fit.sample_weight is not None or jacobian.folding is not None:
         raise UnsupportedModelError("Reconstruction from a head needs one without sample weights and folded scalers.")

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, on_accelerator
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.heads import After
 from fisherleak.nn.library import Tensor, torch

@@ -17,12 +17,11 @@ import numpy as np
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.calibrated import ADMISSIBLE, Calibration, Confidential
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import one_release, refuse_several
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import final_estimator
@@ -120,7 +119,7 @@ def certified(
     admissible = admissible_rows(jacobian, leakage._table, bounds)
     points = points_of(jacobian, admissible)
     error = rounding(jacobian.fit)
-    if isinstance(jacobian, OutputsJacobian):
+    if jacobian.several:
         # how far a replaced row moves this bound is not known
         several = bound_of_several(jacobian, admissible, points, chosen, counted)
         return Certified(several.value * (1.0 + error), math.inf, admissible, points, several, None, 1.0)
@@ -227,12 +226,12 @@ def _check_weights(leakage: Leakage) -> None:
         )
 
 
-def _of_classes(leakage: Leakage) -> OutputsJacobian:
+def _of_classes(leakage: Leakage) -> Jacobian:
     """The same for a model of several classes."""
     jacobian = one_release(leakage._information)
-    if not (isinstance(jacobian, OutputsJacobian) and jacobian.fit.loss.shares):
+    if not (jacobian.several and jacobian.fit.loss.shares):
         refuse_several(leakage._information, "calibrate(over='admissible')")
-    assert isinstance(jacobian, OutputsJacobian)
+    assert jacobian.several
     if is_lazy(jacobian.X):
         raise InvalidInputError(
             "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
@@ -244,7 +243,7 @@ def _of_classes(leakage: Leakage) -> OutputsJacobian:
     return jacobian
 
 
-def bounded_release(leakage: Leakage) -> Jacobian | OutputsJacobian:
+def bounded_release(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
     _check_weights(leakage)
     if isinstance(leakage._information, SeveralOutputs):

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.fit.minimise import fit_at
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms import information_about, one_release
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.errors import FisherleakError
-from fisherleak.models.several import fit_here
 from fisherleak.protection.certificate import Bound
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.quantities import Points
@@ -47,7 +45,7 @@ class Found:
 
 
 def ascend(
-    jacobian: Jacobian | OutputsJacobian,
+    jacobian: Jacobian,
     attributes: Sequence[Attribute],
     label: bool,
     admissible: Admissible,
@@ -70,7 +68,7 @@ def ascend(
 
 
 def eta_in_place(
-    jacobian: Jacobian | OutputsJacobian,
+    jacobian: Jacobian,
     attributes: Sequence[Attribute],
     label: bool,
     row: int,
@@ -89,10 +87,10 @@ def eta_in_place(
         scales = _scales(folding, scales, np.asarray(host(jacobian.X)), X, weights)
     names = tuple(f"feature {j}" for j in range(X.shape[1] + 1))
     own = (X, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names)
-    several = isinstance(jacobian, OutputsJacobian)
-    risk = OutputsRisk(*own, scales=scales, outputs=int(fit.coef.shape[0])) if several else Risk(*own, scales=scales)
+    several = jacobian.several
+    risk = Risk(*own, scales=scales, outputs=int(fit.coef.shape[0]) if several else 1)
     try:
-        fresh = fit_here(risk, np.asarray(host(fit.theta)), polish=True)
+        fresh = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
     except FisherleakError:
         return 0.0
     if folding is not None:
@@ -131,15 +129,15 @@ def _refolded(folding: Folding, X: Vector, weights: Vector | None, push: Vector)
     return replace(folding, slopes=slopes, means=np.average(X, axis=0, weights=omega))
 
 
-def _replaced(jacobian: Jacobian | OutputsJacobian) -> list[int]:
+def _replaced(jacobian: Jacobian) -> list[int]:
     """Rows that are tried as the one that leaves: those with the largest and the least part in the model."""
     fit = jacobian.fit
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
     x = with_constant(X, fit.intercept is not None, centre)
-    if isinstance(jacobian, OutputsJacobian):
-        A = jacobian.scores()(X, y, weights).A
+    if jacobian.several:
+        A = jacobian.model.scores(X, y, weights).A
         moved = np.linalg.norm(np.asarray(A), 2, axis=(1, 2)) * np.linalg.norm(x, axis=1)
     else:
         a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y)) * (1.0 if weights is None else weights)
@@ -151,7 +149,7 @@ def _replaced(jacobian: Jacobian | OutputsJacobian) -> list[int]:
 
 
 def _starts(
-    jacobian: Jacobian | OutputsJacobian, admissible: Admissible, points: Points, found: Bound | SeveralBound
+    jacobian: Jacobian, admissible: Admissible, points: Points, found: Bound | SeveralBound
 ) -> list[tuple[Vector, NDArray[np.int64], float]]:
     """Features, the choice of each column that they are made of, and a label."""
     d = admissible.base.shape[0]
@@ -176,7 +174,7 @@ def _features(admissible: Admissible, choice: NDArray[np.int64]) -> Vector:
 
 
 def _best_row(
-    jacobian: Jacobian | OutputsJacobian,
+    jacobian: Jacobian,
     attributes: Sequence[Attribute],
     label: bool,
     rows: list[int],
@@ -190,7 +188,7 @@ def _best_row(
 
 
 def _climbed(
-    jacobian: Jacobian | OutputsJacobian,
+    jacobian: Jacobian,
     attributes: Sequence[Attribute],
     label: bool,
     admissible: Admissible,

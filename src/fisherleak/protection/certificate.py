@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import Traits
 from fisherleak.protection.drift import Drift
 from fisherleak.protection.known_losses import known_traits
 from fisherleak.protection.quantities import Quantities, Strong

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.perturbation import Attribute, local_directions
+from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
+from fisherleak.engine.jacobian.perturbation import Attribute, local_directions
 from fisherleak.protection.bounded_score import BoundedScore
 from fisherleak.protection.certificate import Bound, bound
 from fisherleak.protection.declared import Admissible

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
-from fisherleak.engine.erm import fit_at
+from fisherleak.engine.fit.minimise import fit_at
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.noise import Gaussian, check_noise
 from fisherleak.engine.norms import information_of, refuse_several
-from fisherleak.engine.perturbation import Attribute, map_of
-from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.calibration import calibrate

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.calibrated import ADMISSIBLE
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.noise.releasing import generator
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import as_table
 from fisherleak.models.read import prepare

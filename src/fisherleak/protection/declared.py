@@ -21,8 +21,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
@@ -79,7 +78,7 @@ def checked_bounds(bounds: Any) -> dict[str, Any]:
     return given
 
 
-def admissible_rows(jacobian: Jacobian | OutputsJacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
+def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
     """What users may pass as ``bounds=``, held against the rows that are present."""
     given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
@@ -270,7 +269,7 @@ def _shown(level: Any) -> Any:
     return level if isinstance(level, (str, int, float, bool)) else str(level)
 
 
-def _labels(jacobian: Jacobian | OutputsJacobian, given: Any) -> tuple[Matrix, Json, bool]:
+def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
     """The ends of the label, or both classes."""
     loss = jacobian.fit.loss
     y = np.asarray(host(jacobian.y), dtype=np.float64)
@@ -292,9 +291,7 @@ def _labels(jacobian: Jacobian | OutputsJacobian, given: Any) -> tuple[Matrix, J
     return np.array([low, high]), record, settled
 
 
-def _ball(
-    jacobian: Jacobian | OutputsJacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool
-) -> Admissible:
+def _ball(jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool) -> Admissible:
     """All features in a ball around zero."""
     radius = check_positive(given.pop(NORM), "bounds of 'norm'")
     if given:

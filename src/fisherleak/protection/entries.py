@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.calibrated import has_own_shape
-from fisherleak.engine.curvature import Factor
 from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.norms import refuse_several
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.protection.limited import raw_map
 from fisherleak.protection.reweight import SMALLEST_PART

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.declared import Admissible
 
@@ -77,7 +77,7 @@ class ExchangedScales:
         return [np.broadcast_to(low, self.mean.shape), np.broadcast_to(high, self.mean.shape), *inside]
 
 
-def exchanged_scales(jacobian: OutputsJacobian) -> ExchangedScales:
+def exchanged_scales(jacobian: Jacobian) -> ExchangedScales:
     """For every row of the table as the one that leaves."""
     folding, fit = jacobian.folding, jacobian.fit
     X = np.asarray(host(jacobian.X), dtype=np.float64)

@@ -15,6 +15,7 @@ from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
 from fisherleak._support.progress import track
+from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about, refuse_several
 from fisherleak.engine.training_rows import check_weights
@@ -22,7 +23,6 @@ from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedMod
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
-from fisherleak.models.several import fit_here
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.evened import evened
 from fisherleak.protection.release import set_parameters
@@ -189,7 +189,7 @@ class IRFIL(Wrapper):
         """What is run and differentiated for "end-to-end"."""
         noise = Gaussian(1.0) if self.noise is None else self.noise
         risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
-        fit = fit_here(risk, theta, True)
+        fit = fit_at(risk, theta, True)
         leak = Leakage(information_about(fit, risk.X, risk.y, noise, prepared.attributes), noise, table)
         refuse_several(leak._information, "IRFIL(account='end-to-end')")
         chosen, label = leak._chosen(self.attributes, None)
@@ -205,7 +205,7 @@ class IRFIL(Wrapper):
 
         def etas(weights: Array, theta: Any) -> tuple[Array, Any]:
             risk, initial = risk_of(prepared, y, weights)
-            fit = fit_here(risk, initial if theta is None else theta, True)
+            fit = fit_at(risk, initial if theta is None else theta, True)
             information = information_about(fit, risk.X, risk.y, noise, prepared.attributes)
             return Leakage(information, noise, table).per_example(self.attributes), fit.theta
 
@@ -291,7 +291,7 @@ class IRFIL(Wrapper):
 
     def _warn_if_loose(self, table: Table, y: VectorLike) -> None:
         risk, theta = risk_of(prepare(self.estimator_, table), y, self.weights_)
-        distance = fit_here(risk, theta, False).distance
+        distance = fit_at(risk, theta, False).distance
         if distance > LOOSE:
             warnings.warn(
                 f"estimator_ stopped at a distance of {distance:.1e} from its minimum, where history_ is measured: how much "

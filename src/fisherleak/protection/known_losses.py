@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss, check_name
+from fisherleak.engine.losses.loss import Traits
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["known_traits"]

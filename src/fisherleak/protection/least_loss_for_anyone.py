@@ -48,10 +48,10 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, like, namespace
 from fisherleak.engine.calibrated import FOR_ANYONE
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.own_metric import folded_part, largest_direct, left_over
 from fisherleak.protection.quantities import Points, Quantities, feature_map

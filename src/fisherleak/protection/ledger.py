@@ -23,9 +23,9 @@ from fisherleak._support.locked import held
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.shaped_releases import ShapedReleases
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.leakage.compose import information_together
 from fisherleak.leakage.coordinates import in_label_unit

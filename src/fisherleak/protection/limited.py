@@ -26,13 +26,11 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms import information_of, one_release
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.rows import sum_rows
@@ -66,7 +64,7 @@ class Units(Protocol):
 
 def covering(S: Matrix, fit: Fit) -> Matrix:
     """A covariance of released parameters (p, p) with noise where theirs has none: along what all classes have alike."""
-    if not isinstance(fit, OutputsFit) or fit.frame.shape[0] == fit.frame.shape[1]:
+    if fit.frame is None or fit.frame.shape[0] == fit.frame.shape[1]:
         return S
     K, d = fit.coef.shape
     alike = np.full((K, K), 1.0 / K)
@@ -89,14 +87,14 @@ def _root(fit: Fit) -> Matrix:
 class SingleRows:
     """Single examples, some of their attributes and the label or not."""
 
-    jacobian: Jacobian | OutputsJacobian
+    jacobian: Jacobian
     attributes: tuple[Attribute, ...]
     label: bool
 
     @property
     def shape(self) -> tuple[int, int, int]:
         jacobian = self.jacobian
-        of_label = int(jacobian.by_label.shape[1]) if isinstance(jacobian, OutputsJacobian) else 1
+        of_label = jacobian.label_size
         values = sum(attribute.size for attribute in self.attributes) + of_label * self.label
         return int(jacobian.X.shape[0]), int(jacobian.fit.centred_theta.shape[0]), values
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.protection.certificate import two_ranks
 from fisherleak.protection.quantities import Points, Quantities, feature_map
 

@@ -36,11 +36,10 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
 from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import ADMISSIBLE, HESSIAN, Calibration, Confidential
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian, grid_of
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.engine.reshaped import linear_part, public_curvature
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -90,13 +89,12 @@ def admissible_own_shape(
     ``shape`` is "hessian", or "least-loss" for that of ``least_loss_for_anyone``.
     """
     fit = leakage.fits[0]
-    if isinstance(fit, OutputsFit) or fit.loss.traits is None:
+    if fit.loss.several or fit.loss.traits is None:
         raise InvalidInputError(
             f"shape={shape!r} with over='admissible' is counted for the package's own losses of one output, and the loss is "
             f"{fit.loss.name}: take the shape from public rows, or 'isotropic'."
         )
     jacobian = bounded_release(leakage)
-    assert isinstance(jacobian, Jacobian)
     N = None
     if shape != HESSIAN:
         N = evenly_weighted(jacobian, admissible_rows(jacobian, leakage._table, bounds))

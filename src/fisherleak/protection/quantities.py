@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.declared import Admissible
 
@@ -68,7 +67,7 @@ class Points:
         return total
 
 
-def points_of(jacobian: Jacobian | OutputsJacobian, admissible: Admissible) -> Points:
+def points_of(jacobian: Jacobian, admissible: Admissible) -> Points:
     """Corners of the admissible box, as many as can be looked at; the widest columns first."""
     d = admissible.base.shape[0]
     centre = np.zeros(d) if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
@@ -292,7 +291,7 @@ def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Pre
     return base, Present(omega, y, z, r, a, h, lb, eb)
 
 
-def feature_map(jacobian: Jacobian | OutputsJacobian, attributes: Sequence[Attribute], size: int) -> Vector:
+def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
     """E, (p, m): what the values that count do to the features, and nothing to the intercept."""
     if not attributes:
         return np.zeros((size, 0))

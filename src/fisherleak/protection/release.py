@@ -17,11 +17,10 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.calibrated import Frame
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Noise, check_noise, released
 from fisherleak.engine.noise.releasing import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.outputs.several_fit import OutputsFit, one_by_one
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning, UnsupportedModelError
 from fisherleak.leakage.measure import measure
 from fisherleak.models import as_table, checked_model, final_estimator
@@ -37,7 +36,6 @@ from fisherleak.models.scalers import (
     learned_fills,
     neutral,
     raw_parameters,
-    raw_parameters_of_several,
     refuse_learned_fills,
     split_outputs,
     within_frame,
@@ -244,7 +242,7 @@ def _in_frame(
     d = theta.shape[0] - int(intercept)
     known = within_frame(complete(scales, d), _declared_frame(noise))
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters(theta, known)
+    raw = raw_parameters(theta, known, intercept)
     fills = learned_fills(known)
     columns, centres = list(fills), np.array([known[k].public[1] for k in fills])
     whole = np.append(raw, raw[columns] * (np.array(list(fills.values())) - centres))
@@ -275,7 +273,7 @@ def _several_in_frame(
     known = within_frame(complete(scales, d), _declared_frame(noise))
     refuse_learned_fills(known)
     check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters_of_several(theta, known, intercept)
+    raw = raw_parameters(theta, known, intercept)
     if getattr(noise, "shape", None) is not None:
         return released(raw, noise, random_state)
     frame = frame_of(known, intercept)
@@ -302,7 +300,7 @@ def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
         )
     xp = namespace(fit.coef)
     noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
-    if isinstance(fit, OutputsFit):
+    if fit.loss.several:
         K, d = fit.coef.shape
         return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
     d = fit.coef.shape[0]
@@ -322,7 +320,7 @@ def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any
         # refuses rows that are not those of the fit
         X, y = _pair(rows)
         own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
-    if isinstance(model, OutputsFit):
+    if model.loss.several:
         return _released_numbers(model, mechanism, generator(random_state))
     values = like(_drawn_by(model, mechanism, generator(random_state), own), model.theta, namespace(model.coef))
     d = model.coef.shape[0]
@@ -337,7 +335,7 @@ def _drawn_by(fit: Fit, mechanism: Any, rng: np.random.Generator, rows: Any) -> 
     return np.asarray(to_significant_bits(noisy))
 
 
-def _released_numbers(model: OutputsFit, mechanism: Any, rng: np.random.Generator) -> Released:
+def _released_numbers(model: Fit, mechanism: Any, rng: np.random.Generator) -> Released:
     """The same of a model of several numbers: given the data its outputs are independent."""
     if not model.loss.quadratic:
         raise UnsupportedModelError(

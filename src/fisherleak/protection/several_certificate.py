@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.declared import Admissible
 from fisherleak.protection.exchanged_scales import columns_of, exchanged_scales
@@ -66,7 +66,7 @@ class _At:
 
 
 def bound_of_several(
-    jacobian: OutputsJacobian, admissible: Admissible, points: Points, attributes: Sequence[Attribute], label: bool
+    jacobian: Jacobian, admissible: Admissible, points: Points, attributes: Sequence[Attribute], label: bool
 ) -> SeveralBound:
     """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows."""
     if int(jacobian.B.shape[1]) > MOST_PARAMETERS:
@@ -86,13 +86,13 @@ def bound_of_several(
     return SeveralBound(min(float(best.max()), capped), best)
 
 
-def _by_length(jacobian: OutputsJacobian, points: Points) -> Vector:
+def _by_length(jacobian: Jacobian, points: Points) -> Vector:
     """How long corners are, for a search to begin with; (V,)."""
     return np.asarray(np.linalg.norm(points.x, axis=1))
 
 
 def _by_rows(
-    jacobian: OutputsJacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool
+    jacobian: Jacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool
 ) -> Vector:
     """The bound by what the rows hold, (V,)."""
     at, M = _at(jacobian, found, attributes), np.asarray(host(jacobian.metric))
@@ -121,7 +121,7 @@ class _Sizes:
     """(V,) what folded scales add, with weights counted."""
 
     @classmethod
-    def of(cls, jacobian: OutputsJacobian, at: _At, T: Vector, points: Points, label: bool, move: float) -> _Sizes:
+    def of(cls, jacobian: Jacobian, at: _At, T: Vector, points: Points, label: bool, move: float) -> _Sizes:
         K, (L, p) = len(at.directions), at.V.shape
         direct, bent = np.zeros((K, K)), np.zeros(len(points.x))
         blocks = T.reshape(T.shape[0], L, p)
@@ -156,7 +156,7 @@ class _Sizes:
         return np.asarray(np.hypot(features, self.label))
 
 
-def _folded(jacobian: OutputsJacobian, at: _At, T: Vector, points: Points, move: float) -> Vector:
+def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float) -> Vector:
     """What a change of a feature does through its folded scale: m_a (W e_a) (x) e_a for every feature a."""
     folding, (L, p) = jacobian.folding, at.V.shape
     if folding is None:
@@ -185,7 +185,7 @@ def _folded(jacobian: OutputsJacobian, at: _At, T: Vector, points: Points, move:
     return np.asarray(reads * np.sqrt(np.sum((m * (held + move * by_move)) ** 2, axis=1)))
 
 
-def _at(jacobian: OutputsJacobian, found: Followed, attributes: Sequence[Attribute]) -> _At:
+def _at(jacobian: Jacobian, found: Followed, attributes: Sequence[Attribute]) -> _At:
     V = np.asarray(host(jacobian.slopes))
     E = feature_map(jacobian, attributes, V.shape[1])
     return _At(found.root, V, E, np.asarray(host(jacobian.fit.frame)))

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_fit import outputs_risk
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.protection.exchanged_scales import ColumnRanges, ExchangedScales
 from fisherleak.protection.quantities import Points
 
@@ -137,9 +137,7 @@ class _Here:
     """Of the way, in the metric of ``root``."""
 
 
-def followed(
-    jacobian: OutputsJacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges
-) -> Followed | None:
+def followed(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> Followed | None:
     """Where any exchange ends; None where that cannot be said."""
     way = _way(jacobian, points, scales, columns)
     moved = np.zeros(len(way.x))
@@ -201,14 +199,14 @@ def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
     return N
 
 
-def _way(jacobian: OutputsJacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
+def _way(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
     fit, (L, p) = jacobian.fit, (jacobian.outputs, jacobian.width)
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
     counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
-    part = jacobian.scores()(X[counted], y[counted], None if weights is None else weights[counted])
+    part = jacobian.model.scores(X[counted], y[counted], None if weights is None else weights[counted])
     x, r, A, omega = (np.asarray(host(each)) for each in (part.x, part.r, part.A, part.omega))
-    penalty = np.asarray(host(outputs_risk(fit, jacobian.X, jacobian.y).penalty))
+    penalty = np.asarray(host(risk_of_fit(fit, jacobian.X, jacobian.y).penalty))
     stretch = _Stretch(scales.kept.min(axis=0, initial=1.0), scales.largest(columns.low, columns.high))
     V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
     pull = np.zeros((L, p, d))

@@ -38,9 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.outputs.several_fit import outputs_risk
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.protection.exchanged_scales import ColumnRanges, ExchangedScales
 from fisherleak.protection.quantities import feature_map
 
@@ -92,7 +92,7 @@ class _Lengths:
 
 
 def bound_by_the_penalty(
-    jacobian: OutputsJacobian,
+    jacobian: Jacobian,
     scales: ExchangedScales,
     columns: ColumnRanges,
     attributes: Sequence[Attribute],
@@ -104,14 +104,14 @@ def bound_by_the_penalty(
 
     Parameters
     ----------
-    jacobian : OutputsJacobian
+    jacobian : Jacobian
         Of classes whose shares add up to one.
     scales, columns
         What an exchanged row does to folded scales, and the admissible rows by columns.
     attributes, label
         The values that count.
     """
-    penalty = np.asarray(host(outputs_risk(jacobian.fit, jacobian.X, jacobian.y).penalty))
+    penalty = np.asarray(host(risk_of_fit(jacobian.fit, jacobian.X, jacobian.y).penalty))
     if not float(penalty.min(initial=math.inf)) > 0 or jacobian.fit.centre is not None:
         return math.inf
     held = _held(jacobian, penalty[: jacobian.width], attributes, label)
@@ -122,11 +122,11 @@ def bound_by_the_penalty(
     return best * SAFE if math.isfinite(best) else math.inf
 
 
-def _held(jacobian: OutputsJacobian, penalty: Vector, attributes: Sequence[Attribute], label: bool) -> _Held:
+def _held(jacobian: Jacobian, penalty: Vector, attributes: Sequence[Attribute], label: bool) -> _Held:
     fit, L = jacobian.fit, jacobian.outputs
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
     omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
-    part = jacobian.scores()(X, y, omega)
+    part = jacobian.model.scores(X, y, omega)
     x, r = np.asarray(host(part.x)), np.asarray(host(part.r))
     inside = x * np.sqrt(omega)[:, None] / np.sqrt(penalty)
     frame = np.asarray(host(fit.frame))

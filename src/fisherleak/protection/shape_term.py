@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.risk import with_constant
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 from fisherleak.protection.own_shape import HESSIAN, linear_part, public_curvature
 from fisherleak.protection.quantities import feature_map

@@ -30,12 +30,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.erm import Fit, fit_at
+from fisherleak.engine.fit.minimise import Fit, fit_at
+from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.perturbation import Attribute, absent_in
-from fisherleak.engine.risk import Risk
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.counted import value_moves
 from fisherleak.protection.limited import raw_map

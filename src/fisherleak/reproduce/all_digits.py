@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fisherleak import datasets
 from fisherleak._support.arrays import to_gpu
-from fisherleak.engine.erm import minimise
+from fisherleak.engine.fit.minimise import minimise
 from fisherleak.errors import DataError
 from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.comparison import Comparison, Item, Numbers

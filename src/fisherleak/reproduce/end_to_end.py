@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fisherleak._support.namespaces import TableLike, VectorLike
-from fisherleak.engine.erm import minimise
+from fisherleak.engine.fit.minimise import minimise
 from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import Workspace, next_weights

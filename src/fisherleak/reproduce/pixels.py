@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fisherleak.engine.erm import minimise
+from fisherleak.engine.fit.minimise import minimise
 from fisherleak.leakage.measure import measure
 from fisherleak.reproduce.comparison import Comparison, Item, Numbers
 from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Workspace

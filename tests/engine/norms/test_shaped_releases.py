@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import fisherleak as fl
 from cases import make
 from copies import copies
-from fisherleak.engine.outputs.several_fit import one_by_one
+from fisherleak.engine.fit.minimise import one_by_one
 
 Vector = NDArray[np.float64]
 CASE = make("squared", n=12, weighted=True, intercept=True, l2=0.05)

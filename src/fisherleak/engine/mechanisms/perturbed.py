@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.risk import FAR, Risk, with_constant, within_reach
+from fisherleak.engine.losses.loss import FAR, within_reach
 from fisherleak.errors import InvalidInputError, NotConvergedError
 
 __all__ = ["TILTED_LOSSES", "Minima", "check_tilt", "minima"]

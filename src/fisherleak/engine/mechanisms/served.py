@@ -10,7 +10,14 @@ about the parameters and the data: :math:`g = 1 / s` for a score with noise of i
 own probability, and :math:`g^2 = e^{z_q}` for a count drawn from its Poisson distribution. Queries that repeat or depend on
 one another add up as they should, and directions that no query looks along stay hidden: :math:`I_w` may have any rank. Its
 root is found by a QR decomposition of the rows :math:`g_q x_q`, block by block, so that what is not told is zero to rounding.
-Of a model of several outputs a query has as many answers, whose rows are those of ``served_outputs``.
+
+Of a model of several outputs, with Q the loss's frame, V the parameters in it and :math:`z = Q V x` the K scores of a query,
+each answer moves with :math:`\mathrm{vec}(V)` by a row of :math:`D \otimes x^T`, D of shape (K, L):
+
+- scores, one for each output: :math:`D = Q`;
+- probabilities of classes, :math:`p = \mathrm{softmax}(z)`: :math:`D = (\mathrm{diag}(p) - p p^T)\, Q`;
+- one class drawn from them, without noise: :math:`D^T D = Q^T (\mathrm{diag}(p) - p p^T)\, Q`, the information of the draw
+  about its scores, as the rows :math:`\sqrt{p_k}\, (e_k - p)^T Q`.
 """
 
 from __future__ import annotations
@@ -23,12 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.mechanisms.served_outputs import answer_rows, outputs_of_answers
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "has_law", "told_by"]
@@ -257,10 +262,10 @@ def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
     p = int(fit.centred_theta.shape[0])
     outputs, times = 1, 1
-    if isinstance(fit, OutputsFit):
-        outputs = outputs_of_answers(by.what, fit)
+    if fit.loss.several:
+        outputs = _answers_of_each(by.what, fit)
         # scores with noise of their own tell of each output what they tell of any other: Q^T Q is the identity
-        times = int(fit.frame.shape[1]) if by.what == "score" and by.independent else 1
+        times = fit.reduced_loss.outputs if by.what == "score" and by.independent else 1
     root: Any = np.zeros((0, p // times))
     for block in _blocks(features, p // times, outputs, by.independent):
         rows = with_constant(block, fit.intercept is not None, centre)
@@ -283,9 +288,39 @@ def _check_sizes(features: Vector, scale: float) -> None:
 
 def _moves(by: Interface, rows: Vector, fit: Fit) -> Vector:
     """How each answer moves with the parameters for centred rows, (answers, p)."""
-    if isinstance(fit, OutputsFit):
-        return answer_rows(by.what, rows, fit)
+    if fit.loss.several:
+        return _several_moves(by.what, rows, fit)
     return np.asarray(by.slopes(rows @ np.asarray(host(fit.centred_theta)), fit.loss)[:, None] * rows)
+
+
+def _answers_of_each(of: str, fit: Fit) -> int:
+    """How many answers a query has, K; refuses what the model does not tell."""
+    if of != "score" and not fit.loss.shares:
+        what = "SampledLabels" if of == "label" else "of='probability'"
+        raise InvalidInputError(
+            f"{what} of several outputs is for classes with the softmax loss, whose probabilities the model tells; this "
+            f"model's loss is {fit.loss.name}: use fisherleak.Answers with of='score'."
+        )
+    return fit.outputs
+
+
+def _several_moves(of: str, x: Vector, fit: Fit) -> Vector:
+    """How the answers to queries move with the reduced parameters, (m K, L p): query by query, output by output.
+
+    ``x`` are the queries as the parameters take them, (m, p), and ``of`` is "score", "probability" or "label".
+    """
+    K = _answers_of_each(of, fit)
+    Q = np.asarray(host(fit.frame))
+    V = np.asarray(host(fit.centred_theta)).reshape(Q.shape[1], -1)
+    D = np.broadcast_to(Q, (x.shape[0], *Q.shape))
+    if of != "score":
+        z = (x @ V.T) @ Q.T
+        e = np.exp(z - np.max(z, axis=1, keepdims=True))
+        p = e / np.sum(e, axis=1, keepdims=True)
+        # (e_k - p)^T Q: what is sure moves nothing, and nothing cancels that is larger than p
+        D = Q[None, :, :] - (p @ Q)[:, None, :]
+        D = (np.sqrt(p) if of == "label" else p)[:, :, None] * D
+    return np.reshape(D[:, :, :, None] * x[:, None, None, :], (x.shape[0] * K, -1))
 
 
 def added(one: Disclosed, other: Disclosed) -> Disclosed:

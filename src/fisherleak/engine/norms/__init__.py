@@ -4,28 +4,26 @@ There are three kinds: where rows share an eigenbasis, where they do not, and mo
 """
 
 from fisherleak._support.arrays import Array
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian, outputs_jacobian
-from fisherleak.engine.perturbation import Attribute
 
 __all__ = ["information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
 
 
-def information_of(first: Jacobian | OutputsJacobian, *others: Jacobian) -> Information:
+def information_of(first: Jacobian, *others: Jacobian) -> Information:
     """The information of one release, or of several about the same data, as the kind that its structure allows.
 
     A release of several outputs comes alone.
     """
-    if isinstance(first, OutputsJacobian):
+    if first.several:
         assert not others
         return SeveralOutputs(first)
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
@@ -42,12 +40,10 @@ def information_about(
     folding: Folding | None = None,
 ) -> Information:
     """The information that a fit, released with noise, holds about its rows."""
-    if isinstance(fit, OutputsFit):
-        return SeveralOutputs(outputs_jacobian(fit, X, y, noise, attributes, folding))
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 
-def one_release(information: Information) -> Jacobian | OutputsJacobian:
+def one_release(information: Information) -> Jacobian:
     """The Jacobian of a single release, of one output or of several."""
     return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
 

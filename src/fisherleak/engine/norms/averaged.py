@@ -33,15 +33,15 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.loss_traits import Traits
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["Averaged", "shaped_by"]

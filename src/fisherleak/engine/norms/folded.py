@@ -24,7 +24,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, device, like, namespace
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.perturbation import Attribute, map_of
+from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.rows import sum_rows
 
 __all__ = ["folded_attribute_norms"]

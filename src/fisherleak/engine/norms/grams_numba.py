@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.block_maps import BlockMap
+from fisherleak.engine.jacobian.block_maps import BlockMap
 from fisherleak.engine.norms.compiled import compiled
 
 __all__ = ["Release", "grams"]

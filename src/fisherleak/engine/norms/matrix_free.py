@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.block_maps import BlockMap, places_of
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.folded import folded_attribute_norms
 from fisherleak.engine.norms.lanczos import WANTED
 from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
 from fisherleak.engine.norms.stacked_releases import CANCELLED, StackedReleases
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import block_elements, gather, map_rows
 
 __all__ = ["MatrixFree"]

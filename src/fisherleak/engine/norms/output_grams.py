@@ -9,9 +9,8 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak._support.namespaces import Namespace
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.outputs.several_risk import Scores
-from fisherleak.engine.perturbation import Attribute, PerturbationMap, map_of
+from fisherleak.engine.jacobian import Jacobian, Scores
+from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, map_of
 
 __all__ = ["GramParts", "identity"]
 
@@ -46,7 +45,7 @@ class GramParts:
         return None if self.folded is None else self.folded.moves(X, weights)
 
     @classmethod
-    def of(cls, J: OutputsJacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> GramParts:
+    def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> GramParts:
         xp = namespace(J.B)
         L, p = J.outputs, J.width
         E = J.map(attributes)
@@ -68,7 +67,7 @@ class GramParts:
             direct = xp.reshape(picked, (picked.shape[0], m * m))
         blocks = xp.take(xp.reshape(xp.permute_dims(S, (0, 2, 1, 3)), (L * L, p, p)), pairs, axis=0)
         return cls(
-            make=J.scores(),
+            make=J.model.scores,
             first=first,
             second=second,
             direct=direct,
@@ -159,7 +158,7 @@ class _Folded:
     diagonal: bool
 
     @classmethod
-    def of(cls, J: OutputsJacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool) -> _Folded | None:
+    def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool) -> _Folded | None:
         moves = J.moves()
         if moves is None or not attributes:
             return None

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from fisherleak._support.arrays import Array, host, is_lazy, namespace
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import GROUP_VALUES, Product
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.lanczos import top_by_products
 from fisherleak.engine.norms.large_sets import top_of_factors
 from fisherleak.engine.norms.output_grams import identity
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import block_elements, sum_rows
 
 __all__ = ["column_norms", "set_product_of"]
@@ -44,11 +44,11 @@ BLOCKS = 2
 """Values of the moves of a block of rows, in blocks of the usual size."""
 
 
-def set_product_of(J: OutputsJacobian, attributes: Sequence[Attribute], label: bool) -> Product:
+def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Product:
     """J_S J_S^T of attributes that move all rows alike, as a sum over rows."""
     xp = namespace(J.B)
     E = J.map(attributes)
-    make, moves, VE, by_label = J.scores(), J.moves(), E.after(J.slopes), J.by_label
+    make, moves, VE, by_label = J.model.scores, J.moves(), E.after(J.slopes), J.by_label
     L, p, m = J.outputs, J.width, E.width
     matrix = E.after(identity(p, J.B))
     CC = by_label @ by_label.T
@@ -110,7 +110,7 @@ def _of_squares(parts: Sequence[Array], L: int, p: int) -> Array:
     return xp.concat(lines, axis=0)
 
 
-def column_norms(J: OutputsJacobian, attributes: Sequence[Attribute]) -> list[float]:
+def column_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list[float]:
     """||J_j|| over all examples of attributes of one direction that all rows share."""
     columns = _Columns(J, tuple(attributes))
     if is_lazy(J.X) or J.B.shape[0] < MANY_PARAMETERS:
@@ -124,7 +124,7 @@ def column_norms(J: OutputsJacobian, attributes: Sequence[Attribute]) -> list[fl
 class _Columns:
     """The rows r (x) E_j + V g E_j + F_j (x) x of some columns j."""
 
-    J: OutputsJacobian
+    J: Jacobian
     attributes: tuple[Attribute, ...]
 
     def _most(self, values: int) -> int:
@@ -153,7 +153,7 @@ class _Columns:
         J = self.J
         xp = namespace(J.B)
         VE, E = state
-        make, moves, V = J.scores(), J.moves(), J.slopes
+        make, moves, V = J.model.scores, J.moves(), J.slopes
         (c, L), p = VE.shape, J.width
         inner = xp.reshape(U @ J.B, (c, L, p))
         along = xp.reshape(xp.permute_dims(inner, (2, 0, 1)), (p, c * L))
@@ -189,7 +189,7 @@ class _Columns:
     def _gram_squares(self, attributes: Sequence[Attribute]) -> list[float]:
         J = self.J
         xp = namespace(J.B)
-        make, moves, V, E = J.scores(), J.moves(), J.slopes, J.map(attributes)
+        make, moves, V, E = J.model.scores, J.moves(), J.slopes, J.map(attributes)
         directions, VE = E.after(identity(J.width, J.B)), E.after(J.slopes)
         L, p, m = J.outputs, J.width, len(attributes)
 

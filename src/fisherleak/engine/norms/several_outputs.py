@@ -10,7 +10,7 @@ With :math:`S = B^T B` in blocks :math:`S_{kl}` (p, p) by pairs of outputs, exam
 
     C = \sum_{kl} r_k r_l\, E^T S_{kl} E, \qquad T_l = \sum_k r_k\, E^T S_{kl}\, x, \qquad N_{kl} = x^T S_{kl}\, x,
 
-with F and D = -C of ``outputs.several_jacobian``. C is one product of (n, L (L + 1) / 2) with (L (L + 1) / 2, m^2), T one of
+with F and D = -C of ``jacobian``. C is one product of (n, L (L + 1) / 2) with (L (L + 1) / 2, m^2), T one of
 (n, L p) with (L p, L m), N one of (n, p) with (p, L (L + 1) / 2 p): no n x L p x L p array, and no iteration with such
 products. The largest eigenvalue of each small matrix is that of ``small``. Sums over sets of rows are a few Gram matrices by
 pairs of outputs (``output_sets``). Maps that differ from row to row are written out, block by block.
@@ -28,9 +28,10 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.kernels import pays_for_loading
@@ -39,9 +40,6 @@ from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.engine.norms.small import top_of_matrices
-from fisherleak.engine.outputs.several_fit import OutputsFit
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows
 
@@ -59,7 +57,7 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 class SeveralOutputs:
     """The information of one release of a model of several outputs."""
 
-    jacobian: OutputsJacobian
+    jacobian: Jacobian
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -285,7 +283,7 @@ def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
 def refuse_several(information: Information, what: str) -> None:
     """Refuse a model of several outputs by the name of what reads models of one output only."""
     fit = information.fits[0] if information.fits else None
-    if isinstance(fit, OutputsFit):
+    if fit is not None and fit.loss.several:
         raise UnsupportedModelError(
             f"A model of {fit.coef.shape[0]} {'classes' if fit.loss.classes else 'outputs'} ({fit.loss.name} loss) is not "
             f"supported by {what}: etas, calibrate over the rows present and release are there for several outputs. Fit one "

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.jacobian.perturbation import PerturbationMap
 from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum
-from fisherleak.engine.perturbation import PerturbationMap
-from fisherleak.engine.risk import with_constant
 
 __all__ = ["Directly", "directly"]
 

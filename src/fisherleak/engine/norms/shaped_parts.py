@@ -23,11 +23,11 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import Spectrum
-from fisherleak.engine.perturbation import Attribute
-from fisherleak.engine.risk import with_constant
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["SETTLED", "ShapedParts", "cells_by_size", "fixed_spectrum", "largest_eta"]

@@ -15,17 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit, one_by_one
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.shaped_parts import SETTLED, ShapedParts, cells_by_size, fixed_spectrum, largest_eta
-from fisherleak.engine.outputs.several_fit import one_by_one
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
@@ -181,11 +179,11 @@ class ShapedReleases:
 class ShapedOutputs(ShapedReleases):
     """The information of one release of a model of several numbers, with noise that the data shape."""
 
-    jacobian: OutputsJacobian
+    jacobian: Jacobian
     mechanism: SelfShaped
 
     @classmethod
-    def of(cls, jacobian: OutputsJacobian, mechanism: SelfShaped) -> ShapedOutputs:
+    def of(cls, jacobian: Jacobian, mechanism: SelfShaped) -> ShapedOutputs:
         """Of the squared loss; softmax is refused by name."""
         name, fit = type(mechanism).__name__, jacobian.fit
         if not fit.loss.quadratic:

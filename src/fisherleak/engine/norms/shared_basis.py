@@ -22,11 +22,11 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.secular import top_eigenvalues
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import gather, map_rows, sum_rows
 
 __all__ = ["SharedBasis", "cell_squares", "cells_in_order", "replaced"]

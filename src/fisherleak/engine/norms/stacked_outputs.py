@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak.engine.erm import Fit
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, certain_norm, set_norm
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.several_outputs import (
     SeveralOutputs,
     example_squares,
@@ -20,7 +21,6 @@ from fisherleak.engine.norms.several_outputs import (
     written_product,
     written_rows,
 )
-from fisherleak.engine.perturbation import Attribute
 from fisherleak.rows import map_rows
 
 __all__ = ["StackedOutputs"]

@@ -22,12 +22,12 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.jacobian import Derivatives, Jacobian
+from fisherleak.engine.jacobian.block_maps import BlockMap, Place, merged, places_of
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.kernels import is_compiled, pays_for_loading
 from fisherleak.engine.norms.lanczos import WANTED, top_by_products
 from fisherleak.engine.norms.small import top_of_matrices
-from fisherleak.engine.perturbation import Attribute
 
 __all__ = ["CANCELLED", "StackedReleases"]
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.left_out import MovingScales
-from fisherleak.engine.outputs.several_risk import OutputsRisk
-from fisherleak.engine.risk import with_constant, within_reach
 from fisherleak.engine.sets_left_out import Rows
 from fisherleak.rows import gather
 
@@ -28,7 +27,7 @@ __all__ = ["Around", "OutputsOut"]
 class Around:
     """The minimum that examples are left out of, and what all of them share."""
 
-    risk: OutputsRisk
+    risk: Risk
     theta: Array
     B: Array
     """H^-1, (L p, L p)."""
@@ -69,7 +68,7 @@ class OutputsOut:
         X, y, weights = gather((risk.X, risk.y, risk.weights), flat)
         x = xp.reshape(with_constant(X, risk.intercept, risk.centre), (c, k, -1))
         omega = there if weights is None else there * xp.reshape(weights, (c, k))
-        U, A, N = _leaving(around, x, omega)
+        U, A, N = _leaving(around, x, y, omega)
         eye = like(np.eye(N.shape[1]), x, xp)[None, :, :]
         inner = xp.linalg.solve(eye * (1.0 + float(np.finfo(float).eps)) - A @ N, A)
         push = None
@@ -89,7 +88,7 @@ class OutputsOut:
         xp = namespace(points)
         (c, k, _), L = self.x.shape, risk.size // risk.width
         z = xp.reshape(self.x @ xp.matrix_transpose(xp.reshape(points, (c, L, -1))), (c * k, L))
-        r = xp.reshape(risk.loss.gradient(within_reach(z @ risk.frame.T), self.y) @ risk.frame, (c, k, L))
+        r = xp.reshape(risk.reduced_loss.gradient(z, self.y), (c, k, L))
         return xp.reshape(xp.matrix_transpose(r * self.omega[:, :, None]) @ self.x, (c, -1))
 
     def pushed(self, points: Array) -> Array:
@@ -113,14 +112,14 @@ class OutputsOut:
         return xp.sqrt(xp.clip(xp.sum((G @ self.inner) * (self.inner @ self.N), axis=(1, 2)), 0.0, None))
 
 
-def _leaving(around: Around, x: Array, omega: Array) -> tuple[Array, Array, Array]:
+def _leaving(around: Around, x: Array, y: Array, omega: Array) -> tuple[Array, Array, Array]:
     """U = H^-1 Z, (c, L p, q), A and N = Z^T U, (c, q, q), with Z A Z^T the curvature of rows (c, k, p) with weights (c, k)."""
     risk = around.risk
     xp = namespace(x)
     (c, k, p), L = x.shape, risk.size // risk.width
     flat = xp.reshape(x, (c * k, p))
-    z = within_reach((flat @ xp.reshape(around.theta, (L, p)).T) @ risk.frame.T)
-    A = xp.reshape(risk.loss.curvature(z, risk.frame), (c, k, L, L)) * omega[:, :, None, None]
+    A = risk.reduced_loss.curvature(flat @ xp.reshape(around.theta, (L, p)).T, y)
+    A = xp.reshape(A, (c, k, L, L)) * omega[:, :, None, None]
     if k > p:
         whole = _curvature(x, A)
         values, vectors = xp.linalg.eigh(whole)

@@ -29,17 +29,16 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
-from fisherleak.engine.curvature import factorise
+from fisherleak.engine.fit.curvature import factorise
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.fit.newton import newton
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.left_out import SLOW, MovingScales
 from fisherleak.engine.neighbours import ROUNDING, gradients_at
-from fisherleak.engine.newton import newton
-from fisherleak.engine.outputs.several_fit import outputs_risk
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
 from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
 from fisherleak.engine.removal import AT_MINIMUM, WORK, Bucket
 from fisherleak.engine.removal_steps import MOST_CHORDS, REFITTED
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
-from fisherleak.engine.replacement.reduced_loss import reduced_loss
 from fisherleak.engine.replacement.settling import put_rows
 from fisherleak.engine.sets_left_out import Rows, filled_up, members, roots_of
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
@@ -63,7 +62,7 @@ ROUNDS = 3
 """With the third derivative."""
 
 
-def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> bool:
+def is_light_for_several(jacobian: Jacobian, sets: int | None = None) -> bool:
     """Whether the norms of all examples, or of so many sets, take seconds rather than minutes, as a report needs them."""
     fit, n = jacobian.fit, jacobian.fit.n
     count = n if sets is None else sets
@@ -71,11 +70,11 @@ def is_light_for_several(jacobian: OutputsJacobian, sets: int | None = None) -> 
         return bool(fit.loss.quadratic)
     if n * count * int(fit.theta.shape[0]) <= LIGHT:
         return True
-    risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    return pays_expansion(risk, reduced_loss(risk), count) and n * risk.size**3 <= 32 * WORK
+    risk = risk_of_fit(fit, jacobian.X, jacobian.y)
+    return pays_expansion(risk, risk.reduced_loss, count) and n * risk.size**3 <= 32 * WORK
 
 
-def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Sequence[Rows] | None = None) -> Array:
+def several_removal_norms(jacobian: Jacobian, tolerance: float, sets: Sequence[Rows] | None = None) -> Array:
     """How far the parameters move when each example, or each of ``sets``, is left out, as the noise sees it: (n,).
 
     Infinite without a minimum. No value is below the truth, nor above it by more than the part ``tolerance`` of it.
@@ -93,7 +92,7 @@ def several_removal_norms(jacobian: OutputsJacobian, tolerance: float, sets: Seq
     return namespace(lengths).where(namespace(lengths).isnan(lengths), np.inf, lengths)
 
 
-def several_removal_moves(jacobian: OutputsJacobian, rows: Rows | Sequence[Rows], tolerance: float) -> Array:
+def several_removal_moves(jacobian: Jacobian, rows: Rows | Sequence[Rows], tolerance: float) -> Array:
     """How the released parameters move when each of some examples, or of some sets of them, is left out: (m, p).
 
     Infinite where there is no minimum.
@@ -119,9 +118,7 @@ def _in_place(found: Iterator[tuple[Rows, Array, Array]], finish: Callable[[Arra
     )
 
 
-def _walked(
-    jacobian: OutputsJacobian, task: _Removal, buckets: Sequence[Bucket]
-) -> Iterator[tuple[Rows, Array, Array]]:
+def _walked(jacobian: Jacobian, task: _Removal, buckets: Sequence[Bucket]) -> Iterator[tuple[Rows, Array, Array]]:
     """Places, their moves of the reduced parameters and errors; a move is not a number where there is no minimum."""
     quadratic = jacobian.fit.loss.quadratic
     for where, every in buckets:
@@ -136,10 +133,10 @@ def _walked(
             yield places[start : start + most], namespace(moves).where(lost[:, None], np.nan, moves), error
 
 
-def _closed_form(jacobian: OutputsJacobian) -> Array:
+def _closed_form(jacobian: Jacobian) -> Array:
     """|B (r (x) x)| / (1 - omega x . G x), with G the inverse Hessian of one output."""
     xp = namespace(jacobian.B)
-    make, B, p = jacobian.scores(), jacobian.B, jacobian.width
+    make, B, p = jacobian.model.scores, jacobian.B, jacobian.width
     G = jacobian.fit.factor.inverse()[:p, :p]
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
@@ -154,7 +151,7 @@ def _closed_form(jacobian: OutputsJacobian) -> Array:
     return map_rows(block, *jacobian.arrays)
 
 
-def _alone(jacobian: OutputsJacobian, rows: Rows) -> NDArray[np.bool_]:
+def _alone(jacobian: Jacobian, rows: Rows) -> NDArray[np.bool_]:
     """Sets of rows (c, k) without which a class has no row and there is no minimum, as nothing holds its parameters."""
     fit = jacobian.fit
     y = host(jacobian.y).astype(np.int64)
@@ -166,14 +163,14 @@ def _alone(jacobian: OutputsJacobian, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(free & np.any((here == of_class[None, :]) & (here > 0), axis=1))
 
 
-def _task(jacobian: OutputsJacobian, tolerance: float, count: int) -> _Removal:
+def _task(jacobian: Jacobian, tolerance: float, count: int) -> _Removal:
     """At the minimum itself: a fit that is not quite there is moved."""
     fit = jacobian.fit
-    risk = outputs_risk(fit, jacobian.X, jacobian.y)
-    theta, factor = fit.reduced, fit.factor
+    risk = risk_of_fit(fit, jacobian.X, jacobian.y)
+    theta, factor = fit.centred_theta, fit.factor
     if (fit.distance if fit.left is None else fit.left) > AT_MINIMUM:
         theta, _, factor, _ = newton(risk, theta, risk.at(theta, curvature=True), factor)
-    B, metric, loss = factor.inverse(), jacobian.metric, reduced_loss(risk)
+    B, metric, loss = factor.inverse(), jacobian.metric, risk.reduced_loss
     known = None
     if not loss.quadratic and pays_expansion(risk, loss, count):
         known = expanded(risk, theta, B, factor.scale, metric, loss)

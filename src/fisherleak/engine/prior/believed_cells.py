@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.folding import Folding
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute, map_of
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.prior.cell_paths import Moving, Shared
 from fisherleak.engine.prior.moved_rows import Cells
 from fisherleak.engine.prior.moving_noise import MovingNoise
-from fisherleak.engine.risk import with_constant
 from fisherleak.rows import sum_rows
 
 __all__ = ["Beliefs", "cell_maker", "directions", "folded", "moving_maker", "shared_of"]
@@ -40,9 +39,9 @@ class Beliefs:
     label_centre: float = np.nan
 
 
-def directions(jacobian: Jacobian | OutputsJacobian, attributes: Sequence[Attribute]) -> Vector:
+def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
     """E of attributes of one direction, (p, k)."""
-    p = jacobian.width if isinstance(jacobian, OutputsJacobian) else int(jacobian.theta.shape[0])
+    p = jacobian.width
     E = map_of(attributes, p, np.zeros(1))
     return np.asarray(E.after(np.eye(p)))
 

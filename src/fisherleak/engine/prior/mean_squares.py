@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.prior.believed_cells import (
     Beliefs,
     cell_maker,
@@ -69,26 +68,24 @@ class Means:
     by_shape: Array | None = None
 
 
-def means_over(jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Means:
+def means_over(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Means:
     """The means of all cells; lazy where the rows are. ``noise`` is given where its covariance moves with the value."""
     width = len(beliefs.attributes) + 1
     squares = map_rows(block_means(jacobian, beliefs, noise), *jacobian.arrays, width=width)
     by_shape = None
     if noise is not None:
-        assert isinstance(jacobian, Jacobian)
+        assert not jacobian.several
         by_shape = map_rows(_block_by_shape(jacobian, beliefs, noise), *jacobian.arrays, width=width)
-    if isinstance(jacobian, Jacobian) and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
+    if not jacobian.several and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
         return Means(squares, None, by_shape)
     return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise), by_shape=by_shape)
 
 
-def block_means(
-    jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None = None
-) -> Callable[..., Array]:
+def block_means(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Callable[..., Array]:
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     count = len(beliefs.attributes)
-    if isinstance(jacobian, OutputsJacobian):
+    if jacobian.several:
         return lambda X, y, weights: _nothing_known(X, asked, count)
     make, shared = cell_maker(jacobian, beliefs, asked), shared_of(jacobian)
     moving, spreads = moving_maker(jacobian, beliefs, asked, noise), beliefs.spreads[asked]
@@ -229,14 +226,12 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | 
     return np.where(np.isnan(total), np.inf, total)
 
 
-def _refined(
-    jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None
-) -> Means:
+def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None) -> Means:
     """Bounds replaced by means for the cells that are worst in their column, and then for others, as far as the work allows."""
     exact = np.zeros(squares.shape, dtype=bool)
     asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
     refits = _Refits.of(jacobian, beliefs, noise)
-    if isinstance(jacobian, Jacobian):
+    if not jacobian.several:
         _patch(jacobian, refits, squares)
     left = WORK
     scale = np.append(beliefs.spreads, beliefs.label_spread)
@@ -304,7 +299,7 @@ class _Refits:
     columns: NDArray[np.int64]
 
     @classmethod
-    def of(cls, jacobian: Jacobian | OutputsJacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _Refits:
+    def of(cls, jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _Refits:
         plain = [
             a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
             for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
@@ -362,7 +357,7 @@ class _Refits:
         x = X[i, self.columns[own]].astype(np.float64)
         t = np.where(value, (beliefs.centres[own] - x) / along[own] + where * beliefs.spreads[own], 0.0)
         direction = np.where(value[:, None], self.E.T[own], 0.0)
-        if isinstance(jacobian, OutputsJacobian) or value.all():
+        if jacobian.several or value.all():
             return PathPlaces(i, direction, t, linear, square)
         y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)
         return PathPlaces(i, direction, t, linear, square, y, ~value)

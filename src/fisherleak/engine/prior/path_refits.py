@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.neighbours import risk_of_fit
-from fisherleak.engine.outputs.several_jacobian import OutputsJacobian
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.prior.moving_noise import MovingNoise
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
-from fisherleak.engine.risk import with_constant
 
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
 
@@ -66,7 +65,7 @@ class PathPlaces:
 class Paths:
     """A fit, its rows on the host, and how the noise sees a move of its parameters."""
 
-    jacobian: Jacobian | OutputsJacobian
+    jacobian: Jacobian
     noise: MovingNoise | None = None
     """Where its covariance moves with the value."""
 
@@ -77,7 +76,7 @@ class Paths:
 
     @cached_property
     def loss(self) -> ReducedLoss:
-        found = reduced_loss(self.risk)
+        found: ReducedLoss = self.risk.reduced_loss
         return found if found.frame is None else replace(found, frame=np.asarray(host(found.frame)))
 
     @cached_property
@@ -95,7 +94,7 @@ class Paths:
     @cached_property
     def theta(self) -> Vector:
         fit: Any = self.jacobian.fit
-        return np.asarray(host(fit.reduced if isinstance(self.jacobian, OutputsJacobian) else fit.centred_theta))
+        return np.asarray(host(fit.centred_theta))
 
     @cached_property
     def inverse(self) -> Vector:

@@ -2,7 +2,7 @@ r"""What the gradient of all rows does beyond its Hessian, without a pass over t
 
 Over a move D of the parameters the gradient of the risk changes by :math:`H D + N(D)`. A few rows, those that weigh most in the
 bound below, are followed exactly; of all others N is :math:`T[D, D] / 2`, T the third derivative of their part of the risk.
-With :math:`v_l = D x_l`, the rows' derivatives as ``reduced_loss`` bounds them, :math:`N_l = Z_l^T H^{-1} Z_l`,
+With :math:`v_l = D x_l`, the rows' derivatives as ``ReducedLoss`` bounds them, :math:`N_l = Z_l^T H^{-1} Z_l`,
 :math:`Z_l = I \otimes x_l`, :math:`\ell_l` the largest eigenvalue of N_l and :math:`h_l = \mathrm{tr}(A_l N_l)`, so that
 :math:`|v_l|^2 \le \ell_l |D|_H^2`, what is left out is no more than
 
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss
+from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.replacement.row_changes import after_rows
-from fisherleak.engine.risk import Risk, with_constant
 from fisherleak.rows import block_elements, gather, map_rows, sum_rows
 
 __all__ = ["Expansion", "expanded", "pays_expansion"]

@@ -9,7 +9,7 @@ What the other rows' curvatures do is learned from the gradients on the way: pai
 which correct :math:`H'(D)^{-1}` (limited-memory BFGS). A step costs O(n p), where one of a fit takes a Hessian of all rows.
 
 Where there is no minimum, gradients vanish too. Curvatures of the other rows are at least :math:`e^{-\sqrt{w} |v|}` of what
-they were where scores moved by v (``reduced_loss``), so that the true Newton step is at most :math:`e^{\sqrt{w} |v|}` times
+they were where scores moved by v (``ReducedLoss``), so that the true Newton step is at most :math:`e^{\sqrt{w} |v|}` times
 :math:`H'(D)^{-1} g'(D)`, by the norm of H'(D) and with the largest v. A move is taken where that is nothing beside it.
 """
 
@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.fit.risk import largest_of, with_constant
 from fisherleak.engine.neighbours import AT_ONCE, UNSURE, gradients_at
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
 from fisherleak.engine.replacement.settling import FAR, Replacements, put_rows
-from fisherleak.engine.risk import largest_of, with_constant
 from fisherleak.rows import block_elements, positions, sum_rows
 
 __all__ = ["followed_to_minimum"]

@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import FAR
 from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian
 from fisherleak.engine.replacement.settling import Replacements, put_rows, settled
-from fisherleak.engine.risk import FAR
 from fisherleak.errors import FisherleakError, SeparableClassesError
 from fisherleak.rows import block_elements
 
@@ -116,7 +115,7 @@ def _refuse_lost_classes(shared: Replacements, rows: NDArray[np.int64], new: NDA
     if fit.intercept is None or fit.intercept_l2 > 0:
         return
     omega = np.ones(len(y)) if fit.sample_weight is None else host(fit.sample_weight)
-    several = isinstance(fit, OutputsFit)
+    several = fit.loss.several
     found = _without_class(fit.loss, y, omega, rows, new) if several else _without_hold(fit.loss, y, omega, rows, new)
     lost = np.flatnonzero(found)
     if lost.size:

@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.progress import track
+from fisherleak.engine.losses.loss import FAR
 from fisherleak.engine.neighbours import AT_ONCE, EPSILON, gradients_at, refitted
-from fisherleak.engine.outputs.several_fit import OutputsFit
 from fisherleak.engine.replacement.replaced_rows import LEAST_HOLD, Moves
 from fisherleak.engine.replacement.row_changes import RowChanges, gradient_difference
 from fisherleak.engine.replacement.settling import CAUTION, CLOSE, HALF, MORE_CHORDS, ROUNDS, Replacements
-from fisherleak.engine.risk import FAR
 from fisherleak.errors import FisherleakError, SeparableClassesError
 
 __all__ = ["set_replacement_moves"]
@@ -249,7 +248,7 @@ def _refuse_lost_classes(shared: Replacements, changes: _SetChanges, real: Rows,
     for k in real.tolist():
         y, rows = np.array(host(shared.y), dtype=np.float64), changes.sets[k]
         y[rows] = np.asarray(changes.rows.new_y)[changes.starts[k] : changes.starts[k] + rows.size]
-        if isinstance(fit, OutputsFit):
+        if fit.loss.several:
             lost = np.unique(y[omega > 0]).size < np.unique(host(shared.y)[omega > 0]).size
         else:
             lost = any(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace, row_dots
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss
+from fisherleak.engine.losses.loss import ReducedLoss
 
 __all__ = ["ChangedHessian", "RowChanges", "after_rows", "changed_hessian", "gradient_difference", "times_rows"]
 

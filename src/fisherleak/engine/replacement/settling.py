@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
-from fisherleak.engine.erm import Fit
-from fisherleak.engine.neighbours import AT_ONCE, ROUNDING, UNSURE, gradients_at, risk_of_fit
+from fisherleak.engine.fit.minimise import Fit, risk_of_fit
+from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.losses.loss import ReducedLoss
+from fisherleak.engine.neighbours import AT_ONCE, ROUNDING, UNSURE, gradients_at
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
-from fisherleak.engine.replacement.reduced_loss import ReducedLoss, reduced_loss
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
-from fisherleak.engine.risk import Risk, with_constant
 
 __all__ = ["Replacements", "put_rows", "settled"]
 
@@ -81,7 +81,7 @@ class Replacements:
 
     @cached_property
     def loss(self) -> ReducedLoss:
-        return reduced_loss(self.risk)
+        return self.risk.reduced_loss
 
     @cached_property
     def inverse(self) -> Array:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.engine import risk as risk_module
-from fisherleak.engine.curvature import Wide, factorise
+from fisherleak.engine.fit import risk as risk_module
+from fisherleak.engine.fit.curvature import Wide, factorise
 
 
 @pytest.mark.parametrize("intercept", [False, True])

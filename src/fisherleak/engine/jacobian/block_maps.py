@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace
-from fisherleak.engine.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute
 
 __all__ = ["BlockMap", "Place", "merged", "places_of"]
 

@@ -1,4 +1,4 @@
-"""Derivatives of the package's own losses, and what their second derivative does.
+"""Derivatives of the package's own losses of one output, and what their second derivative does.
 
 All take arrays of shape (n,) of any array library and return the same. They are named, not lambdas, so that a fit can be
 pickled and sent to another process.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fisherleak._support.arrays import Array, namespace
-from fisherleak.engine.loss_traits import Derivative, no_slope
+from fisherleak.engine.losses.loss import Derivative, no_slope
 
 LARGEST_EXPONENT = 200.0
 """exp() is cut here: past it sums of squares overflow, and no minimum lies there."""

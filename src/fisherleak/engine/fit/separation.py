@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from fisherleak._support.arrays import Array, host
-from fisherleak.engine.curvature import Factor
-from fisherleak.engine.risk import Point, Risk
+from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.errors import SeparableClassesError
 
 __all__ = ["growing", "refuse_separated_group", "refuse_separated_rows"]

@@ -1,79 +1,21 @@
-r"""Losses of several linear predictors, one record each.
+r"""The package's own losses of several outputs, one record each.
 
-A loss :math:`\ell(z, y)` of K predictors :math:`z = W x` enters the Jacobian through a gradient, a curvature and what the label
-does to the gradient, written in the frame Q of ``outputs``:
-
-.. math:: r = Q^T \nabla_z \ell, \qquad A = Q^T \nabla_z^2 \ell\, Q, \qquad C = Q^T \partial \nabla_z \ell / \partial y .
-
-For classes, labels are one-hot vectors that move in the space of changes that keep their sum, so that changing a class is a
-move of length :math:`\sqrt 2`. Blocks of rows have shapes (b, K) for scores, (b, L) for r, (b, L, L) for A; C (L, q) is that of
-all rows.
+For classes, labels are one-hot vectors that move in the space of changes that keep their sum. Blocks of rows have shapes
+(b, K) for predictors z and their gradient r, (b, L, L) for the curvature :math:`Q^T \nabla_z^2 \ell\, Q`; what the label does
+to the gradient, :math:`Q^T \partial r / \partial y`, is (1, L, q), that of all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.encodings import tangent_basis
-from fisherleak.engine.losses import OF_CLASSES, Labels
+from fisherleak.engine.losses.loss import Labels, Loss, Matrix
 
-__all__ = ["CLASS_TARGETS", "NAMED", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "VectorLoss", "own_class"]
-
-Matrix = NDArray[np.float64]
-
-
-@dataclass(frozen=True, repr=False)
-class VectorLoss:
-    """A convex, twice differentiable loss of (several linear predictors, label).
-
-    Parameters
-    ----------
-    name : str
-    value, gradient : callable
-        (scores (b, K), labels) -> the loss (b,), and its gradient by the scores (b, K).
-    curvature : callable
-        (scores (b, K), Q on their device (K, L)) -> A, (b, L, L).
-    frame : callable
-        K -> Q, (K, L).
-    by_label : callable
-        K -> -C, (L, q): how a unit of each direction of the label lowers the gradient.
-    labels : Labels
-        Of one number; never ``binary``.
-    classes : bool
-        Whether labels are codes of classes, (n,), 0 to K - 1; numbers of shape (n, K) otherwise.
-    shares : bool
-        Whether the classes' probabilities are proportional to the exponentials of the scores, and add up to one.
-    quadratic : bool
-        Whether A is the identity, so that one Newton step is exact.
-    width : float, optional
-        w of ``replacement.reduced_loss``, where it is known.
-    """
-
-    name: str
-    value: Callable[[Array, Array], Array]
-    gradient: Callable[[Array, Array], Array]
-    curvature: Callable[[Array, Array], Array]
-    frame: Callable[[int], Matrix]
-    by_label: Callable[[int], Matrix]
-    labels: Labels
-    classes: bool = False
-    shares: bool = False
-    quadratic: bool = False
-    width: float | None = None
-
-    @property
-    def unit_curvature(self) -> bool:
-        """Whether A is the identity everywhere."""
-        return self.quadratic
-
-    def __repr__(self) -> str:
-        return f"VectorLoss({self.name!r})"
+__all__ = ["CLASS_TARGETS", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "own_class"]
 
 
 def _finite(y: Array) -> Array:
@@ -111,33 +53,50 @@ def _softmax_gradient(Z: Array, y: Array) -> Array:
     return xp.where(own, -xp.sum(others, axis=1, keepdims=True), others)
 
 
-def _softmax_curvature(Z: Array, Q: Array) -> Array:
+def _softmax_curvature(Z: Array, y: Array) -> Array:
     r"""Q^T (diag p - p p^T) Q as :math:`\sum_{k<l} p_k p_l\, d d^T, d = Q^T (e_k - e_l)`: nothing cancels, one product."""
     xp = namespace(Z)
+    Q = like(_of_sum_zero(Z.shape[1]), Z, xp)
     K, L = Q.shape
     first, second = np.triu_indices(K, 1)
     one, two = (like(places, Z, xp) for places in (first, second))
     p = _shares(Z)
     D = xp.take(Q, one, axis=0) - xp.take(Q, two, axis=0)
-    outer = xp.reshape(D[:, :, None] * D[:, None, :], (-1, L * L))
+    outer = xp.astype(xp.reshape(D[:, :, None] * D[:, None, :], (-1, L * L)), Z.dtype)
     return xp.reshape((xp.take(p, one, axis=1) * xp.take(p, two, axis=1)) @ outer, (-1, L, L))
 
 
+_known_basis = lru_cache(maxsize=16)(tangent_basis)
+
+
 def _of_sum_zero(K: int) -> Matrix:
-    return np.array(tangent_basis(K))
+    return _known_basis(K).copy()
 
 
-def _one_less(K: int) -> Matrix:
-    return np.eye(K - 1)
+def _identity(K: int) -> Matrix:
+    return np.eye(K)
 
 
-SOFTMAX = VectorLoss(
-    name=OF_CLASSES,
+def _one_hot_in_frame(Z: Array, y: Array) -> Array:
+    """-Q^T T with T the frame of one-hot vectors, which is Q."""
+    return -like(np.eye(Z.shape[1] - 1), Z, namespace(Z))[None, :, :]
+
+
+def _one_hot(Z: Array, y: Array) -> Array:
+    return -like(_of_sum_zero(Z.shape[1]), Z, namespace(Z))[None, :, :]
+
+
+def _numbers(Z: Array, y: Array) -> Array:
+    return -like(np.eye(Z.shape[1]), Z, namespace(Z))[None, :, :]
+
+
+SOFTMAX = Loss(
+    name="softmax",
     value=_softmax_value,
-    gradient=_softmax_gradient,
-    curvature=_softmax_curvature,
+    r=_softmax_gradient,
+    a=_softmax_curvature,
     frame=_of_sum_zero,
-    by_label=_one_less,
+    c=_one_hot_in_frame,
     labels=Labels("a class", _finite),
     classes=True,
     shares=True,
@@ -165,23 +124,19 @@ def _rest_gradient(Z: Array, y: Array) -> Array:
     return xp.where(own, -share, share)
 
 
-def _rest_curvature(Z: Array, Q: Array) -> Array:
+def _rest_curvature(Z: Array, y: Array) -> Array:
     xp = namespace(Z)
     e = xp.exp(-xp.abs(Z))
     return (e / (1.0 + e) ** 2)[:, :, None] * like(np.eye(Z.shape[1]), Z, xp)[None, :, :]
 
 
-def _identity(K: int) -> Matrix:
-    return np.eye(K)
-
-
-ONE_AGAINST_REST = VectorLoss(
+ONE_AGAINST_REST = Loss(
     name="logistic, each class against the rest",
     value=_rest_value,
-    gradient=_rest_gradient,
-    curvature=_rest_curvature,
+    r=_rest_gradient,
+    a=_rest_curvature,
     frame=_identity,
-    by_label=_of_sum_zero,
+    c=_one_hot,
     labels=Labels("a class", _finite),
     classes=True,
     width=1.0,
@@ -199,19 +154,19 @@ def _numbers_gradient(Z: Array, Y: Array) -> Array:
     return Z - Y
 
 
-def _numbers_curvature(Z: Array, Q: Array) -> Array:
+def _numbers_curvature(Z: Array, y: Array) -> Array:
     xp = namespace(Z)
-    K = Q.shape[0]
+    K = Z.shape[1]
     return xp.broadcast_to(like(np.eye(K), Z, xp)[None, :, :], (Z.shape[0], K, K))
 
 
-SEVERAL_NUMBERS = VectorLoss(
+SEVERAL_NUMBERS = Loss(
     name="squared",
     value=_numbers_value,
-    gradient=_numbers_gradient,
-    curvature=_numbers_curvature,
+    r=_numbers_gradient,
+    a=_numbers_curvature,
     frame=_identity,
-    by_label=_identity,
+    c=_numbers,
     labels=Labels("a finite number", _finite),
     quadratic=True,
 )
@@ -220,7 +175,7 @@ SEVERAL_NUMBERS = VectorLoss(
 # The same for classes that are coded as -1 and 1: labels move where their sum stays.
 
 
-def _signs(Z: Array, y: Array) -> Any:
+def _signs(Z: Array, y: Array) -> Array:
     xp = namespace(Z)
     return xp.where(own_class(y, Z.shape[1]), xp.ones_like(Z), -xp.ones_like(Z))
 
@@ -233,16 +188,14 @@ def _signs_gradient(Z: Array, y: Array) -> Array:
     return Z - _signs(Z, y)
 
 
-CLASS_TARGETS = VectorLoss(
+CLASS_TARGETS = Loss(
     name="squared",
     value=_signs_value,
-    gradient=_signs_gradient,
-    curvature=_numbers_curvature,
+    r=_signs_gradient,
+    a=_numbers_curvature,
     frame=_identity,
-    by_label=_of_sum_zero,
+    c=_one_hot,
     labels=Labels("a class", _finite),
     classes=True,
     quadratic=True,
 )
-NAMED = {loss.name: loss for loss in (SOFTMAX, SEVERAL_NUMBERS)}
-"""Those that are asked for by name."""

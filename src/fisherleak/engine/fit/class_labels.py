@@ -1,4 +1,4 @@
-"""Labels of several outputs: classes as codes 0 to K - 1, several numbers as they are; checked once, where the rows are."""
+"""Labels as a loss takes them: numbers, or classes as codes 0 to K - 1; checked once, where the rows are."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
-from fisherleak.engine.outputs.vector_losses import VectorLoss, own_class
-from fisherleak.engine.training_rows import check_values, training_rows
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.multi_output import own_class
+from fisherleak.engine.training_rows import check_training, check_values, training_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, map_rows, sum_rows, with_known_rows
 from fisherleak.rows.selection import distinct, lazy_labels, missing
 
-__all__ = ["MOST_CLASSES", "check_classes", "check_labels", "classes_of", "codes_of", "number_rows"]
+__all__ = ["MOST_CLASSES", "check_classes", "check_labels", "classes_of", "codes_of", "labelled_rows", "number_rows"]
 
 MOST_CLASSES = 1000
 """More different labels than this are no classes."""
@@ -155,21 +156,52 @@ def number_rows(
     return X, xp.astype(xp.asarray(Y, device=device(X)), xp.float64), weights
 
 
+def labelled_rows(
+    X: TableLike,
+    y: Any,
+    weights: VectorLike,
+    loss: Loss,
+    names: Sequence[str] | None,
+    intercept: bool,
+    classes: Sequence[Any] | None = None,
+) -> tuple[Array, Array, Array | None, NDArray[Any] | None]:
+    """X, y and weights as the loss takes them, checked, and the classes (K,) of a loss of several.
+
+    With ``classes``, y holds codes of them.
+    """
+    if not loss.several:
+        return (*check_training(X, y, weights, loss, names, intercept), None)
+    known: NDArray[Any] | None = None
+    if not loss.classes:
+        X, y, weights = number_rows(X, y, weights, names)
+    elif classes is None:
+        X, _, weights = training_rows(X, None, weights, names)
+        known = classes_of(y, X)
+        y = codes_of(y, known, X)
+    else:
+        X, y, weights = training_rows(X, y, weights, names)
+        known = np.empty(len(classes), dtype=object)
+        known[:] = classes
+    check_labels(X, y, weights, loss, names, intercept, known)
+    return X, y, weights, known
+
+
 def check_labels(
     X: Array,
     y: Array,
     weights: Array | None,
-    loss: VectorLoss,
+    loss: Loss,
     names: Sequence[str] | None,
     intercept: bool,
-    classes: Sequence[Any] | None,
+    classes: NDArray[Any] | None,
 ) -> None:
-    """Rows whose labels are codes or numbers: finite, of magnitudes that can be squared, every class present."""
-    proxy: Any = loss
-    if loss.classes:
+    """Rows whose labels are as the loss takes them: finite, of magnitudes that can be squared, every class present."""
+    if not loss.several:
+        check_values(X, y, weights, loss, names, intercept)
+    elif loss.classes:
         assert classes is not None
-        check_values(X, y, weights, proxy, names, False)
-        check_classes(y, weights, classes)
-        return
-    for k in range(int(y.shape[1])):
-        check_values(X if k == 0 else X[:, :1], y[:, k], weights, proxy, names, intercept)
+        check_values(X, y, weights, loss, names, False)
+        check_classes(y, weights, classes.tolist())
+    else:
+        for k in range(int(y.shape[1])):
+            check_values(X if k == 0 else X[:, :1], y[:, k], weights, loss, names, intercept)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fisherleak._support.arrays import Array, is_lazy, namespace
-from fisherleak.engine.curvature import Factor, factorise
-from fisherleak.engine.risk import Point, Risk
-from fisherleak.engine.separation import growing, refuse_separated_group, refuse_separated_rows
+from fisherleak.engine.fit.curvature import Factor, factorise
+from fisherleak.engine.fit.risk import Point, Risk
+from fisherleak.engine.fit.separation import growing, refuse_separated_group, refuse_separated_rows
 from fisherleak.errors import FisherleakError, NotConvergedError, SingularHessianError
 
 __all__ = ["SMALL_STEP", "factor_at", "newton", "started"]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.engine.label_units import with_label_unit
-from fisherleak.engine.loss_traits import Traits
 from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import ReducedLoss, Traits, reduced_loss
+from fisherleak.engine.losses.multi_output import ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.coordinates import with_label_unit
 from fisherleak.protection.known_losses import known_traits
 
 LABELS = {
@@ -139,3 +140,33 @@ def test_traits_follow_a_label_in_another_unit(loss: Loss) -> None:
     assert there.unit_curvature == loss.unit_curvature
     np.testing.assert_array_equal(there.traits.slope_by_label(z, y), 3.0 * traits.slope_by_label(z, y))
     np.testing.assert_array_equal(there.traits.slope(z, y), traits.slope(z, y))
+
+
+ONE = [(fl.LOSSES[name], 1) for name in ("logistic", "poisson", "gamma")]
+KINDS = [*ONE, (SOFTMAX, 2), (SOFTMAX, 3), (SOFTMAX, 6), (ONE_AGAINST_REST, 4)]
+
+
+@pytest.mark.parametrize(("kind", "K"), KINDS)
+def test_third_and_fourth_derivatives_are_within_what_w_says(kind: Loss, K: int) -> None:
+    rng = np.random.default_rng(K)
+    loss = reduced_loss(kind, K, np.empty(0))
+    assert loss.width is not None
+    count = 4000
+    z, v, u = (scale * rng.normal(size=(count, loss.outputs)) for scale in (2.0, 1.0, 1.0))
+    y = rng.integers(0, max(K, 2), count) * 1.0 + (kind is fl.LOSSES["gamma"])
+    h = 1e-3
+
+    def form(at: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(np.einsum("nk,nkl,nl->n", a, loss.curvature(at, y), b))
+
+    low, middle, high = (form(z + step * v, v, u) for step in (-h, 0.0, h))
+    mine, theirs = np.sqrt(form(z, v, v)), np.sqrt(form(z, u, u))
+    length = np.linalg.norm(v, axis=1)
+    assert (np.abs(high - low) / (2 * h) <= loss.width**0.5 * length * mine * theirs * (1 + 1e-4) + 1e-7).all()
+    fourth = np.abs(high - 2 * middle + low) / h**2
+    assert (fourth <= loss.width * length**2 * mine * theirs * (1 + 1e-3) + 1e-6).all()
+
+
+def test_nothing_is_claimed_of_other_losses() -> None:
+    assert ReducedLoss(fl.pseudo_huber(0.5)).width is None
+    assert reduced_loss(SEVERAL_NUMBERS, 2, np.empty(0)).width is None

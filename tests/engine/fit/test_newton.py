@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fisherleak as fl
-from fisherleak.engine import newton
+from fisherleak.engine.fit import newton
 
 Floats = NDArray[np.float64]
 ROWS = 20_000

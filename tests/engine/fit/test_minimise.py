@@ -310,3 +310,28 @@ def test_what_is_no_array_is_refused_in_a_sentence(given: Any) -> None:
         fl.minimise(given, np.ones(3))
     with pytest.raises(fl.InvalidInputError, match=r"y must be an array .*; got \w+\."):
         fl.minimise(np.ones((3, 1)), given)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_two_classes_of_softmax_are_the_logistic_loss(intercept: bool) -> None:
+    """One output and several are one risk: w = w_1 - w_0 with half the penalty."""
+    case = make("logistic", 4, 40, 3, intercept=intercept)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 40)
+    one = fl.minimise(case.X, case.y, "logistic", 0.05, weights, intercept)
+    two = fl.minimise(case.X, case.y, "softmax", 0.1, weights, intercept)
+    np.testing.assert_allclose(two.coef[1] - two.coef[0], one.coef, rtol=1e-9)
+    np.testing.assert_allclose(two.objective, one.objective, rtol=1e-12)
+    np.testing.assert_allclose(two.distance, one.distance, atol=1e-12)
+    assert two.outputs == 2
+    assert one.outputs == 1
+    if intercept:
+        np.testing.assert_allclose(two.intercept[1] - two.intercept[0], one.intercept, rtol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_a_notebook_shows_a_fit_of_any_number_of_outputs(loss: str) -> None:
+    case = make("logistic", 4, 40, 3)
+    for intercept in (False, True):
+        shown = fl.minimise(case.X, case.y, loss, 0.1, intercept=intercept)._repr_html_()
+        assert "40 rows, 3 columns" in shown
+        assert (">none<" in shown) is not intercept

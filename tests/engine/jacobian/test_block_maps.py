@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fisherleak.engine.block_maps import BlockMap, Place
+from fisherleak.engine.jacobian.block_maps import BlockMap, Place
 
 Vector = NDArray[np.float64]
 ROWS, SIZE = 7, 6

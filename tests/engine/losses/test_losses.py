@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fisherleak as fl
+from fisherleak.engine.losses import OF_SEVERAL, Loss
+from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST
 
+SEVERAL = [*OF_SEVERAL.values(), CLASS_TARGETS, ONE_AGAINST_REST]
 LABELS = {
     "squared": (-3.0, 4.0),
     "pseudo_huber": (-3.0, 4.0),
@@ -39,6 +42,56 @@ def test_derivatives_are_those_of_the_value(name: str, z: float, part: float) ->
     np.testing.assert_allclose(loss.r(at[1], y), r, atol=1e-8 * size, rtol=1e-7)
     np.testing.assert_allclose(loss.a(at[1], y), a, atol=1e-8 * size, rtol=1e-7)
     np.testing.assert_allclose(loss.c(at[1], y), c, atol=1e-8 * size, rtol=1e-7)
+
+
+def _labels(loss: Loss, count: int, K: int) -> np.ndarray:
+    rng = np.random.default_rng(K)
+    return rng.integers(0, K, count) * 1.0 if loss.classes else rng.normal(size=(count, K))
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.parametrize("loss", SEVERAL, ids=lambda loss: f"{loss.name}-{'classes' if loss.classes else 'numbers'}")
+def test_derivatives_of_several_outputs_are_those_of_the_value(loss: Loss, K: int) -> None:
+    assert loss.frame is not None
+    z, Q, h = np.random.default_rng(1).normal(size=(40, K)), loss.frame(K), 1e-5
+    y = _labels(loss, 40, K)
+    r = np.stack([(loss.value(z + h * e, y) - loss.value(z - h * e, y)) / (2 * h) for e in np.eye(K)], axis=1)
+    a = np.stack([(loss.r(z + h * q, y) - loss.r(z - h * q, y)) @ Q / (2 * h) for q in Q.T], axis=2)
+    np.testing.assert_allclose(loss.r(z, y), r, atol=1e-8)
+    np.testing.assert_allclose(loss.a(z, y), a, atol=1e-8)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-14)
+    # what lies outside the frame moves no gradient
+    np.testing.assert_allclose(loss.r(z, y) @ (np.eye(K) - Q @ Q.T), 0.0, atol=1e-14)
+    assert loss.c(z, y).shape[:2] == (1, Q.shape[1])
+
+
+@pytest.mark.parametrize("far", [-1e4, -700.0, 0.0, 700.0, 1e4])
+@pytest.mark.parametrize("loss", SEVERAL, ids=lambda loss: f"{loss.name}-{'classes' if loss.classes else 'numbers'}")
+def test_nothing_overflows_with_several_outputs(loss: Loss, far: float) -> None:
+    z, y = far * np.eye(3), _labels(loss, 3, 3)
+    for function in (loss.value, loss.r, loss.a, loss.c):
+        assert np.isfinite(function(z, y)).all()
+    assert np.linalg.eigvalsh(loss.a(z, y)).min() >= -1e-15
+
+
+def test_a_loss_of_two_outputs_from_outside_is_fitted_by_its_record() -> None:
+    """Pseudo-Huber of two numbers at once is two fits."""
+    X, Y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=(40, 2))
+    one = fl.pseudo_huber(0.7)
+    both = fl.Loss(
+        name="two numbers",
+        value=lambda z, y: one.value(z, y).sum(axis=1),
+        r=one.r,
+        a=lambda z, y: one.a(z, y)[:, :, None] * np.eye(2),
+        c=lambda z, y: -np.eye(2)[None],
+        labels=one.labels,
+        frame=np.eye,
+    )
+    fit = fl.minimise(X, Y, loss=both, l2=0.1, intercept=True)
+    for k in range(2):
+        alone = fl.minimise(X, Y[:, k], loss=one, l2=0.1, intercept=True)
+        np.testing.assert_allclose(fit.coef[k], alone.coef, rtol=1e-9)
+        np.testing.assert_allclose(np.asarray(fit.intercept)[k], alone.intercept, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)
