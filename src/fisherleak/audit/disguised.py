@@ -108,7 +108,7 @@ def _unstated(design: Design, policy: Policy) -> Iterator[Feature]:
 
 
 def _there(values: Vector) -> Vector:
-    return values[values != GAP]
+    return np.asarray(values[values != GAP])
 
 
 def _are_amounts(feature: Feature) -> bool:

@@ -46,11 +46,16 @@ def command_around(table: str | None, settings: Settings, form: Mapping[str, Any
     plain = type(settings)(settings.target)
     given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
     for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
-        words += _option(OPTIONS[name], {"bounds": _ranges, "levels": _named}.get(name, lambda own: own)(value))
+        words += _option(OPTIONS[name], _written(name, value))
     if form.get("header") is not None:
         words.append("--header" if form["header"] else "--no-header")
     out = "" if table is None else " --out model.skops"
     return printable(shlex.join([*words, "--noise"])) + " ", out
+
+
+def _written(name: str, value: Any) -> Any:
+    """A setting as its option takes it."""
+    return _ranges(value) if name == "bounds" else _named(value) if name == "levels" else value
 
 
 def _ranges(bounds: tuple[tuple[str, tuple[float, float]], ...]) -> tuple[str, ...]:
