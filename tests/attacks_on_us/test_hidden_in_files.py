@@ -29,7 +29,7 @@ import skops.io as skops_io
 from fisherleak.audit import confirmations, model_files, rebuilt_files, signatures
 from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import card_of, model_of, sentences_of, trusted_types
+from fisherleak.audit.cards import card_of, limited_words, model_of, sentences_of, trusted_types
 from fisherleak.audit.confirmations import GIVEN, Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings, train
@@ -354,6 +354,22 @@ def around(node: Json) -> Json:
     }
 
 
+def wrapped(tree: Json) -> None:
+    """Nodes in the wrapper that some versions have around one list, each with attributes that it has or has not."""
+    a_node_of(tree)
+    own = attributes(tree, 1)
+    inner = {"__class__": "dict", "__module__": "builtins", "__loader__": "DictNode"}
+    for bit, name in enumerate(("alpha", "fit_intercept", "max_iter", "positive", "solver", "tol")):
+        content: Json = {"data": own[name]} | ({"warning_was_emitted": said(False)} if bit % 2 else {})
+        own[name] = {
+            "__class__": "_RemainderColsList",
+            "__module__": "sklearn.compose._column_transformer",
+            "__loader__": "ObjectNode",
+            "content": {**inner, "content": content, "key_types": typed_keys(len(content)), "__id__": 1},
+            "__id__": 1,
+        }
+
+
 def moved(node: Any) -> None:
     """Every number of a node before its other keys."""
     for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
@@ -459,6 +475,7 @@ TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "behind an array": (array_member(lambda data: data + SECRET.encode(), 0), ""),
     "another array": (array_member(lambda data: SECRET.encode(), 0), ""),
     "a node around a list": (in_tree(lambda t: a_node_of(t).update(key_types=around(a_node_of(t)))), ""),
+    "wrappers": (in_tree(wrapped), ""),
     "types of keys of a text": (in_tree(lambda t: a_node_of(t).update(key_types=typed_keys(4))), "'key_types' in"),
     "places of numbers": (in_tree(moved_under_another_version), "another order in"),
     "digits of other scripts": (in_tree(lambda t: t.update(_skops_version="\u0663.\u0661")), "in the model"),
@@ -651,11 +668,11 @@ def test_nothing_of_a_size_that_the_card_alone_claims_is_built(
 ) -> None:
     change, says = SIZES[way]
     mended(released, None, change)
-    known, eye = rebuilt_files.pipeline_with, np.eye
+    eye = np.eye
 
     def built(model: Any, parameters: Any) -> Any:
         assert len(model.features) < 100
-        return known(model, parameters)
+        return pipeline_with(model, parameters)
 
     monkeypatch.setattr(rebuilt_files, "pipeline_with", built)
     monkeypatch.setattr(np, "eye", lambda size: eye(size) if size < 100 else pytest.fail("built"))
@@ -802,6 +819,16 @@ def test_who_chose_the_scale_is_not_confirmed(of_limit: Path, raw: RawTable) -> 
     assert "'noise.kind'" in refused(of_limit, raw)
     mended(of_limit, None, drawer("noise.kind", "Gaussian"))
     assert GIVEN in audited_card(of_limit, raw, no_limit).unconfirmed
+
+
+def test_columns_of_a_limit_have_one_order(tmp_path: Path, raw: RawTable) -> None:
+    path = tmp_path / "m.skops"
+    card, _ = save_model(raw, SETTINGS, path, eta=0.5, over="max", attribute=["weight", "age"])
+    assert card["eta"]["limit_columns"] == ["age", "weight"]
+    assert audited(path, raw).failed is None
+    other = ["weight", "age"]
+    mended(path, None, lambda card: card["eta"].update(limit_columns=other, limit_on=limited_words(other)))
+    assert "eta.limit_columns" in refused(path, raw)
 
 
 def test_weights_that_the_noise_does_not_hide_are_refuted(tmp_path: Path, raw: RawTable) -> None:
