@@ -30,7 +30,7 @@ from fisherleak.audit import confirmations, model_files, rebuilt_files, signatur
 from fisherleak.audit.canonical_settings import canonical_settings
 from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
 from fisherleak.audit.cards import card_of, limited_words, model_of, sentences_of, trusted_types
-from fisherleak.audit.confirmations import GIVEN, Confirmation, confirm
+from fisherleak.audit.confirmations import GIVEN, SOURCE, Confirmation, confirm
 from fisherleak.audit.earlier_files import as_earlier
 from fisherleak.audit.model import Settings, train
 from fisherleak.audit.model_files import ModelFile
@@ -141,6 +141,7 @@ def zipped(members: dict[str, bytes], **how: Any) -> bytes:
         for name, data in members.items():
             info = zipfile.ZipInfo(name, how.get("when", (1980, 1, 1, 0, 0, 0)))
             info.external_attr = how.get("attributes", 0o600) << 16
+            info.create_system = how.get("system", {}).get(name, info.create_system)
             info.compress_type = how.get("compression", zipfile.ZIP_STORED)
             info.extra, info.comment = how.get("extra", b""), how.get("remark", b"")
             archive.writestr(info, data)
@@ -222,6 +223,11 @@ ARCHIVES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "zip64": (zip64, ""),
     "times": (lambda p: zipped(members_of(p), when=(2031, 7, 3, 1, 2, 4)), "times that are not numbered"),
     "attributes of members": (lambda p: zipped(members_of(p), attributes=0o777), "bytes or flags"),
+    "the system of a member": (lambda p: zipped(members_of(p), system={"schema.json": 0}), "not numbered"),
+    "a system that is none": (
+        lambda p: zipped(members_of(p), system=dict.fromkeys(members_of(p), 9)),
+        "bytes or flags",
+    ),
     "order of members": (order, "not numbered in their order"),
     "larger than any model": (lambda p: p.read_bytes() + bytes(2**23), "is larger than"),
     "a file of zeros": (lambda p: zipped({**members_of(p), "schema.json": bytes(1000)}), "schema.json"),
@@ -741,6 +747,14 @@ def test_the_honest_file_passes(released: Path, raw: RawTable) -> None:
     assert SECRET.splitlines()[1] not in released.read_bytes().decode("latin-1")
 
 
+@pytest.mark.parametrize("system", [0, 3])
+def test_a_file_of_another_system_passes(system: int, released: Path, raw: RawTable) -> None:
+    """Python says in a zip whether Windows wrote it."""
+    mended(released, zipped(members_of(released), system=dict.fromkeys(members_of(released), system)))
+    assert verify(released).failed is None
+    retrain(load_model(released), raw)
+
+
 def test_the_same_parameters_give_the_same_file(tmp_path: Path, raw: RawTable) -> None:
     for name in ("one", "other"):
         save_model(raw, SETTINGS, tmp_path / name, noise=2.0, random_state=5)
@@ -927,12 +941,17 @@ def test_an_audit_names_what_was_declared(tmp_path: Path, raw: RawTable) -> None
     """Categories that no row has, and texts for missing cells, are told as not confirmed."""
     path = tmp_path / "m.skops"
     settings = dataclasses.replace(SETTINGS, levels=(("city", ("Zug", "Genf", "Bern")),), na=("unknown",))
+    settings = dataclasses.replace(settings, bounds=(("weight", (0.0, 200.0)),))
     card, _ = save_model(raw, settings, path, noise=2.0)
     assert card["settings"]["levels"] == [["city", ["Bern", "Genf", "Zug"]]]
     found = audited(path, raw)
     assert found.failed is None
     assert any("no training row has: 1 of 'city'" in each for each in found.unconfirmed)
     assert any("1 texts for missing cells" in each for each in found.unconfirmed)
+    assert any("Declared bounds of 1 columns" in each for each in found.unconfirmed)
+    assert SOURCE not in found.unconfirmed
+    mended(path, None, drawer("data.source", SECRET[:40].replace("\n", " ")))
+    assert SOURCE in audited(path, raw).unconfirmed
 
 
 DOWNGRADES: dict[str, Callable[[Path], None]] = {
