@@ -92,17 +92,18 @@ def test_what_is_recorded_is_answered_for_and_what_is_refused_leaves_the_ledger_
     """Two releases of any model, target, columns, mechanism and rows, in one ledger."""
     taken, refused = 0, 0
     for number, (first, second) in enumerate(some_pairs(120)):
-        leaks = [release(*first), release(*second)]
-        if leaks[0] is None or leaks[1] is None:
+        one = release(*first)
+        other = None if one is None else release(*second)
+        if one is None or other is None:
             continue
         ledger = fl.Ledger(tmp_path / f"{number}.json")
         try:
-            ledger.add(leaks[0])
+            ledger.add(one)
         except fl.InvalidInputError:
             assert not ledger.path.exists()
             continue
         try:
-            ledger.add(leaks[1])
+            ledger.add(other)
         except fl.InvalidInputError:
             refused += 1
             assert len(ledger.entries) == 1

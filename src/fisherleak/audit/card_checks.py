@@ -82,6 +82,7 @@ def _disagreeing(card: Json) -> str | None:
     model = model_of(card)
     levels = [column["levels"] for column in columns if column["kind"] == "category"]
     limited, now = card["eta"]["limit_columns"], card["schema"] == CARD
+    among = {*(limited or ())}
     checks = {
         "columns": bool(columns)
         and len({*names, target["name"]}) == len(names) + 1
@@ -103,8 +104,9 @@ def _disagreeing(card: Json) -> str | None:
         "eta.limit_columns": limited is None
         or (
             (bool(limited) and card["eta"]["limit"] is not None and settings["person"] is None)
-            and len({*limited}) == len(limited)
-            and {*limited} <= {*names, target["name"]}
+            and len(among) == len(limited)
+            and among <= {*names, target["name"]}
+            and (not now or limited == [name for name in (*names, target["name"]) if name in among])
         ),
         "settings.rare": settings["rare"] >= FEWEST_ROWS,
         "settings.held_out": settings["held_out"] < 1,

@@ -75,6 +75,9 @@ def card_of(
     """The card; ``chosen`` says how what was not given was chosen, ``recorded`` where on a ledger the release is."""
     design, target = trained.design, trained.design.target
     size = trained.parameters
+    # in the model's order: the order in which they were named says nothing
+    known = [*(feature.name for feature in design.features), target.name]
+    columns = columns if columns is None else tuple(sorted(columns, key=known.index))
     card = {
         "schema": CARD,
         "model": {

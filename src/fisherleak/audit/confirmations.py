@@ -33,7 +33,7 @@ from fisherleak.errors import FisherleakError
 from fisherleak.protection.grid import STEP
 from fisherleak.protection.least_loss_for_anyone import FOR_ANYONE
 
-__all__ = ["GIVEN", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
+__all__ = ["GIVEN", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -63,6 +63,8 @@ MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger ho
 MISSING_TEXTS = (
     "That cells of the table hold each of the {} texts for missing cells that the card names: they were given."
 )
+SOURCE = "The name of the table on the card: this one has another."
+DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
 UNUSED = (
     "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
 )
@@ -114,8 +116,12 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(PUBLIC_SHAPE)
     if "ledger" in saved.card:
         found.append(MARK)
+    if saved.card["data"]["source"] != audit.design.source:
+        found.append(SOURCE)
     if saved.settings.na:
         found.append(MISSING_TEXTS.format(len(saved.settings.na)))
+    if saved.settings.bounds:
+        found.append(DECLARED.format(len(saved.settings.bounds)))
     found += _unused_levels(saved, audit)
     return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
 

@@ -115,12 +115,22 @@ def _whatever_version(made: Json, version: str | None) -> Any:
     if not isinstance(inner, dict) or not isinstance(attributes, dict):
         return made
     kept = {n: value for n, value in attributes.items() if not _by_version((kind, n), value, attributes, version)}
-    found = {**made, "content": {**inner, "content": kept}}
-    return kept["data"] if "data" in kept and _alike(found, _remainder(kept["data"])) else found
+    if kind == "ColumnTransformer" and "_remainder" in kept:
+        kept["_remainder"] = _unwrapped(kept["_remainder"])
+    return {**made, "content": {**inner, "content": kept}}
 
 
-def _remainder(data: Any) -> Json:
-    """The list of columns that are left, as some versions of scikit-learn wrap it."""
+def _unwrapped(remainder: Any) -> Any:
+    """The columns that are left, (name, what becomes of them, list), without what some versions wrap the list in."""
+    try:
+        *others, columns = remainder["content"]
+        data = columns["content"]["content"]["data"]
+    except (KeyError, TypeError, ValueError):
+        return remainder
+    return {**remainder, "content": [*others, data]} if _alike(columns, _wrapped(data)) else remainder
+
+
+def _wrapped(data: Any) -> Json:
     own = {"__class__": "dict", "__module__": "builtins", "__loader__": "DictNode", "content": {"data": data}}
     return {
         "__class__": "_RemainderColsList",
