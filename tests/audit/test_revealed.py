@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from fisherleak.audit import Settings, audit
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.policy import policy_of
 from fisherleak.audit.report_summary import read_summary
+from fisherleak.audit.records import Plan
+from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.revealed import (
     exposure_at,
     prior_spreads,
@@ -23,6 +26,7 @@ from fisherleak.audit.revealed import (
     spreads_in_units,
     squares_of_values,
 )
+from fisherleak.audit.run import audit_trained
 from fisherleak.bounds import van_trees
 from fisherleak.engine.calibrated import HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas
@@ -30,6 +34,7 @@ from fisherleak.protection.own_shape import own_shape
 from fisherleak.report.summarise import summarise
 from fisherleak.report.view import page
 from report.records import verdict_of
+from fisherleak.tables import from_frame
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -208,3 +213,23 @@ def test_noise_that_the_rows_shape_has_shares_and_passes_rules_on_them() -> None
     assert not strict.rules[0].passed
     assert strict.passing.noise is not None
     assert found(strict.passing.noise, strict.rules[0].limit).rules[0].passed
+
+
+@pytest.mark.parametrize("shape", ["hessian", "least-loss"])
+def test_a_release_for_any_record_within_the_bounds_can_pass_a_rule_on_shares(shape: str, tmp_path: Path) -> None:
+    pytest.importorskip("skops")
+    rng = np.random.default_rng(4)
+    age, weight = np.clip(rng.normal(50, 12, 400), 20, 90), np.clip(rng.normal(70, 9, 400), 40, 110)
+    dose = np.clip(0.1 * age + 0.05 * weight + rng.normal(size=400), 0, 20)
+    raw = from_frame(pandas.DataFrame({"age": age, "weight": weight, "dose": dose}))
+    bounds, path = {"age": (20.0, 90.0), "weight": (40.0, 110.0), "dose": (0.0, 20.0)}, tmp_path / "m.skops"
+    save_model(raw, Settings("dose", held_out=0.0, l2=0.1), path, eta=2.0, shape=shape, bounds=bounds)
+    saved = load_model(path)
+    trained = retrain(saved, raw)
+    for limit, passes in ((0.5, True), (1e-4, False)):
+        policy = policy_of({"columns": {"*": {"max_revealed": limit}}})
+        plan = Plan(noise=saved.noise_on(trained), attacks=False, draws=3, quick=True, policy=policy, released=True)
+        rules = audit_trained(trained, saved.settings, plan).rules
+        assert [rule.name for rule in rules] == [f"columns.{name}.max_revealed" for name in ("age", "weight", "dose")]
+        assert [rule.passed for rule in rules] == [passes] * 3
+        assert all(rule.value is not None and 1e-4 < rule.value < 0.5 for rule in rules)
