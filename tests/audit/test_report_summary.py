@@ -85,7 +85,7 @@ def test_what_earlier_versions_did_not_write_is_filled() -> None:
     found = read_summary(made)
     assert (found.label, found.people, found.told_apart, found.policy, found.membership) == (None, None, (), None, None)
     assert (found.noise.kind, found.model.public, found.next.note) == ("Gaussian", "preprocessing", "")
-    assert (found.values, found.measured) == (found.attributes, made["data"]["train_rows"])
+    assert (found.values, found.number_measured) == (found.attributes, made["data"]["train_rows"])
     assert read_summary(found) is found
 
 

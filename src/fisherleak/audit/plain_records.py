@@ -67,7 +67,7 @@ def _read(kind: type[Record] | None, found: Any, name: str) -> Any:
     if kind is not None and found is not None:
         return (
             tuple(read_record(kind, own, name) for own in found)
-            if isinstance(found, list)
+            if isinstance(found, (list, tuple))
             else read_record(kind, found, name)
         )
     if not _finite(found):
@@ -99,6 +99,6 @@ def _plain(value: Any) -> Any:
 def _finite(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(map(_finite, value.values()))
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return all(map(_finite, value))
     return not isinstance(value, float) or math.isfinite(value)

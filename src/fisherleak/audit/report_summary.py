@@ -443,7 +443,7 @@ class Summary(Record, kw_only=True):
         return self.attributes if self.label is None else (*self.attributes, self.label)
 
     @property
-    def measured(self) -> int:
+    def number_measured(self) -> int:
         """How many have an eta: training rows, or people where several rows belong to one."""
         return self.data.train_rows if self.data.people is None else self.data.people
 

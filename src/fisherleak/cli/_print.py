@@ -215,7 +215,7 @@ def _show_figures(summary: record.Summary) -> None:
     """Rows, columns and groups."""
     one, many = ("row", "rows") if summary.data.people is None else ("person", "people")
     layout.table(
-        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary.rows))} of {summary.measured:,})",
+        f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary.rows))} of {summary.number_measured:,})",
         (one, "eta", "least error in standard units"),
         [(_name(row), layout.digits(row.eta), layout.inverse(row.eta)) for row in summary.rows[:MOST_SHOWN]],
     )

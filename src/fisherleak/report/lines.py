@@ -16,7 +16,7 @@ SERVED = "white-box, served answer"
 def lines_of(shown: Summary, one: str) -> dict[str, str]:
     """For each part, by name."""
     return {
-        "people": f"the {number(len(shown.rows))} most exposed of {number(shown.measured)}",
+        "people": f"the {number(len(shown.rows))} most exposed of {number(shown.number_measured)}",
         "columns": _columns(shown, one),
         "groups": difference_sentence(shown.groups).rstrip("."),
         "attacks": _attacks(shown.attacks),

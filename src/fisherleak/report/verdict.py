@@ -58,7 +58,7 @@ def _headline(summary: Summary) -> tuple[str, bool | None]:
         said = f"{number(failed)} of {number(policy.count)} rules of {policy.source}"
         return f"Not yet: {said} {'is' if failed == 1 else 'are'} not kept.", False
     if gate and gate.exceeded:
-        above, rows = number(gate.count), number(summary.measured)
+        above, rows = number(gate.count), number(summary.number_measured)
         return f"Not yet: {above} of {rows} people are above the limit of η = {number(gate.max_eta)}.", False
     if policy:
         return f"Yes: every rule of {policy.source} is kept.", True
@@ -97,7 +97,7 @@ def choices_in_words(summary: Summary) -> list[tuple[str, str, str]]:
 
 
 def _people(summary: Summary) -> list[str]:
-    people, rows = summary.people, number(summary.measured)
+    people, rows = summary.people, number(summary.number_measured)
     if people is None or not people.measured:
         return []
     found, worst = max(

@@ -182,7 +182,7 @@ def _nearest_utility(points: Sequence[CurvePoint], scale: float) -> float | None
 
 def _who(summary: Summary) -> Who:
     people = summary.data.people is not None
-    return Who(*(("person", "people") if people else ("row", "rows")), summary.measured, people)
+    return Who(*(("person", "people") if people else ("row", "rows")), summary.number_measured, people)
 
 
 def charts(made: Page) -> Json:
