@@ -22,9 +22,8 @@ from scipy.special import ndtr, ndtri
 
 from fisherleak.audit.model import Trained
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.outputs.several_removal import is_light_for_several
-from fisherleak.engine.removal import CLOSE, is_known, is_light
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.recognised import recognised_words
 from fisherleak.leakage.told_present import unknown_by_shape
@@ -167,7 +166,7 @@ def _unknown(trained: Trained) -> str:
         return "the best test for it has a closed form for normal noise only"
     if trained.design.lazy if jacobian.several else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not (is_light_for_several(jacobian, sets) if jacobian.several else is_light(trained.fit, sets)):
+    if not is_light(jacobian, sets):
         by = "membership()" if people is None else "membership_by_group(person)"
         return f"with this kind of model and so many rows it takes long; fl.measure(…).{by} has it"
     return ""
