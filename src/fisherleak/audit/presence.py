@@ -1,7 +1,7 @@
 r"""Whether someone's record was in the table: how often the best attacker is right, row by row, or person by person.
 
 The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
-moves the model, in standard deviations of the noise (``engine.removal``; scales of columns move too where they are counted), he
+moves the model, in standard deviations of the noise (``removal``; scales of columns move too where they are counted), he
 is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
 and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
 
