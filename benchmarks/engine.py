@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
 import fisherleak as fl
-from fisherleak.engine.removal import CLOSE, EXACT
+from fisherleak.engine.changes.removal import CLOSE, EXACT
 
 Vector = NDArray[np.float64]
 SIZES = [(12_665, 20), (30_162, 86), (10_000, 784), (10_000, 3_072)]

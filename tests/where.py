@@ -84,9 +84,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "leakage/test_leakage.py",
     ),
     "engine/jacobian/jacobian.py": ("engine/norms/test_shared_basis.py", "engine/norms/test_several_outputs.py"),
-    "engine/left_out.py": (
-        "engine/test_removal.py",
-        "engine/outputs/test_several_removal.py",
+    "engine/changes/left_out.py": (
+        "engine/changes/test_removal.py",
+        "engine/changes/test_several_removal.py",
         "leakage/test_membership.py",
     ),
     "engine/mechanisms/self_shaped.py": (
@@ -126,7 +126,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/norms/stacked_releases.py": ("engine/norms/test_matrix_free.py", "leakage/test_compose.py"),
     "engine/norms/tridiagonal.py": ("engine/norms/test_small.py",),
     "engine/norms/tridiagonal_numba.py": ("engine/norms/test_small.py",),
-    "engine/outputs/several_left_out.py": ("engine/outputs/test_several_removal.py", "engine/test_sets_left_out.py"),
+    "engine/changes/several_left_out.py": (
+        "engine/changes/test_several_removal.py",
+        "engine/changes/test_sets_left_out.py",
+    ),
     "engine/losses/derivatives.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
     "engine/losses/multi_output.py": ("engine/losses/test_losses.py", "engine/fit/test_class_labels.py"),
     "engine/losses/one_output.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
@@ -139,10 +142,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/fit/risk.py": (
         "engine/fit/test_minimise.py",
         "engine/fit/test_class_labels.py",
-        "engine/test_neighbours.py",
+        "engine/changes/test_neighbours.py",
     ),
-    "engine/removal_steps.py": ("engine/test_removal.py", "attacks_on_us/test_membership_never_low.py"),
-    "engine/third_derivative.py": ("engine/test_removal.py",),
+    "engine/changes/removal_steps.py": ("engine/changes/test_removal.py", "attacks_on_us/test_membership_never_low.py"),
+    "engine/changes/third_derivative.py": ("engine/changes/test_removal.py",),
     "engine/training_rows.py": ("engine/fit/test_minimise.py", "models/test_read.py"),
     "errors.py": ("test_public.py", "cli/test_bad_input.py"),
     "leakage/behind.py": ("nn/test_last_layer.py", "nn/test_heads.py"),

@@ -22,8 +22,8 @@ from fisherleak.audit.presence import presence_of, told_at
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
 from fisherleak.audit.run import audit_trained
-from fisherleak.engine import left_out
-from fisherleak.engine.removal import CLOSE, EXACT
+from fisherleak.engine.changes import left_out
+from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise

@@ -37,11 +37,9 @@ from fisherleak.attacks.own_likelihood import NormalLikelihood, ShapedLikelihood
 from fisherleak.attacks.scores import log_density
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.calibrated import has_own_shape
-from fisherleak.engine.jacobian import jacobian_of
+from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.releasing import generator
-from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
-from fisherleak.engine.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.told_present import reshaped_by
@@ -174,8 +172,6 @@ class Membership:
                 f"Moves of {self._given.shape[0]} parameters for {self.rows.shape[0]} {self._many} would need "
                 f"{8 * size / 2**30:.0f} GiB: attack fewer rows with rows=."
             )
-        if self._jacobian.several:
-            return several_removal_moves(self._jacobian, self._sets or host(self.rows), EXACT)
         return removal_moves(self._jacobian, self._sets or self.rows)
 
     # closed forms
@@ -223,12 +219,7 @@ class Membership:
 
     def _norms(self, noise: Noise) -> Array:
         """Lengths of the moves, by the information of the noise at scale 1."""
-        own = self._jacobian
-        if not own.several:
-            jacobian = jacobian_of(own.fit, own.X, own.y, noise, own.attributes)
-            return removal_norms(jacobian, rows=self.rows, sets=self._sets)
-        sets = self._sets or [np.array([row]) for row in host(self.rows).tolist()]
-        return several_removal_norms(own.with_noise(noise), EXACT, sets)
+        return removal_norms(self._jacobian.with_noise(noise), rows=self.rows, sets=self._sets)
 
     def auc(self, noise: Noise) -> Array:
         r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing.

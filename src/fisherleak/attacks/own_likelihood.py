@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
+from fisherleak.engine.changes.sets_left_out import Rows
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import (
@@ -33,7 +34,6 @@ from fisherleak.engine.mechanisms.self_shaped import (
     released_inverse,
 )
 from fisherleak.engine.reshaped import Reshaped
-from fisherleak.engine.sets_left_out import Rows
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["NormalLikelihood", "ShapedLikelihood", "is_shaped", "likelihood_of"]

@@ -6,7 +6,7 @@ every number, and the label of a linear model, in a unit near the standard devia
 
 .. math:: \sum_i \omega_i\, \ell(w \cdot x_i + b, y_i) + \frac{n\lambda}{2} \sum_k t_k^2 w_k^2 ,
 
-and since :math:`t_k` is computed from the rows, moving a value moves it too: that is counted (``engine.folding``) unless
+and since :math:`t_k` is computed from the rows, moving a value moves it too: that is counted (``jacobian.folding``) unless
 preprocessing is taken as public. The label's unit moves nothing but units: the minimiser is linear in it. Noise acts on w and
 on b, that is on coefficients times public scales and on the level at public centres, so that with J the Jacobian in standard
 units and :math:`s_y` the unit of the label,

@@ -23,8 +23,8 @@ from fisherleak.audit.revealed import rms_of_values
 from fisherleak.audit.rules import judge, without_release
 from fisherleak.audit.ruling import Advice, Rule
 from fisherleak.audit.utility import tradeoff
+from fisherleak.engine.changes.removal import EXACT
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.removal import EXACT
 
 __all__ = ["Again", "passing_noise"]
 

@@ -1,7 +1,7 @@
 r"""Whether someone's record was in the table: how often the best attacker is right, row by row, or person by person.
 
 The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
-moves the model, in standard deviations of the noise (``engine.removal``; scales of columns move too where they are counted), he
+moves the model, in standard deviations of the noise (``removal``; scales of columns move too where they are counted), he
 is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
 and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
 
@@ -22,9 +22,8 @@ from scipy.special import ndtr, ndtri
 
 from fisherleak.audit.model import Trained
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.outputs.several_removal import is_light_for_several
-from fisherleak.engine.removal import CLOSE, is_known, is_light
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.recognised import recognised_words
 from fisherleak.leakage.told_present import unknown_by_shape
@@ -167,7 +166,7 @@ def _unknown(trained: Trained) -> str:
         return "the best test for it has a closed form for normal noise only"
     if trained.design.lazy if jacobian.several else not is_known(jacobian):
         return "with this kind of model every row needs a pass over all others, and these are read part by part"
-    if not (is_light_for_several(jacobian, sets) if jacobian.several else is_light(trained.fit, sets)):
+    if not is_light(jacobian, sets):
         by = "membership()" if people is None else "membership_by_group(person)"
         return f"with this kind of model and so many rows it takes long; fl.measure(…).{by} has it"
     return ""

@@ -48,8 +48,8 @@ from fisherleak.audit.spotcheck import SpotCheck, spot_check
 from fisherleak.audit.told_apart import MOST_TOLD
 from fisherleak.audit.utility import tradeoff, utility_at
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.removal import CLOSE, EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 

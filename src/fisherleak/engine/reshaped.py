@@ -29,15 +29,15 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, like, namespace
 from fisherleak.engine.calibrated import FOR_ANYONE, HESSIAN
+from fisherleak.engine.changes.left_out import MovingScales
+from fisherleak.engine.changes.removal import removal_moves
+from fisherleak.engine.changes.sets_left_out import Rows
 from fisherleak.engine.fit.newton import factor_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.left_out import MovingScales
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.removal import removal_moves
-from fisherleak.engine.sets_left_out import Rows
 from fisherleak.engine.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
 
 __all__ = [

@@ -20,8 +20,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Composing
 from fisherleak.leakage.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.outputs_together import composed_outputs, label_unit, refuse_mixture
-from fisherleak.models.frames import same_values
+from fisherleak.leakage.outputs_together import composed_outputs, label_unit, refuse_mixture, refuse_other_data
 
 __all__ = ["compose", "information_together", "label_ratio"]
 
@@ -142,16 +141,8 @@ def information_together(releases: Sequence[Jacobian | DataShaped]) -> Informati
 
 def _checked(first: Leakage, other: Leakage) -> float:
     """Refuse other rows, attributes and labels; give back by how much the other's label moves with the first one's."""
-    if other.n != first.n or other.attributes != first.attributes:
-        raise InvalidInputError(
-            f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
-            f"not {other.n} rows with attributes {other.attributes}."
-        )
-    if other is first:
-        return 1.0
-    if other._table.names == first._table.names and not same_values(first._table, other._table):
-        raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
-    return label_ratio(first, other)
+    refuse_other_data(first, other)
+    return 1.0 if other is first else label_ratio(first, other)
 
 
 def label_ratio(first: Leakage, other: Leakage) -> float:

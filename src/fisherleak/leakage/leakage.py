@@ -20,6 +20,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.calibrated import Frame
+from fisherleak.engine.changes.removal import CLOSE
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
@@ -32,7 +33,6 @@ from fisherleak.engine.norms.averaged import Averaged, shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.removal import CLOSE
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes

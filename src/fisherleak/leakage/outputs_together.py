@@ -21,7 +21,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.frames import same_values
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["composed_outputs", "label_unit", "refuse_mixture"]
+__all__ = ["composed_outputs", "label_unit", "refuse_mixture", "refuse_other_data"]
 
 
 def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
@@ -29,7 +29,7 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     first = leakages[0]
     releases: list[SeveralOutputs] = []
     for leakage in leakages:
-        _check_same_data(first, leakage)
+        refuse_other_data(first, leakage)
         scaled = leakage._information.scaled(1.0 / leakage._scale)
         if isinstance(scaled, StackedOutputs):
             releases += scaled.releases
@@ -53,7 +53,8 @@ def refuse_mixture() -> NoReturn:
     )
 
 
-def _check_same_data(first: Leakage, other: Leakage) -> None:
+def refuse_other_data(first: Leakage, other: Leakage) -> None:
+    """Refuse other rows and attributes."""
     if other.n != first.n or other.attributes != first.attributes:
         raise InvalidInputError(
             f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "

@@ -13,13 +13,13 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.changes.removal import is_known, is_light
+from fisherleak.engine.norms import every_release
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_removal import is_light_for_several
-from fisherleak.engine.removal import is_known, is_light
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.told_present import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
@@ -167,18 +167,10 @@ def _has_several(leakage: Any) -> bool:
     return isinstance(leakage._information, (SeveralOutputs, StackedOutputs))
 
 
-def _several_jacobians(leakage: Any) -> tuple[Any, ...]:
-    information = leakage._information
-    releases = information.releases if isinstance(information, StackedOutputs) else (information,)
-    return tuple(each.jacobian for each in releases)
-
-
 def _membership_known(leakage: Any) -> bool:
-    if not _has_several(leakage):
-        return all(is_known(jacobian) for jacobian in leakage._information.jacobians)
     return all(
-        jacobian.noise.normal and jacobian.folding is None and (jacobian.fit.loss.quadratic or not is_lazy(jacobian.X))
-        for jacobian in _several_jacobians(leakage)
+        is_known(jacobian) and not (jacobian.several and jacobian.folding is not None)
+        for jacobian in every_release(leakage._information)
     )
 
 
@@ -192,18 +184,18 @@ def presence_unknown(leakage: Any) -> str:
     if _shaped(leakage) or has_own_shape(leakage._noise):
         return unknown_by_shape(leakage, leakage.n)
     several = _has_several(leakage)
-    jacobians = _several_jacobians(leakage) if several else leakage._information.jacobians
+    jacobians = every_release(leakage._information)
     if not all(jacobian.noise.normal for jacobian in jacobians):
         return "not measured: the best test for it has a closed form for normal noise only"
     if several and leakage._information.folded:
         return "not measured end to end for models of several outputs"
-    if several and not all(is_light_for_several(jacobian) for jacobian in jacobians):
+    if several and not all(is_light(jacobian) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     if several:
         return ""
     if any(jacobian.folding is not None and jacobian.folding.totals is None for jacobian in jacobians):
         return "not measured end to end: known for scales that are standard deviations only"
-    if not all(is_known(jacobian) and is_light(jacobian.fit) for jacobian in jacobians):
+    if not all(is_known(jacobian) and is_light(jacobian) for jacobian in jacobians):
         return "not measured here: with this loss and these rows it takes long (leak.membership)"
     return ""
 

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, is_lazy, like, namespace
 from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.engine.changes.removal import EXACT, check_fixed, check_normal, is_light, removal_norms
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.norms import every_release
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
 from fisherleak.engine.norms.stacked_outputs import StackedOutputs
-from fisherleak.engine.outputs.several_removal import several_removal_norms
-from fisherleak.engine.removal import EXACT, check_fixed, check_normal, is_light, removal_norms
 from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms, is_bounded
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors
 from fisherleak.rows import map_rows
 
@@ -70,7 +70,7 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         reshaped = _reshaped(leakage, count)
     except InvalidInputError as error:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
-    if reshaped is None or (reshaped.is_light(count) and is_light(leakage._jacobian.fit, count)):
+    if reshaped is None or (reshaped.is_light(count) and is_light(leakage._jacobian, count)):
         return ""
     return (
         "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
@@ -122,33 +122,15 @@ def presence_norms(information: Information, tolerance: float, sets: Sets | None
     tolerance = tolerance if len(information.fits) == 1 else min(tolerance, EXACT)
     if isinstance(information, DataShaped | ShapedReleases):
         refuse_membership(information)
-    if isinstance(information, (SeveralOutputs, StackedOutputs)):
-        norms = _of_several(information, tolerance, sets)
-    else:
-        for jacobian in information.jacobians:
-            check_normal(jacobian.noise)
-            check_fixed(jacobian)
-        norms = [removal_norms(jacobian, tolerance, sets=sets) for jacobian in information.jacobians]
+    jacobians = every_release(information)
+    for jacobian in jacobians:
+        check_normal(jacobian.noise)
+        check_fixed(jacobian)
+    norms = [removal_norms(jacobian, tolerance, sets=sets) for jacobian in jacobians]
     if len(norms) == 1:
         return norms[0]
     xp = namespace(norms[0])
     return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms)
-
-
-def _of_several(information: SeveralOutputs | StackedOutputs, tolerance: float, sets: Sets | None) -> list[Array]:
-    releases = information.releases if isinstance(information, StackedOutputs) else (information,)
-    norms = []
-    for each in releases:
-        assert isinstance(each, SeveralOutputs)
-        check_normal(each.jacobian.noise)
-        folding = each.jacobian.folding
-        if folding is not None and (each.jacobian.fit.loss.quadratic or folding.totals is None):
-            raise UnsupportedModelError(
-                "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
-                "behind, and no other preprocessing: measure with public='preprocessing'."
-            )
-        norms.append(several_removal_norms(each.jacobian, tolerance, sets))
-    return norms
 
 
 def refuse_lazy_groups(X: Any) -> None:

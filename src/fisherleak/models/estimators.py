@@ -60,7 +60,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a model minimises, in the terms of ``erm``."""
+    """What a model minimises, in the terms of ``engine.fit``."""
 
     loss: Loss
     l2: float

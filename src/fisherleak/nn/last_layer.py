@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from fisherleak._support.arrays import Array, namespace
+from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.removal import CLOSE, EXACT
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compose import label_ratio
 from fisherleak.leakage.leakage import Leakage

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.calibrated import HESSIAN, CalibrationCall
+from fisherleak.engine.changes.sets_left_out import Rows
 from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.sets_left_out import Rows
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table

@@ -13,7 +13,7 @@ a fit (by theta (p, p), by H (p, p, p)). That costs one pass over the rows for e
 is exact: no differences but those of the loss's own second derivatives.
 
 **Scales in the penalty.** Where the penalty has the squared standard deviation :math:`t_k^2` of a column (preprocessing folded
-in, ``engine.folding``), a value moves it, the mean :math:`m_k` beside it, and through both the fits and the etas, which are
+in, ``jacobian.folding``), a value moves it, the mean :math:`m_k` beside it, and through both the fits and the etas, which are
 then :math:`\omega_i f_i` with
 
 .. math:: f_i = \| W B (N_i + \mathrm{diag}(\mu_i)\, / \omega_i) V \|, \qquad \mu_{ik} = 2 \lambda w_k (x_{ik} - m_k) .

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.engine.neighbours import gradients_at
+from fisherleak.engine.changes.neighbours import gradients_at
 from fisherleak.engine.replacement.expansion import FOLLOWED, _linear_forms, pays_expansion
 from fisherleak.engine.replacement.settling import Replacements
 

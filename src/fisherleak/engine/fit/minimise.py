@@ -167,16 +167,17 @@ class Fit:
         if self.frame is None and self.centre is None:
             return matrix
         xp = namespace(matrix)
-        d, k = int(self.coef.shape[-1]), int(matrix.shape[1])
+        d, k, L = int(self.coef.shape[-1]), int(matrix.shape[1]), self.reduced_loss.outputs
+        p = int(matrix.shape[0]) // L
         if self.frame is not None:
-            matrix = self.frame @ xp.reshape(matrix, (self.frame.shape[1], -1))
-        whole = xp.reshape(matrix, (self.outputs, -1, k))
-        flat = xp.reshape(whole[:, :d, :], (-1, k))
+            matrix = self.frame @ xp.reshape(matrix, (L, p * k))
+        whole = xp.reshape(matrix, (self.outputs, p, k))
+        flat = xp.reshape(whole[:, :d, :], (self.outputs * d, k))
         if self.intercept is None:
             return flat
         last = whole[:, d, :]
         if self.centre is not None:
-            last = last - xp.reshape(self.centre[None, :] @ whole[:, :d, :], (-1, k))
+            last = last - (self.centre[None, :] @ whole[:, :d, :])[:, 0, :]
         return xp.concat([flat, last], axis=0)
 
 

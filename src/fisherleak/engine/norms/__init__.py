@@ -14,8 +14,9 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
+from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 
-__all__ = ["information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
+__all__ = ["every_release", "information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:
@@ -46,6 +47,13 @@ def information_about(
 def one_release(information: Information) -> Jacobian:
     """The Jacobian of a single release, of one output or of several."""
     return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+
+
+def every_release(information: Information) -> tuple[Jacobian, ...]:
+    """The Jacobians of all releases, of one output or of several."""
+    if isinstance(information, StackedOutputs):
+        return tuple(release.jacobian for release in information.releases)
+    return (information.jacobian,) if isinstance(information, SeveralOutputs) else information.jacobians
 
 
 def with_other_noise(information: Information, noise: Noise | Disclosed) -> Information:

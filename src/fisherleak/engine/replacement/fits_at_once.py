@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import is_numpy
+from fisherleak.engine.changes.neighbours import EPSILON
 from fisherleak.engine.fit.curvature import REFUSE_ABOVE
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.neighbours import EPSILON
 from fisherleak.engine.replacement.row_changes import RowChanges
 from fisherleak.engine.replacement.settling import Replacements
 

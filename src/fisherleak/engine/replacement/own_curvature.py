@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.changes.neighbours import AT_ONCE, UNSURE, gradients_at
 from fisherleak.engine.fit.risk import largest_of, with_constant
-from fisherleak.engine.neighbours import AT_ONCE, UNSURE, gradients_at
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
 from fisherleak.engine.replacement.settling import FAR, Replacements, put_rows
 from fisherleak.rows import block_elements, positions, sum_rows

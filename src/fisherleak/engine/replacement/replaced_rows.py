@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
+from fisherleak.engine.changes.neighbours import EPSILON, UNSURE, refitted
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import FAR
-from fisherleak.engine.neighbours import EPSILON, UNSURE, refitted
 from fisherleak.engine.replacement.fits_at_once import fitted_at_once
 from fisherleak.engine.replacement.own_curvature import followed_to_minimum
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, changed_hessian

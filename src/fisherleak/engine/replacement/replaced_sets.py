@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.progress import track
+from fisherleak.engine.changes.neighbours import AT_ONCE, EPSILON, gradients_at, refitted
 from fisherleak.engine.losses.loss import FAR
-from fisherleak.engine.neighbours import AT_ONCE, EPSILON, gradients_at, refitted
 from fisherleak.engine.replacement.replaced_rows import LEAST_HOLD, Moves
 from fisherleak.engine.replacement.row_changes import RowChanges, gradient_difference
 from fisherleak.engine.replacement.settling import CAUTION, CLOSE, HALF, MORE_CHORDS, ROUNDS, Replacements

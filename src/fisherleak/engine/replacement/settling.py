@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
+from fisherleak.engine.changes.neighbours import AT_ONCE, ROUNDING, UNSURE, gradients_at
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.neighbours import AT_ONCE, ROUNDING, UNSURE, gradients_at
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
 

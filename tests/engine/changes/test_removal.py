@@ -10,9 +10,9 @@ import pytest
 
 import cases
 import fisherleak as fl
-from fisherleak.engine import removal, removal_steps, third_derivative
+from fisherleak.engine.changes import removal, removal_steps, third_derivative
+from fisherleak.engine.changes.removal import removal_moves, removal_norms
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.removal import removal_moves, removal_norms
 
 SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
 

@@ -23,19 +23,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.changes.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio
+from fisherleak.engine.changes.neighbours import ROUNDING, UNSURE, gradients_at, refitted
+from fisherleak.engine.changes.remainders import Remainders, slopes
+from fisherleak.engine.changes.sets_left_out import Rows
+from fisherleak.engine.changes.third_derivative import ThirdDerivative, higher_terms
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk, largest_of, with_constant
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio
-from fisherleak.engine.neighbours import ROUNDING, UNSURE, gradients_at, refitted
-from fisherleak.engine.remainders import Remainders, slopes
-from fisherleak.engine.sets_left_out import Rows
-from fisherleak.engine.third_derivative import ThirdDerivative, higher_terms
 from fisherleak.errors import FisherleakError, NearSingularWarning
 from fisherleak.rows import rows_per_block, sum_rows
 
 __all__ = ["BoundedMoves", "RemovalTask", "by_chords", "by_higher_terms", "by_newton", "by_third", "refit"]
 
+AT_MINIMUM = 1e-12
+"""Distance from the minimum up to which a fit counts as there."""
+WORK = 2**32
+"""Products n x n x p of a pass over all rows for each row that take a few seconds."""
+Bucket = tuple[Array, Array]
+"""Places among what is asked for, and rows there, (m,), or sets of k rows, (m, k)."""
 MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
 FARTHEST = 30.0

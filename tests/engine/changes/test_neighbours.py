@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
+from fisherleak.engine.changes.neighbours import gradients_at, refitted
 from fisherleak.engine.fit.minimise import risk_of_fit
-from fisherleak.engine.neighbours import gradients_at, refitted
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "several numbers"])

@@ -19,18 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fisherleak._support.arrays import Array, device, is_lazy, like, namespace, row_dots
+import numpy as np
+
+from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
-from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.left_out import Leaving, MovingScales, closed_form, leave_out
-from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.neighbours import AT_ONCE, EPSILON
-from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.large_sets import top_of_factors
-from fisherleak.engine.remainders import remainders, steepness
-from fisherleak.engine.removal_steps import (
+from fisherleak.engine.changes.left_out import Leaving, MovingScales, closed_form, leave_out
+from fisherleak.engine.changes.neighbours import AT_ONCE, EPSILON
+from fisherleak.engine.changes.remainders import remainders, steepness
+from fisherleak.engine.changes.removal_steps import (
+    AT_MINIMUM,
+    WORK,
     BoundedMoves,
+    Bucket,
     RemovalTask,
     by_chords,
     by_higher_terms,
@@ -38,9 +38,19 @@ from fisherleak.engine.removal_steps import (
     by_third,
     refit,
 )
-from fisherleak.engine.sets_left_out import Rows, filled_up, leave_sets_out, members
-from fisherleak.engine.third_derivative import pays, third_derivative
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.changes.sets_left_out import Rows, filled_up, leave_sets_out, members
+from fisherleak.engine.changes.several_removal import (
+    is_light_for_several,
+    several_removal_moves,
+    several_removal_norms,
+)
+from fisherleak.engine.changes.third_derivative import pays, third_derivative
+from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms.large_sets import top_of_factors
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 
 __all__ = ["CLOSE", "EXACT", "check_fixed", "check_normal", "is_known", "is_light", "removal_moves", "removal_norms"]
@@ -51,15 +61,8 @@ CLOSE = 1e-3
 """Relative error of a move of which no digit shown speaks: of what is only shown."""
 PASSES = 12
 """Products n x p that a row takes by chords, about: T pays from p^2 of them."""
-AT_MINIMUM = 1e-12
-"""Distance from the minimum up to which a fit counts as there."""
 SET_COPIES = 3
 """What is held of a set, in copies of its rows."""
-WORK = 2**32
-"""Products n x n x p of a pass over all rows for each row that take a few seconds."""
-
-Bucket = tuple[Array, Array]
-"""Places among what is asked for, and rows there, (m,), or sets of k rows, (m, k)."""
 Finish = Callable[[RemovalTask, BoundedMoves], Array]
 """From moves for rows as they are centred to what is wanted of them."""
 
@@ -73,6 +76,9 @@ def removal_norms(
     ``tolerance`` of it; for the squared loss, by rounding. Lazy rows are lazy here too, for the squared loss alone.
     """
     X, loss = jacobian.X, jacobian.fit.loss
+    if jacobian.several:
+        chosen = sets if sets is not None or rows is None else [np.array([row]) for row in host(rows).tolist()]
+        return several_removal_norms(jacobian, tolerance, chosen)
     if sets is not None:
         return _without_sets(jacobian, tolerance, sets)
     if jacobian.gradient:
@@ -93,6 +99,8 @@ def removal_moves(jacobian: Jacobian, rows: Array | Sequence[Rows], tolerance: f
 
     Infinite where there is no minimum.
     """
+    if jacobian.several:
+        return several_removal_moves(jacobian, rows if isinstance(rows, Sequence) else host(rows), tolerance)
     buckets = filled_up(rows, jacobian.X) if isinstance(rows, Sequence) else _one_by_one(rows)
     return _walked(_task(jacobian, tolerance), buckets, _released)
 
@@ -146,6 +154,15 @@ def check_normal(noise: Noise | Disclosed) -> None:
 
 def check_fixed(jacobian: Jacobian) -> None:
     """Refuse folded scales that do not tell what they are without a row."""
+    if (
+        jacobian.several
+        and jacobian.folding is not None
+        and (jacobian.fit.loss.quadratic or not _without_known(jacobian))
+    ):
+        raise UnsupportedModelError(
+            "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
+            "behind, and no other preprocessing: measure with public='preprocessing'."
+        )
     if not _without_known(jacobian):
         raise InvalidInputError(
             "Membership is measured with the scales that columns have without a row, which are known for standard deviations "
@@ -163,8 +180,11 @@ def is_known(jacobian: Jacobian) -> bool:
     return jacobian.noise.normal and _without_known(jacobian) and in_reach
 
 
-def is_light(fit: Fit, count: int | None = None) -> bool:
-    """Whether the norms of all examples, or of ``count`` sets of them, take seconds rather than minutes."""
+def is_light(jacobian: Jacobian, count: int | None = None) -> bool:
+    """Whether the norms of all examples, or of ``count`` sets of them, take seconds rather than minutes, as a report needs."""
+    if jacobian.several:
+        return is_light_for_several(jacobian, count)
+    fit = jacobian.fit
     n, p = fit.n, int(fit.theta.shape[0])
     return fit.loss.quadratic or pays(n, p) or n * (n if count is None else count) * p <= WORK
 

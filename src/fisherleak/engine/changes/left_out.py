@@ -20,9 +20,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, namespace, row_dots
+from fisherleak.engine.changes.neighbours import EPSILON, ROUNDING, UNSURE
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.neighbours import EPSILON, ROUNDING, UNSURE
 
 __all__ = [
     "Leaving",

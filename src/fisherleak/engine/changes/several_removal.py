@@ -29,18 +29,17 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
+from fisherleak.engine.changes.left_out import SLOW, MovingScales
+from fisherleak.engine.changes.neighbours import ROUNDING, gradients_at
+from fisherleak.engine.changes.removal_steps import AT_MINIMUM, MOST_CHORDS, REFITTED, WORK, Bucket
+from fisherleak.engine.changes.sets_left_out import Rows, filled_up, members, roots_of
+from fisherleak.engine.changes.several_left_out import Around, OutputsOut
 from fisherleak.engine.fit.curvature import factorise
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.newton import newton
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.left_out import SLOW, MovingScales
-from fisherleak.engine.neighbours import ROUNDING, gradients_at
-from fisherleak.engine.outputs.several_left_out import Around, OutputsOut
-from fisherleak.engine.removal import AT_MINIMUM, WORK, Bucket
-from fisherleak.engine.removal_steps import MOST_CHORDS, REFITTED
 from fisherleak.engine.replacement.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.replacement.settling import put_rows
-from fisherleak.engine.sets_left_out import Rows, filled_up, members, roots_of
 from fisherleak.errors import FisherleakError, InvalidInputError, NearSingularWarning
 from fisherleak.rows import gather, map_rows
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 import cases
 import fisherleak as fl
 from fisherleak._support.arrays import host
-from fisherleak.engine import removal_steps
+from fisherleak.engine.changes import removal_steps
+from fisherleak.engine.changes.removal import removal_moves, removal_norms
+from fisherleak.engine.changes.sets_left_out import filled_up, members
+from fisherleak.engine.changes.several_removal import several_removal_moves, several_removal_norms
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.outputs.several_removal import several_removal_moves, several_removal_norms
-from fisherleak.engine.removal import removal_moves, removal_norms
-from fisherleak.engine.sets_left_out import filled_up, members
 
 Rows = NDArray[np.int64]
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
+from fisherleak.engine.changes.left_out import MovingScales, Slope, Terms
+from fisherleak.engine.changes.neighbours import UNSURE
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.left_out import MovingScales, Slope, Terms
-from fisherleak.engine.neighbours import UNSURE
 
 __all__ = ["NOBODY", "Rows", "SetsOut", "filled_up", "leave_sets_out", "members", "roots_of"]
 

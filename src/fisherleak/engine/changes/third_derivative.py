@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.changes.remainders import slopes
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.remainders import slopes
 from fisherleak.rows import block_elements, sum_rows
 
 __all__ = ["ThirdDerivative", "higher_terms", "pays", "third_derivative"]

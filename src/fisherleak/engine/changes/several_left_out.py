@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
+from fisherleak.engine.changes.left_out import MovingScales
+from fisherleak.engine.changes.sets_left_out import Rows
 from fisherleak.engine.fit.risk import Risk, with_constant
-from fisherleak.engine.left_out import MovingScales
-from fisherleak.engine.sets_left_out import Rows
 from fisherleak.rows import gather
 
 __all__ = ["Around", "OutputsOut"]
