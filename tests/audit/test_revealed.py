@@ -15,9 +15,9 @@ from fisherleak import InvalidInputError
 from fisherleak.audit import Settings, audit
 from fisherleak.audit.pipelines import pipeline_of, standard_noise
 from fisherleak.audit.policy import policy_of
-from fisherleak.audit.report_summary import read_summary
 from fisherleak.audit.records import Plan
 from fisherleak.audit.released_files import load_model, retrain, save_model
+from fisherleak.audit.report_summary import read_summary
 from fisherleak.audit.revealed import (
     exposure_at,
     prior_spreads,
@@ -33,8 +33,8 @@ from fisherleak.leakage.shares import rms_etas
 from fisherleak.protection.own_shape import own_shape
 from fisherleak.report.summarise import summarise
 from fisherleak.report.view import page
-from report.records import verdict_of
 from fisherleak.tables import from_frame
+from report.records import verdict_of
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
