@@ -143,7 +143,8 @@ def test_a_limit_on_several_columns_holds_for_each(fisherleak: Command, people: 
         options = ("--target", "income", *(f"--attribute={name}" for name in columns), "--eta", "0.1", "--out", out)
         card = json.loads(fisherleak("release", people, *options, "--json").out)
         scales[columns] = card["noise"]["scale"]
-        assert card["eta"]["limit_columns"] == list(dict.fromkeys(columns))
+        own = [column["name"] for column in card["columns"]]
+        assert card["eta"]["limit_columns"] == [name for name in own if name in columns]
         assert all(f"'{name}'" in card["eta"]["limit_on"] for name in columns)
     assert scales["age", "weight"] == scales["weight", "age"] == max(scales["age",], scales["weight",])
     summary = json.loads(fisherleak("audit", people, "--released", out, "--json", *FAST).out)
