@@ -64,9 +64,9 @@ MADE = {
     "fisherleak.leakage.leakage": diabetes,
     "fisherleak.attacks.base": diabetes,
     "fisherleak.attacks.membership": diabetes,
-    "fisherleak.protection.frontier": frontier,
+    "fisherleak.protection.frontier.frontier": frontier,
     "fisherleak.protection.trimming": frontier,
-    "fisherleak.protection.ledger": ledger,
+    "fisherleak.protection.ledger.ledger": ledger,
 }
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fisherleak as fl
-from fisherleak.attacks.tilted_likelihood import ratio_of_one_row
+from fisherleak.attacks.likelihoods.tilted_likelihood import ratio_of_one_row
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.norms.averaged import Averaged
 

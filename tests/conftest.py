@@ -45,9 +45,9 @@ def steady_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """
     stream = _Stream(request.node.nodeid)
     for name in (
-        "fisherleak.engine.randomness.os",
-        "fisherleak.engine.randomness.secrets",
-        "fisherleak.protection.grid.secrets",
+        "fisherleak.engine.noise.randomness.os",
+        "fisherleak.engine.noise.randomness.secrets",
+        "fisherleak.protection.noise_scale_grid.secrets",
     ):
         monkeypatch.setattr(name, stream)
     monkeypatch.setattr(np.random, "default_rng", stream.default_rng)

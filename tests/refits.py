@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fisherleak.audit.model import Trained, spreads_in
 from fisherleak.engine.fit.minimise import minimise_scaled
+from fisherleak.training.trained_model import Trained, spreads_in
 
 __all__ = ["moved_without", "numeric_jacobian"]
 

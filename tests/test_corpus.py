@@ -26,7 +26,7 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.run import Settings, audit
+from fisherleak.auditing.run import Settings, audit
 from fisherleak.errors import FisherleakError
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import Choices, Design, RawTable, design_of, read_table

@@ -29,7 +29,7 @@ def test_how_to_add_a_kind_of_model() -> None:
     pytest.importorskip("pyarrow")
     import pandas
 
-    from fisherleak.audit.kinds import KINDS
+    from fisherleak.training.model_kinds import KINDS
 
     rng = np.random.default_rng(0)
     age = rng.normal(50, 10, 90)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fisherleak as fl
-from fisherleak.audit.kinds import KINDS
+from fisherleak.training.model_kinds import KINDS
 from where import ELSEWHERE, called, files_of, modules, own_file
 
 TESTS = Path(__file__).parent
@@ -39,7 +39,7 @@ TOPICS = {
     "attacks_on_us/test_shared_draws.py": "noise that two releases share",
     "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
     "attacks_on_us/test_shares_of_shaped_noise.py": "the same where the rows decide the covariance of the noise",
-    "audit/test_records.py": "records that do not change, options that are known by name",
+    "auditing/test_records.py": "records that do not change, options that are known by name",
     "engine/mechanisms/test_served_several.py": "answers of models of several outputs",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",
@@ -92,7 +92,11 @@ def test_topics_are_those_of_files() -> None:
 def test_every_module_has_a_file_of_its_name_or_a_place_in_the_table() -> None:
     """``python tests/where.py cards`` prints it."""
     assert not [module for module in modules() if not files_of(module)], "add them to ELSEWHERE in tests/where.py"
-    assert called("cards") == called("fisherleak.audit.cards") == called("src/fisherleak/audit/cards.py")
+    assert (
+        called("cards")
+        == called("fisherleak.releasing.cards.cards")
+        == called("src/fisherleak/releasing/cards/cards.py")
+    )
 
 
 def test_the_table_of_tests_holds_modules_without_a_file_of_their_name_and_no_others() -> None:
@@ -118,9 +122,9 @@ def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
                 assert called not in {"import_module", "__import__"} or library != "torch", f"{path}:{node.lineno}"
 
 
-LISTS = ("engine/losses/__init__.py", "audit/kinds.py")
+LISTS = ("engine/losses/__init__.py", "training/model_kinds.py")
 """Where losses and kinds of model are told apart by name."""
-OTHER_WORDS = {"nn/opacus_engine.py"}
+OTHER_WORDS = {"nn/sgd/opacus_engine.py"}
 """Poisson sampling of batches is no loss."""
 
 

@@ -21,7 +21,7 @@ LATE = {
 }
 HEAVY = {*LATE, "numpy", "scipy", "sklearn", "narwhals", "array_api_compat"}
 LEARN = "import sklearn.compose, sklearn.ensemble, sklearn.impute, sklearn.linear_model, sklearn.model_selection"
-FOLDERS = ["fisherleak.audit", "fisherleak.cli", "fisherleak.nn", "fisherleak.reproduce", "fisherleak.tables"]
+FOLDERS = ["fisherleak.auditing", "fisherleak.cli", "fisherleak.nn", "fisherleak.reproduce", "fisherleak.tables"]
 
 
 def loaded_by(code: str) -> set[str]:

@@ -17,9 +17,9 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from cases import Case, make, moved, parameters
-from fisherleak.audit.noises import as_noise, from_card
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Interface
+from fisherleak.training.noise_words import as_noise, from_card
 
 Vector = NDArray[np.float64]
 QUERIES = np.random.default_rng(7).normal(size=(6, 3))

@@ -43,26 +43,26 @@ if TYPE_CHECKING:
     from fisherleak.errors import UncountedChoiceWarning as UncountedChoiceWarning
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
-    from fisherleak.leakage.asked import queries_until as queries_until
     from fisherleak.leakage.client import gradients as gradients
-    from fisherleak.leakage.compose import compose as compose
+    from fisherleak.leakage.compositions.compose import compose as compose
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
-    from fisherleak.protection.calibration import calibrate as calibrate
-    from fisherleak.protection.counted import CountedEtas as CountedEtas
-    from fisherleak.protection.counted import counted as counted
-    from fisherleak.protection.frontier import Frontier as Frontier
-    from fisherleak.protection.frontier import protect as protect
-    from fisherleak.protection.irfil import IRFIL as IRFIL
-    from fisherleak.protection.ledger import Ledger as Ledger
-    from fisherleak.protection.private import PrivateRelease as PrivateRelease
-    from fisherleak.protection.private import ReleaseReport as ReleaseReport
-    from fisherleak.protection.protected import Protected as Protected
-    from fisherleak.protection.release import Released as Released
-    from fisherleak.protection.release import release as release
+    from fisherleak.leakage.query_budget import queries_until as queries_until
+    from fisherleak.protection.calibrate.calibration import calibrate as calibrate
+    from fisherleak.protection.calibrate.counted import CountedEtas as CountedEtas
+    from fisherleak.protection.calibrate.counted import counted as counted
+    from fisherleak.protection.frontier.frontier import Frontier as Frontier
+    from fisherleak.protection.frontier.frontier import protect as protect
+    from fisherleak.protection.frontier.protected import Protected as Protected
+    from fisherleak.protection.irfil.irfil import IRFIL as IRFIL
+    from fisherleak.protection.ledger.ledger import Ledger as Ledger
+    from fisherleak.protection.release.private_release import PrivateRelease as PrivateRelease
+    from fisherleak.protection.release.private_release import ReleaseReport as ReleaseReport
+    from fisherleak.protection.release.release import Released as Released
+    from fisherleak.protection.release.release import release as release
     from fisherleak.protection.trimming import Trimmed as Trimmed
     from fisherleak.protection.trimming import trim as trim
-    from fisherleak.tables.parquet_folder import read_parquet_folder as read_parquet_folder
+    from fisherleak.tables.read.parquet_folder import read_parquet_folder as read_parquet_folder
 
 __version__ = "0.2.0"
 
@@ -85,21 +85,21 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.jacobian.perturbation": ("Attribute",),
     "errors": _ERRORS,
-    "leakage.asked": ("queries_until",),
+    "leakage.query_budget": ("queries_until",),
     "leakage.client": ("gradients",),
-    "leakage.compose": ("compose",),
+    "leakage.compositions.compose": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
-    "protection.calibration": ("calibrate",),
-    "protection.counted": ("CountedEtas", "counted"),
-    "protection.frontier": ("Frontier", "protect"),
-    "protection.irfil": ("IRFIL",),
-    "protection.ledger": ("Ledger",),
-    "protection.private": ("PrivateRelease", "ReleaseReport"),
-    "protection.protected": ("Protected",),
-    "protection.release": ("Released", "release"),
+    "protection.calibrate.calibration": ("calibrate",),
+    "protection.calibrate.counted": ("CountedEtas", "counted"),
+    "protection.frontier.frontier": ("Frontier", "protect"),
+    "protection.irfil.irfil": ("IRFIL",),
+    "protection.ledger.ledger": ("Ledger",),
+    "protection.release.private_release": ("PrivateRelease", "ReleaseReport"),
+    "protection.frontier.protected": ("Protected",),
+    "protection.release.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
-    "tables.parquet_folder": ("read_parquet_folder",),
+    "tables.read.parquet_folder": ("read_parquet_folder",),
 }
 """Where each public name lives, below this package. Adding one is adding it here and above, for type checkers."""
 _ROOMS = ("attacks", "bounds", "datasets", "nn")

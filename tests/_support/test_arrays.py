@@ -12,7 +12,7 @@ import pytest
 import fisherleak as fl
 from cases import make
 from fisherleak._support.arrays import device, host, is_lazy
-from fisherleak.protection.reweight import balance, group_targets
+from fisherleak.protection.irfil.irfil_iteration import balance, group_targets
 from fisherleak.rows import memory
 
 ATTRIBUTES = [

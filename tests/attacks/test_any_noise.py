@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fisherleak as fl
 from cases import EVERY_ATTACKER
 from fisherleak._support.arrays import host
-from fisherleak.attacks import scores
+from fisherleak.attacks.likelihoods import scores
 
 Vector = NDArray[np.float64]
 N, P, L2 = 40, 8, 0.02

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from attacks.clinic import ATTACKERS, DOSE, TABLE, parameters, pipeline
-from fisherleak.models.scalers import complete, neutral, scaled_parameters
+from fisherleak.models.steps.scalers import complete, neutral, scaled_parameters
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)

@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.contenders import calibrated_model
+from fisherleak.protection.frontier.frontier_candidates import calibrated_model
 
 CASE = make("squared", 5, n=80, d=2)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)

@@ -20,18 +20,18 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from fisherleak._support.grids import units_within
-from fisherleak.audit import Settings, audit
-from fisherleak.audit.cards import FROM_BOUNDS, FROM_ROWS
-from fisherleak.audit.confirmations import confirm
-from fisherleak.audit.model import train
-from fisherleak.audit.policy import policy_of
-from fisherleak.audit.records import Plan
-from fisherleak.audit.released_files import card_path, load_model, retrain, save_model
-from fisherleak.audit.run import audit_trained
+from fisherleak.auditing import Settings, audit
+from fisherleak.auditing.confirmations import confirm
+from fisherleak.auditing.policy.policy import policy_of
+from fisherleak.auditing.records import Plan
+from fisherleak.auditing.run import audit_trained
 from fisherleak.engine.noise import grid_of, noise_from_record
-from fisherleak.models.scalers import complete, neutral
+from fisherleak.models.steps.scalers import complete, neutral
+from fisherleak.releasing.cards.cards import FROM_BOUNDS, FROM_ROWS
+from fisherleak.releasing.files.released_files import card_path, load_model, retrain, save_model
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import from_frame
+from fisherleak.training.trained_model import train
 
 BOUNDS = {"age": (0.0, 120.0), "weight": (20.0, 300.0), "income": (0.0, 5e6), "dose": (-200.0, 400.0)}
 DECLARED = tuple(BOUNDS.items())

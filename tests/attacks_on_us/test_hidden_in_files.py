@@ -26,27 +26,29 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
-from fisherleak.audit import confirmations, model_files, rebuilt_files, signatures
-from fisherleak.audit.canonical_settings import canonical_settings
-from fisherleak.audit.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.audit.cards import card_of, limited_words, model_of, sentences_of, trusted_types
-from fisherleak.audit.confirmations import GIVEN, SOURCE, Confirmation, confirm
-from fisherleak.audit.earlier_files import as_earlier
-from fisherleak.audit.model import Settings, train
-from fisherleak.audit.model_files import ModelFile
-from fisherleak.audit.noises import UNALIKE, UNLIKELY, drawn_alike, from_card
-from fisherleak.audit.pipelines import pipeline_with, released_pipeline
-from fisherleak.audit.records import Plan
-from fisherleak.audit.released_files import load_model, retrain, save_model
-from fisherleak.audit.run import audit_trained
-from fisherleak.audit.signatures import card_path, card_text, sealed
-from fisherleak.audit.verification import CLAIMS, LEDGER, NO_SIGNATURE, OTHER_NAMES, WHOLE_EARLIER, verify
+from fisherleak.auditing import confirmations
+from fisherleak.auditing.confirmations import GIVEN, SOURCE, Confirmation, confirm
+from fisherleak.auditing.records import Plan
+from fisherleak.auditing.run import audit_trained
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.noise.releasing import grid_below
+from fisherleak.engine.noise.draw_and_round import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
-from fisherleak.protection.grid import STEP
+from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.releasing.cards import signatures
+from fisherleak.releasing.cards.canonical_settings import canonical_settings
+from fisherleak.releasing.cards.card_fields import SETTINGS as SETTINGS_FIELDS
+from fisherleak.releasing.cards.cards import card_of, limited_words, model_of, sentences_of, trusted_types
+from fisherleak.releasing.cards.signatures import card_path, card_text, sealed
+from fisherleak.releasing.files import model_files, rebuilt_files
+from fisherleak.releasing.files.earlier_files import as_earlier
+from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.released_files import load_model, retrain, save_model
+from fisherleak.releasing.files.verification import CLAIMS, LEDGER, NO_SIGNATURE, OTHER_NAMES, WHOLE_EARLIER, verify
 from fisherleak.tables import RawTable, from_frame
+from fisherleak.training.noise_words import UNALIKE, UNLIKELY, drawn_alike, from_card
+from fisherleak.training.pipelines import pipeline_with, released_pipeline
+from fisherleak.training.trained_model import Settings, train
 
 Json = dict[str, Any]
 ROWS = 300

@@ -17,10 +17,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import fisherleak as fl
 from cases import Case, make
-from fisherleak.audit.signatures import card_path, digest_of
 from fisherleak.cli import main
-from fisherleak.protection import entries
-from fisherleak.protection.ledger_file import read_content, write_content
+from fisherleak.protection.ledger import ledger_entries as entries
+from fisherleak.protection.ledger.ledger_file import read_content, write_content
+from fisherleak.releasing.cards.signatures import card_path, digest_of
 
 pytest.importorskip("pyarrow")
 Command = Callable[..., Any]

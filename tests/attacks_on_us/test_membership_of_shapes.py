@@ -293,7 +293,7 @@ def test_upper_bounds_say_so_and_are_not_below(bounded: str, monkeypatch: pytest
 
     exact = found()
     assert shaped.membership_kind == "equivalent"
-    monkeypatch.setattr("fisherleak.engine.reshaped.WORK", 10)
+    monkeypatch.setattr("fisherleak.engine.changes.remade_covariance.WORK", 10)
     above = found()
     assert shaped.membership_kind == "upper bound"
     assert np.all(above >= exact)

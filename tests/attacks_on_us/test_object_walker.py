@@ -19,10 +19,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 import fisherleak as fl
 from attacks_on_us.walker import copied_with_noise, leaves
-from fisherleak.audit.cards import trusted_types
-from fisherleak.audit.model import Settings
-from fisherleak.audit.released_files import save_model
+from fisherleak.releasing.cards.cards import trusted_types
+from fisherleak.releasing.files.released_files import save_model
 from fisherleak.tables import from_frame
+from fisherleak.training.trained_model import Settings
 from releasable import ESTIMATORS, NUMBERS, labels, people, pipelines
 
 NOISE = fl.Gaussian(0.5)
@@ -145,14 +145,14 @@ def test_a_minimiser_of_a_perturbed_objective_holds_nothing_of_the_rows_it_was_s
 
 
 PATHS = {
-    "protection/release.py": "test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters",
-    "audit/pipelines.py": "test_a_saved_file_holds_nothing_but_noisy_parameters",
+    "protection/release/release.py": "test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters",
+    "training/pipelines.py": "test_a_saved_file_holds_nothing_but_noisy_parameters",
 }
 """Where noise is added to parameters that leave. A new place must be attacked here before it is listed."""
 CALLERS = {
-    "protection/private.py": "test_the_shell_releases_nothing_else_either",
-    "protection/contenders.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
-    "protection/frontier.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
+    "protection/release/private_release.py": "test_the_shell_releases_nothing_else_either",
+    "protection/frontier/frontier_candidates.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
+    "protection/frontier/frontier.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
 }
 """Who calls these, and the test that takes apart what they make."""
 
@@ -170,7 +170,7 @@ def test_every_way_out_is_attacked() -> None:
     noise = {f"fisherleak.engine.noise{rest}" for rest in ("", ".releasing")}
     adds = {name for name, pairs in found.items() if pairs & {(module, "released") for module in noise}}
     assert adds - {"engine/noise/__init__.py"} == set(PATHS), "a module adds noise to what leaves and is not in PATHS"
-    makers = {("fisherleak.protection.release", name) for name in ("release", "built")}
+    makers = {("fisherleak.protection.release.release", name) for name in ("release", "built")}
     calls = {name for name, pairs in found.items() if pairs & makers}
     assert calls == {"__init__.py", *CALLERS}, "a module makes releases and is not in CALLERS"
     assert all(test in globals() for test in (*PATHS.values(), *CALLERS.values()))

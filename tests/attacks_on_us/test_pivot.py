@@ -12,8 +12,8 @@ import pytest
 
 import fisherleak as fl
 from cases import Case, make
-from fisherleak.protection.admissible import certified
-from fisherleak.protection.grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.any_record import certified
+from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
 
 BOX = (-2.0, 2.0)
 LABELS: Any = {"squared": (-3.0, 3.0), "logistic": (0.0, 1.0), "poisson": (0.0, 3.0)}

@@ -21,11 +21,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import fisherleak as fl
-from fisherleak.audit.cards import trusted_types
-from fisherleak.audit.model import Settings, train
-from fisherleak.audit.pipelines import own_parameters
-from fisherleak.audit.released_files import save_model
+from fisherleak.releasing.cards.cards import trusted_types
+from fisherleak.releasing.files.released_files import save_model
 from fisherleak.tables import from_frame, read_table
+from fisherleak.training.pipelines import own_parameters
+from fisherleak.training.trained_model import Settings, train
 from releasable import POOLED
 
 NOISE = fl.Gaussian(0.5)

@@ -15,7 +15,7 @@ from scipy.stats import binomtest, norm
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.limited import raw_map
+from fisherleak.protection.calibrate.limit_terms import raw_map
 
 BOX = (-2.0, 2.0)
 BOUNDS: Any = dict.fromkeys(("x0", "x1", "x2"), BOX) | {"label": (-3.0, 3.0)}

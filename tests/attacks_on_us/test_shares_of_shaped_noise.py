@@ -22,10 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
-from fisherleak.engine.calibrated import FOR_ANYONE, HESSIAN, Calibration
+from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas
-from fisherleak.protection.least_loss_for_anyone import shape_for_anyone
-from fisherleak.protection.own_shape import linear_part, own_shape
+from fisherleak.protection.data_dependent.hessian_shape import linear_part, own_shape
+from fisherleak.protection.data_dependent.least_loss_for_any_record import shape_for_anyone
 
 Vector = NDArray[np.float64]
 Rule = Callable[[Vector], Vector]

@@ -390,7 +390,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException) -
         raise error
 
     if place == "fit":
-        monkeypatch.setattr("fisherleak.audit.model.minimise_scaled", fail)
+        monkeypatch.setattr("fisherleak.training.trained_model.minimise_scaled", fail)
     elif place == "summary":
         monkeypatch.setattr(Path, "write_text", fail)
     elif place == "leakage":
@@ -458,7 +458,7 @@ def test_a_reader_who_leaves_early_is_no_error(tmp_path: Path) -> None:
 
 def test_errors_are_of_our_own_kinds(tmp_path: Path) -> None:
     """From Python the refusals are exceptions that say the same."""
-    from fisherleak.audit.run import Settings, audit
+    from fisherleak.auditing.run import Settings, audit
 
     with pytest.raises(DataError, match="does not exist"):
         audit(tmp_path / "none.csv", Settings("y"))

@@ -16,12 +16,12 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.admitted import least_admitted
-from fisherleak.audit.model import Settings, train
-from fisherleak.audit.penalties import PENALTIES, PublicPenalty
 from fisherleak.cli import main
-from fisherleak.protection.admissible import NoUsefulBoundError
+from fisherleak.protection.certificates.any_record import NoUsefulBoundError
+from fisherleak.releasing.noise.any_record_noise import least_admitted
+from fisherleak.releasing.noise.penalties import PENALTIES, PublicPenalty
 from fisherleak.tables import from_frame
+from fisherleak.training.trained_model import Settings, train
 from report.test_summarise import check_summary
 
 

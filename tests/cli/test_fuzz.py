@@ -20,7 +20,7 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.audit.presence import PresenceFigures
+from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures
 from fisherleak.cli import main
 from report.test_summarise import check_summary
 
@@ -206,7 +206,7 @@ def test_ten_thousand_tables(part: int, monkeypatch: pytest.MonkeyPatch) -> None
     """A quarter of them whole, the others without what takes longest and reads nothing of the table: leaving rows out."""
     statuses: list[int] = []
     if part > 1:
-        monkeypatch.setattr("fisherleak.audit.run.presence_of", lambda *_: PresenceFigures(note="Not measured."))
+        monkeypatch.setattr("fisherleak.auditing.run.presence_of", lambda *_: PresenceFigures(note="Not measured."))
 
     @seed(part)
     @given(command_lines(), st.booleans())

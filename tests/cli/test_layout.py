@@ -46,7 +46,18 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     Path("policy.toml").write_text(POLICY, encoding="utf-8")
     table = ("people.csv", "--target", "sick")
-    limits = ("--noise", "0.05", "--max-eta", "0.1", "--policy", "policy.toml", "--group", "city", "--bounds", "age=0:120")
+    limits = (
+        "--noise",
+        "0.05",
+        "--max-eta",
+        "0.1",
+        "--policy",
+        "policy.toml",
+        "--group",
+        "city",
+        "--bounds",
+        "age=0:120",
+    )
     lines = [
         ("audit", *table, *limits, "--balance", "--draws", "4"),
         ("release", *table, "--eta", "1e3", "--out", "m.skops", "--ledger", "spent.ledger", "--limit", "1e6"),

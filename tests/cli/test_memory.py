@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow.parquet")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fisherleak.audit.run import Settings, audit
+from fisherleak.auditing.run import Settings, audit
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
 

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import fisherleak as fl
-from fisherleak.audit.kinds import KINDS
-from fisherleak.audit.model import Settings
-from fisherleak.audit.records import Plan
+from fisherleak.auditing.records import Plan
 from fisherleak.cli._options import OPTIONS, in_options, told
+from fisherleak.training.model_kinds import KINDS
+from fisherleak.training.trained_model import Settings
 
 Command = Callable[..., Any]
 ROOT = Path(inspect.getfile(fl)).parent

@@ -17,11 +17,11 @@ from typing import Any
 import pandas
 import pytest
 
-from fisherleak.audit.kinds import KINDS
 from fisherleak.cli import COMMANDS, app, main
 from fisherleak.cli._complete import MODELS
 from fisherleak.reproduce import ITEMS, NAMES
-from fisherleak.tables.header import header_of
+from fisherleak.tables.read.header import header_of
+from fisherleak.training.model_kinds import KINDS
 
 Command = Callable[..., Any]
 NAMES_OF_COMMANDS = [command.__name__ for command in COMMANDS]
@@ -346,7 +346,7 @@ SENTENCE = b"fisherleak: interrupted; nothing was written.\n"
 @pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize(
     "module",
-    ["fisherleak.cli._common", "typer", "fisherleak.cli._app", "numpy", "sklearn", "fisherleak.tables.opening"],
+    ["fisherleak.cli._common", "typer", "fisherleak.cli._app", "numpy", "sklearn", "fisherleak.tables.read.opening"],
 )
 def test_an_interrupt_during_imports(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", HOOK, module, "audit"], capture_output=True, check=False)

@@ -32,7 +32,7 @@ from sklearn.preprocessing import (
 import fisherleak as fl
 from fisherleak.models.estimators import RECIPES
 from fisherleak.models.rebuilt import REBUILDERS, REFUSED
-from fisherleak.models.transformers import READERS
+from fisherleak.models.steps.transformers import READERS
 from releasable import CATEGORIES, ESTIMATORS, NUMBERS, POOLED, RARE, STEPS, brief, labels, people, pipelines
 
 QUIET = fl.Gaussian(1e-9)

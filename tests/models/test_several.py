@@ -17,7 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 
 import fisherleak as fl
 from fisherleak.models.each_class import as_one
-from fisherleak.models.scalers import complete, frame_of, neutral
+from fisherleak.models.steps.scalers import complete, frame_of, neutral
 from releasable import NUMBERS, SEVERAL, labels, people
 
 EXACT: Any = {"tol": 1e-12, "max_iter": 100_000, "solver": "newton-cg"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fisherleak.audit import measured_leakage
-from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.report_summary import read_summary
+from fisherleak.auditing import measured_leakage
+from fisherleak.auditing.plain_records import as_json
+from fisherleak.auditing.report_summary import read_summary
 from fisherleak.cli import _print
-from fisherleak.report import sentences, verdict
+from fisherleak.report.wording import sentences, verdict
 from report import sample
 
 Json = Mapping[str, Any]

@@ -58,8 +58,8 @@ def violations(page: Any) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report that `fisherleak audit` makes without a table, with all attackers."""
-    from fisherleak.audit import Settings, audit
-    from fisherleak.tables.opening import example_table
+    from fisherleak.auditing import Settings, audit
+    from fisherleak.tables.read.opening import example_table
 
     path = tmp_path_factory.mktemp("demo") / "report.html"
     path.write_text(render(summarise(audit(example_table(), Settings("progression"), draws=20))), encoding="utf-8")

@@ -19,7 +19,7 @@ import fisherleak as fl
 from fisherleak._support.numbers import number
 from fisherleak.report import render
 from fisherleak.report.render import embedded
-from fisherleak.report.words import WORDS
+from fisherleak.report.wording.words import WORDS
 from report import sample
 
 pytest.importorskip("pandas")
@@ -284,7 +284,7 @@ def test_the_vendored_library_is_what_its_page_says() -> None:
 def test_the_choices_of_noise_and_the_slider_agree_on_yes_and_no() -> None:
     """The rarer yes decides the noise here: a tenth of it is what the choice says, and where the slider stands."""
     pandas = pytest.importorskip("pandas")
-    from fisherleak.audit import Settings, audit
+    from fisherleak.auditing import Settings, audit
     from fisherleak.report.summarise import summarise
 
     rng = np.random.default_rng(0)

@@ -13,8 +13,8 @@ pytest.importorskip("pandas")
 import pyarrow as pa
 
 from fisherleak.tables import Choices, RawTable, from_frame
-from fisherleak.tables.column_kinds import decide
-from fisherleak.tables.profile import profiles_of
+from fisherleak.tables.decide.column_kinds import decide
+from fisherleak.tables.decide.profile import profiles_of
 
 
 def kinds(table: Any, **choices: Any) -> dict[str, str]:

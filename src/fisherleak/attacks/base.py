@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import Candidates, candidates_of, people_of
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.engine.noise.releasing import generator
+from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported
-from fisherleak.models.scalers import complete, has_scalers, neutral, scaled_parameters, split_outputs
 from fisherleak.models.several import all_parameters, outputs_of
-from fisherleak.protection.release import Released
+from fisherleak.models.steps.scalers import complete, has_scalers, neutral, scaled_parameters, split_outputs
+from fisherleak.protection.release.release import Released
 
 __all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_parameters"]
 

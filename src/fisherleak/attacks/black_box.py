@@ -18,7 +18,7 @@ from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.attacks.linear_scores import classes_said, linear_scores, outputs_in, with_ones
+from fisherleak.attacks.likelihoods.linear_scores import classes_said, linear_scores, outputs_in, with_ones
 from fisherleak.engine.noise import Noise
 
 __all__ = ["BlackBox"]

@@ -33,16 +33,21 @@ from fisherleak._support.arrays import Array, device, host, like, namespace, nor
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum, members_of
-from fisherleak.attacks.own_likelihood import NormalLikelihood, ShapedLikelihood, is_shaped, likelihood_of
-from fisherleak.attacks.scores import log_density
-from fisherleak.attacks.tilted_likelihood import TiltedLikelihood
-from fisherleak.engine.calibrated import has_own_shape
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import (
+    NormalLikelihood,
+    ShapedLikelihood,
+    is_shaped,
+    likelihood_of,
+)
+from fisherleak.attacks.likelihoods.scores import log_density
+from fisherleak.attacks.likelihoods.tilted_likelihood import TiltedLikelihood
+from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.engine.noise.releasing import generator
-from fisherleak.engine.reshaped import FromGram, Reshaped, equivalent_norms
+from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.told_present import reshaped_by
+from fisherleak.leakage.membership.membership_distance import reshaped_by
 from fisherleak.models import as_table
 from fisherleak.rows.selection import check_rows
 

@@ -23,7 +23,7 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.base import Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.ideal import beliefs_of, learned_from
-from fisherleak.attacks.linear_scores import classes_said, linear_scores, outputs_in, with_ones
+from fisherleak.attacks.likelihoods.linear_scores import classes_said, linear_scores, outputs_in, with_ones
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise

@@ -26,10 +26,10 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.sparse import inverse_of, times
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
-from fisherleak.attacks.closed_form import MOST, NEVER, probability_ahead
+from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
+from fisherleak.attacks.likelihoods.scores import by_density, by_distance
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.attacks.own_likelihood import is_shaped, likelihood_of
-from fisherleak.attacks.scores import by_density, by_distance
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves

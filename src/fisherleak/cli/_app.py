@@ -13,13 +13,13 @@ from fisherleak import __version__
 from fisherleak.cli._common import emit, interruptible
 from fisherleak.cli._flags import Debug
 from fisherleak.cli._once import OnceCommand
-from fisherleak.cli.answers import answers
-from fisherleak.cli.attack import attack
-from fisherleak.cli.audit import audit
-from fisherleak.cli.ledger import ledger
-from fisherleak.cli.release import release
-from fisherleak.cli.reproduce import reproduce
-from fisherleak.cli.verify import verify
+from fisherleak.cli.commands.answers import answers
+from fisherleak.cli.commands.attack import attack
+from fisherleak.cli.commands.audit import audit
+from fisherleak.cli.commands.ledger import ledger
+from fisherleak.cli.commands.release import release
+from fisherleak.cli.commands.reproduce import reproduce
+from fisherleak.cli.commands.verify import verify
 
 __all__ = ["COMMANDS", "app", "parser"]
 

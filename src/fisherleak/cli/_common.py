@@ -29,8 +29,8 @@ from fisherleak.cli._options import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
-    from fisherleak.audit.model import Settings
     from fisherleak.tables import RawTable, Room
+    from fisherleak.training.trained_model import Settings
 
 __all__ = [
     "BAD",
@@ -63,7 +63,7 @@ class InterruptedByUserError(Exception):
 
 def settings_from(**given: Any) -> Settings:
     """Settings from options; those that were not given keep their default."""
-    from fisherleak.audit.model import Settings
+    from fisherleak.training.trained_model import Settings
 
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
@@ -153,7 +153,7 @@ def source_table(path: str | None, room: Room | None = None, **form: Any) -> Raw
 
 def _names_in(given: str) -> tuple[str, ...]:
     """Names of columns from the command line, or from the file that it names."""
-    from fisherleak.tables.headings import given_names
+    from fisherleak.tables.read.first_line import given_names
 
     with contextlib.suppress(OSError, ValueError):
         if Path(given).is_file():

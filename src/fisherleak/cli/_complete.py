@@ -105,7 +105,7 @@ def items(ctx: typer.Context) -> list[str]:
 def columns(ctx: typer.Context) -> list[str]:
     """Columns of the table on the line; none where it cannot be read, whatever the reason."""
     try:
-        from fisherleak.tables.header import header_of
+        from fisherleak.tables.read.header import header_of
 
         table = _table(ctx)
         if table is None or table == "-":

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fisherleak.audit.defaults import DEFAULT_L2
 from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, ways
+from fisherleak.training.defaults import DEFAULT_L2
 
 __all__ = [
     "L2",

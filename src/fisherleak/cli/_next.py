@@ -10,7 +10,7 @@ from fisherleak.cli._common import printable
 from fisherleak.cli._options import OPTIONS
 
 if TYPE_CHECKING:
-    from fisherleak.audit.model import Settings
+    from fisherleak.training.trained_model import Settings
 
 __all__ = ["command_around"]
 

@@ -11,8 +11,8 @@ from fisherleak.cli._common import emit, printable, say
 from fisherleak.cli._options import in_options
 
 if TYPE_CHECKING:
-    from fisherleak.audit import report_summary as record
-    from fisherleak.audit.utility import Tradeoff
+    from fisherleak.auditing import report_summary as record
+    from fisherleak.training.utility import Tradeoff
 
 __all__ = [
     "say_reading",
@@ -168,7 +168,7 @@ def show_answers(document: dict[str, Any], etas: Sequence[float]) -> None:
 
 def _show_verdict(summary: record.Summary) -> None:
     """People, limits, cost, and what to do."""
-    from fisherleak.report.verdict import choices_in_words, verdict_of
+    from fisherleak.report.wording.verdict import choices_in_words, verdict_of
 
     verdict = verdict_of(summary)
     if verdict is None:

@@ -20,11 +20,11 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.curvature import Factor
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.fit.training_rows import check_training
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.jacobian.perturbation import as_attributes
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.training_rows import check_training
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table

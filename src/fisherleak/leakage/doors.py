@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["noise_made_anew", "write_page"]
 
-PAGE, ANEW = "fisherleak.report.of_leakage", "fisherleak.protection.made_anew"
+PAGE, ANEW = "fisherleak.report.of_leakage", "fisherleak.protection.calibrate.remade_noise"
 
 
 def write_page(leakage: Any, path: Any, **options: Any) -> Any:

@@ -19,7 +19,6 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
-from fisherleak.engine.calibrated import Frame
 from fisherleak.engine.changes.removal import CLOSE
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
@@ -28,17 +27,18 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise.calibrated import Frame
 from fisherleak.engine.norms import information_of, with_other_noise
 from fisherleak.engine.norms.averaged import Averaged, shaped_by
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import doors, show
 from fisherleak.leakage.chosen import chosen_attributes
-from fisherleak.leakage.recognised import RowsFrame, acting_in, certain
+from fisherleak.leakage.membership.membership_distance import membership_of, presence_kind, refuse_lazy_groups
+from fisherleak.leakage.membership.recognised import RowsFrame, acting_in, certain
 from fisherleak.leakage.shares import rms_etas
-from fisherleak.leakage.told_present import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 

@@ -11,18 +11,18 @@ from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.class_labels import check_labels
 from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
+from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
-from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.behind import Behind
 from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
-from fisherleak.leakage.recognised import FrameColumn, RowsFrame
+from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
 from fisherleak.models import Queried, Reading, Table, as_table, read, read_folded
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Answers, Disclosed
+from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
+from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
-from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.engine.prior.mean_squares import Beliefs, Means, means_over
 from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError

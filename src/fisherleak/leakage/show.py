@@ -12,16 +12,16 @@ from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
-from fisherleak.engine.calibrated import has_own_shape
 from fisherleak.engine.changes.removal import is_known, is_light
+from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
 from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
+from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.leakage.told_present import unknown_by_shape
+from fisherleak.leakage.membership.membership_distance import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest

@@ -14,7 +14,7 @@ from fisherleak._support.namespaces import Estimator, TableLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.read import checked_model, prepare
-from fisherleak.models.scalers import neutral
+from fisherleak.models.steps.scalers import neutral
 
 __all__ = ["Queried"]
 

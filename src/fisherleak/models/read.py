@@ -18,20 +18,20 @@ from fisherleak.engine.fit.class_labels import labelled_rows
 from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
 from fisherleak.engine.fit.newton import SMALL_STEP
 from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.magnitudes import check_directions, check_penalty
-from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one
 from fisherleak.models.estimators import parameters, recipe_of
-from fisherleak.models.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.frames import Table, as_table
-from fisherleak.models.imputers import Mask, absent_features, with_fills
 from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
-from fisherleak.models.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.several import all_parameters
-from fisherleak.models.transformers import through
+from fisherleak.models.steps.flow import Flow, attributes_of, start, unfed
+from fisherleak.models.steps.imputers import Mask, absent_features, with_fills
+from fisherleak.models.steps.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
+from fisherleak.models.steps.transformers import through
 from fisherleak.rows import first_rows, map_partitions
 from fisherleak.rows.selection import lazy_labels
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
-    from fisherleak.nn.accountant import SGDAccountant as SGDAccountant
     from fisherleak.nn.encoders import Encoded as Encoded
     from fisherleak.nn.encoders import encoding as encoding
     from fisherleak.nn.last_layer import Features as Features
@@ -16,9 +15,10 @@ if TYPE_CHECKING:
     from fisherleak.nn.last_layer import OnInputs as OnInputs
     from fisherleak.nn.last_layer import on as on
     from fisherleak.nn.linear_head import head as head
-    from fisherleak.nn.pilot import noise_for as noise_for
     from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
     from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
+    from fisherleak.nn.sgd.accountant import SGDAccountant as SGDAccountant
+    from fisherleak.nn.sgd.pilot import noise_for as noise_for
 
 __all__ = [
     "Encoded",
@@ -37,11 +37,11 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     "fisherleak.nn",
     {
-        "fisherleak.nn.accountant": ("SGDAccountant",),
+        "fisherleak.nn.sgd.accountant": ("SGDAccountant",),
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
         "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "on"),
         "fisherleak.nn.linear_head": ("head",),
-        "fisherleak.nn.pilot": ("noise_for",),
+        "fisherleak.nn.sgd.pilot": ("noise_for",),
         "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },
 )

@@ -17,7 +17,7 @@ from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.compose import label_ratio
+from fisherleak.leakage.compositions.compose import label_ratio
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.nn.heads import Head, Heads

@@ -21,12 +21,12 @@ import numpy as np
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.noise import Gaussian, Noise, drawn
 from fisherleak.errors import InvalidInputError
-from fisherleak.nn.accountant import SGDAccountant
 from fisherleak.nn.encoders import Encoded
 from fisherleak.nn.last_layer import HeadLeakage
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.refits import refit_of
 from fisherleak.nn.row_maps import as_given
+from fisherleak.nn.sgd.accountant import SGDAccountant
 
 __all__ = ["Reconstruct", "Reconstruction"]
 

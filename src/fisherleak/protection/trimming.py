@@ -15,8 +15,8 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
+from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.training_rows import check_weights
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure_own

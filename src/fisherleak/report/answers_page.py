@@ -11,9 +11,9 @@ import numpy as np
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.query_log import Answered
+from fisherleak.auditing.query_log import Answered
 from fisherleak.report.render import page_without_scripts
-from fisherleak.tables.opening import arrow
+from fisherleak.tables.read.opening import arrow
 
 __all__ = ["FILES", "answers_page", "write_answers"]
 

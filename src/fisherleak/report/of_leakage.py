@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fisherleak._support.atomic import check_file_place, written_whole
-from fisherleak.audit.measured_leakage import summary_of_leakage
+from fisherleak.auditing.measured_leakage import summary_of_leakage
 from fisherleak.report.render import render
 
 __all__ = ["write_report"]

@@ -10,11 +10,11 @@ import numpy as np
 
 from fisherleak._support.atomic import written_whole
 from fisherleak._support.namespaces import Json
-from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.records import Audit
-from fisherleak.audit.report_summary import Summary
+from fisherleak.auditing.plain_records import as_json
+from fisherleak.auditing.records import Audit
+from fisherleak.auditing.report_summary import Summary
 from fisherleak.report.render import render
-from fisherleak.tables.opening import arrow
+from fisherleak.tables.read.opening import arrow
 
 __all__ = ["FILES", "write_outputs"]
 

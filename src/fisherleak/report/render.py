@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
-from fisherleak.audit.report_summary import Summary, read_summary
+from fisherleak.auditing.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
-from fisherleak.report.people_words import words_for
-from fisherleak.report.sentences import (
+from fisherleak.report.wording.people_words import words_for
+from fisherleak.report.wording.sentences import (
     any_value,
     chosen_how,
     counted_sentence,
@@ -28,7 +28,7 @@ from fisherleak.report.sentences import (
     not_promised,
     presence_sentence,
 )
-from fisherleak.report.verdict import choices_in_words, verdict_of
+from fisherleak.report.wording.verdict import choices_in_words, verdict_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -9,21 +9,21 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.audit import report_summary as record
-from fisherleak.audit.advice import advice_on, choices_on
-from fisherleak.audit.attackers import Attacked
-from fisherleak.audit.columns import ColumnFigures
-from fisherleak.audit.exposure import MOST_LISTED, Spread
-from fisherleak.audit.noises import name_of
-from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.presence import FALSE_POSITIVES, NOTABLE
-from fisherleak.audit.records import Audit
-from fisherleak.audit.report_summary import SCHEMA, Summary
-from fisherleak.audit.revealed import HALF, Share, share_of
-from fisherleak.audit.utility import Tradeoff
-from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
+from fisherleak.auditing import report_summary as record
+from fisherleak.auditing.attackers import Attacked
+from fisherleak.auditing.exposure.columns import ColumnFigures
+from fisherleak.auditing.exposure.exposure import MOST_LISTED, Spread
+from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
+from fisherleak.auditing.exposure.revealed import HALF, Share, share_of
+from fisherleak.auditing.plain_records import as_json
+from fisherleak.auditing.policy.advice import advice_on, choices_on
+from fisherleak.auditing.records import Audit
+from fisherleak.auditing.report_summary import SCHEMA, Summary
+from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.tables import Design, Feature
-from fisherleak.tables.gaps import MISSING
+from fisherleak.tables.design.gaps import MISSING
+from fisherleak.training.noise_words import name_of
+from fisherleak.training.utility import Tradeoff
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise", "summary_of_audit"]
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import number
-from fisherleak.audit.defaults import EVEN_ODDS
-from fisherleak.audit.plain_records import as_json
-from fisherleak.audit.report_summary import (
+from fisherleak.auditing.plain_records import as_json
+from fisherleak.auditing.report_summary import (
     AttackResult,
     CurvePoint,
     Equalised,
@@ -23,8 +22,9 @@ from fisherleak.audit.report_summary import (
     ModelColumn,
     Summary,
 )
-from fisherleak.report.lines import difference_sentence, lines_of
-from fisherleak.report.sentences import columns_used
+from fisherleak.report.wording.lines import difference_sentence, lines_of
+from fisherleak.report.wording.sentences import columns_used
+from fisherleak.training.defaults import EVEN_ODDS
 
 __all__ = ["Page", "charts", "page"]
 

@@ -9,5 +9,5 @@ from fisherleak.reproduce.comparison import Item
 
 __all__ = ["ITEMS"]
 
-ITEMS: dict[str, Item] = {name: import_module(f"fisherleak.reproduce.{name}").ITEM for name in NAMES}
+ITEMS: dict[str, Item] = {name: import_module(f"fisherleak.reproduce.experiments.{name}").ITEM for name in NAMES}
 """By name."""

@@ -16,7 +16,7 @@ from fisherleak import datasets
 from fisherleak._support.namespaces import Estimator, Json
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
-from fisherleak.protection.irfil import IRFIL
+from fisherleak.protection.irfil.irfil import IRFIL
 
 __all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "next_weights", "settings_of_images"]
 

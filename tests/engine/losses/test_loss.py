@@ -15,8 +15,8 @@ from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, Traits, reduced_loss
 from fisherleak.engine.losses.multi_output import ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.coordinates import with_label_unit
-from fisherleak.protection.known_losses import known_traits
+from fisherleak.leakage.compositions.coordinates import with_label_unit
+from fisherleak.protection.certificates.known_losses import known_traits
 
 LABELS = {
     "squared": np.linspace(-3.0, 4.0, 15),

@@ -16,8 +16,9 @@ from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from fisherleak._support.arrays import host
-from fisherleak.engine.norms import lanczos, output_sets
-from fisherleak.engine.norms.lanczos import top_by_products
+from fisherleak.engine.norms import output_sets
+from fisherleak.engine.norms.eigenvalues import lanczos
+from fisherleak.engine.norms.eigenvalues.lanczos import top_by_products
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 
 EXACT: dict[str, Any] = {"solver": "newton-cg", "tol": 1e-12, "max_iter": 1000}

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
+from fisherleak.engine.fit.training_rows import check_training, check_values, training_rows
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.multi_output import own_class
-from fisherleak.engine.training_rows import check_training, check_values, training_rows
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, map_rows, sum_rows, with_known_rows
 from fisherleak.rows.selection import distinct, lazy_labels, missing

@@ -26,10 +26,10 @@ from fisherleak.engine.fit.curvature import Factor, factorise, gram, warn_if_nea
 from fisherleak.engine.fit.newton import factor_at, newton, started
 from fisherleak.engine.fit.risk import Point, Risk, with_constant
 from fisherleak.engine.fit.separation import refuse_separated_rows
+from fisherleak.engine.fit.training_rows import training_rows
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
 from fisherleak.engine.magnitudes import check_penalty
-from fisherleak.engine.training_rows import training_rows
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows
 

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
-from fisherleak.engine.calibrated import Calibration
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
+from fisherleak.engine.noise.calibrated import Calibration
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
 from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError

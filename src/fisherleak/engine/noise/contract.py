@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json
-from fisherleak.engine.calibrated import Calibration
+from fisherleak.engine.noise.calibrated import Calibration
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["Noise", "calibration_in", "calibration_told", "check_noise", "check_scale"]

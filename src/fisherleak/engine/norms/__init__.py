@@ -11,10 +11,10 @@ from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.matrix_free import MatrixFree
+from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
+from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
-from fisherleak.engine.norms.stacked_outputs import StackedOutputs
 
 __all__ = ["every_release", "information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
 

@@ -34,12 +34,12 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.kernels import pays_for_loading
-from fisherleak.engine.norms.lanczos import WANTED
+from fisherleak.engine.norms.eigenvalues.lanczos import WANTED
+from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
+from fisherleak.engine.norms.kernels.worth_loading import pays_for_loading
 from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
-from fisherleak.engine.norms.small import top_of_matrices
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows
 

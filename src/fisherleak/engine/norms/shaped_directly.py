@@ -74,7 +74,7 @@ class _Drawn:
         return cls(fit, spectrum, (spectrum.basis * root) @ left, sigma, w, beside, temperature)
 
     def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        from fisherleak.engine.norms.posterior_numba import top_of_draws
+        from fisherleak.engine.norms.kernels.posterior_numba import top_of_draws
 
         x, r, omega = _weighted(self.fit, self.spectrum, X, y, weights)
         return top_of_draws(self.sigma, self.w, self.beside, x @ self.into, r, omega, self.temperature)
@@ -108,7 +108,7 @@ class _Tilted:
         return cls(fit, spectrum, into, np.clip(values, 0.0, None), beside, corner, w, float(scale))
 
     def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        from fisherleak.engine.norms.perturbed_numba import top_of_perturbed
+        from fisherleak.engine.norms.kernels.perturbed_numba import top_of_perturbed
 
         x, r, omega = _weighted(self.fit, self.spectrum, X, y, weights)
         rows = x[:, : self.values.size] @ self.into

@@ -26,7 +26,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.secular import top_eigenvalues
+from fisherleak.engine.norms.eigenvalues.secular import top_eigenvalues
 from fisherleak.rows import gather, map_rows, sum_rows
 
 __all__ = ["SharedBasis", "cell_squares", "cells_in_order", "replaced"]

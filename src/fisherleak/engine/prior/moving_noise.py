@@ -32,12 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.calibrated import FOR_ANYONE, HESSIAN
+from fisherleak.engine.changes.remade_covariance import SAME, centring_of, linear_part, public_curvature
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
 from fisherleak.engine.prior.moved_rows import KINKS, Cells, Solved
-from fisherleak.engine.reshaped import SAME, centring_of, linear_part, public_curvature
 
 __all__ = ["MovingNoise"]
 

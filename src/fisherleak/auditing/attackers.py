@@ -1,0 +1,388 @@
+"""What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
+
+White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that
+they compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Json
+from fisherleak._support.progress import track
+from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
+from fisherleak.attacks.candidate_values import MOST_NUMBERS
+from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
+from fisherleak.attacks.ideal import Learned
+from fisherleak.auditing.exposure.distinguishable import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
+from fisherleak.engine.jacobian import Jacobian, held_levels
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.errors import FisherleakError
+from fisherleak.rows.selection import some_rows
+from fisherleak.tables import Design, Feature
+from fisherleak.training.noise_words import as_noise
+from fisherleak.training.people import one_row_each, rows_by_person, varying
+from fisherleak.training.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
+from fisherleak.training.trained_model import Trained
+
+__all__ = ["ATTACKERS", "Attacked", "attack_all"]
+
+Attribute = str | tuple[str, int]
+MOST_ROWS = 500
+"""Rows attacked at most, drawn at random."""
+DRAWS = 100
+"""Releases that are simulated where there is no closed form."""
+QUICK_ROWS, QUICK_DRAWS = 100, 20
+"""The same where a quick look is wanted."""
+MANY_PARAMETERS = 300
+"""Parameters of a model of several classes past which few rows are attacked."""
+QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
+QUICK_PEOPLE = "A quick look: at most 100 people are attacked."
+LEARNERS = ("white-box, other columns", "no model, other columns")
+OF_PEOPLE = (
+    "People are attacked with all their rows together, by the attackers who know all other data and by the prior: the others "
+    "here (who learn from other columns, query the model or are told its answer) guess a value of one row, and were not run."
+)
+VARYING = (
+    "A person's rows differ in {names}: attackers of people guess a value that all rows of a person have, and these were not "
+    "attacked."
+)
+ATTACKERS = {
+    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the rest of the "
+    "row suggests about the value, and sees the released coefficients",
+    "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
+    "what the rest of the row suggests), and sees the released coefficients",
+    "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
+    "common values are",
+    "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
+    "gives for the record itself (its class, or its exact score)",
+    "black-box": "knows the rest of the row, and queries the released model",
+    "no model, other columns": "learns from other rows what the rest of a row says about the value: what the population gives "
+    "away without any model",
+    "prior": "guesses the most common value and sees no model",
+}
+"""Every attacker by name, with what it knows."""
+WITH_PRIOR, WITHOUT_PRIOR = "white-box with prior", "white-box"
+INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
+KNOWN = "known"
+"""The attacker whose moves others share."""
+NOT_ON_LABELS = (SERVED,)
+"""Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
+OF_SEVERAL_ROWS = (WITH_PRIOR, WITHOUT_PRIOR, Prior.name)
+"""Attackers of people: exact where all rows of a person change together."""
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Outcomes at one noise, accuracies of the strongest attacker over a grid, and what was not run and why."""
+
+    outcomes: tuple[tuple[Outcome, str], ...] = ()
+    curves: tuple[tuple[dict[str, Any], ...], ...] = ()
+    notes: tuple[str, ...] = ()
+    told_apart: tuple[Apart, ...] = ()
+    """Of every column whose values were attacked exactly, under normal noise."""
+    of: Literal["rows", "people"] = "rows"
+    """Whose values were guessed."""
+
+
+def attack_all(
+    trained: Trained,
+    attributes: Sequence[str],
+    noise: float | Noise,
+    grid: Sequence[float] = (),
+    released: Any = None,
+    seed: int = 0,
+    quick: bool = False,
+    told: Mapping[str, int] | None = None,
+    learned: dict[str, Learned] | None = None,
+) -> Attacked:
+    """Run every attacker on every column, and on the label.
+
+    Parameters
+    ----------
+    trained : Trained
+    attributes : names
+        Columns; the target's name is its label.
+    noise : float or Noise
+        On the model's own coefficients; a number is the scale of Gaussian noise.
+    grid : scales
+        At which the strongest attacker's expected accuracy is wanted.
+    released : released model, optional
+        Attacked in place of the average over releases with that noise.
+    seed : int
+        Of the rows that are drawn and of simulations.
+    quick : bool
+        Fewer rows and simulated releases, and no attacker who learns from the other columns.
+    told : mapping of column to row
+        Columns whose values are told apart by exact moves in that row too, the most exposed one; those that are not attacked
+        in some rows and in that one.
+    learned : mapping of column to Learned
+        What learners said at another noise, which is no other at this one; what they say now is entered.
+
+    Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
+    left out.
+    """
+    differ = varying(trained.design, [*attributes, *(told or {})])
+    attributes = [name for name in attributes if name not in differ]
+    told = {name: row for name, row in (told or {}).items() if name not in differ}
+    varied = [VARYING.format(names=", ".join(f"'{name}'" for name in dict.fromkeys(differ)))] if differ else []
+    if not attributes and not told:
+        return Attacked(curves=((),) * len(grid), notes=tuple(varied))
+    model, frame, labels = pipeline_of(trained)
+    against = None if released is None else known_pipeline(trained, model, released)
+    added = standard_noise(trained, as_noise(noise))
+    exposed = dict(told or {})
+    columns = len({*attributes, *exposed})
+    known = {} if learned is None else learned
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns, known)
+    found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
+    found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
+    curves = zip(*(each.curve for each in found), strict=True)
+    return Attacked(
+        tuple(outcome for each in found for outcome in each.outcomes),
+        tuple(tuple(point for point in points if point is not None) for points in curves),
+        (*_left_out(trained, attributes, quick), *varied, *(note for each in found for note in each.notes)),
+        tuple(each.apart for each in found if each.apart is not None),
+        "rows" if trained.design.people is None else "people",
+    )
+
+
+def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
+    """What holds for all columns: said once."""
+    if trained.design.people is None:
+        return [QUICK] * quick
+    return [QUICK_PEOPLE] * quick + [OF_PEOPLE] * bool(attributes)
+
+
+@dataclass(frozen=True)
+class _OnColumn:
+    """Outcomes of every attacker on a column, the strongest one's accuracy over the grid, what was not run, and moves."""
+
+    outcomes: list[tuple[Outcome, str]]
+    curve: list[Json | None]
+    notes: list[str]
+    apart: Apart | None
+
+
+@dataclass(frozen=True)
+class _Attacks:
+    """Attacks on the columns of one model."""
+
+    trained: Trained
+    model: Any
+    frame: Any
+    labels: Any
+    noise: Noise
+    grid: tuple[float, ...]
+    released: Any
+    seed: int
+    quick: bool
+    columns: int
+    learned: dict[str, Learned]
+
+    @property
+    def draws(self) -> int:
+        return QUICK_DRAWS if self.quick else DRAWS
+
+    @property
+    def most(self) -> int:
+        """Rows that are attacked at most: few where the model may have to be fitted again for each, and is large."""
+        if self.trained.outputs > 1 and self.trained.parameters > MANY_PARAMETERS:
+            return FEW_ROWS
+        return QUICK_ROWS if self.quick else MOST_ROWS
+
+    def _without(self, attacker: str, label: bool) -> bool:
+        if self.trained.design.people is not None and attacker not in OF_SEVERAL_ROWS:
+            return True
+        return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
+
+    def on(self, name: str, exposed: int | None = None) -> _OnColumn:
+        """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
+        aim = _aim(self.trained.design, name, self.most, self.seed)
+        outcomes: list[tuple[Outcome, str]] = []
+        curve: list[dict[str, Any] | None] = [None] * len(self.grid)
+        notes: list[str] = []
+        made: dict[str, Attacker] = {}
+        for attacker, knows in ATTACKERS.items():
+            if self._without(attacker, aim.label):
+                continue
+            try:
+                if KNOWN not in made:
+                    made[KNOWN] = self._known(aim)
+                attack = made[attacker] = self._made(attacker, made, self.learned.get(name))
+                if isinstance(attack, Informed):
+                    self.learned[name] = attack.learned
+                outcomes.append((replace(self._outcome(attack), attribute=name), knows))
+                if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
+                    assert isinstance(attack, WhiteBox)
+                    curve = [self._at(attack, name, scale) for scale in self.grid]
+            except FisherleakError as error:
+                notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
+            except (ArithmeticError, IndexError, ValueError, np.linalg.LinAlgError) as error:
+                # of a learner, or of a table that nobody thought of: figures of the model stand without it
+                notes.append(f"The {attacker} attack on '{name}' failed ({type(error).__name__}), and is left out.")
+        if aim.note and outcomes:
+            notes.append(aim.note)
+        known = made.get(KNOWN)
+        apart = None
+        if isinstance(known, WhiteBox) and outcomes and not aim.note:
+            # where there is no model without some value, notes of the attackers who need it say so
+            with suppress(FisherleakError):
+                apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
+        return _OnColumn(outcomes, curve, notes, apart)
+
+    def _at_row(self, aim: _Aim, row: int | None) -> list[WhiteBox]:
+        """The same attack on one more row."""
+        if row is None or row in aim.rows or not self.noise.normal:
+            return []
+        return [self._known(replace(aim, rows=np.array([row])))]
+
+    def apart(self, name: str, row: int) -> _OnColumn:
+        """How well values of a column are told apart, in some rows and in one that is named."""
+        levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
+        few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
+        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.seed)
+        aim = replace(aim, rows=np.union1d(aim.rows, [row]))
+        nothing: list[Json | None] = [None] * len(self.grid)
+        try:
+            return _OnColumn([], nothing, [], _apart([self._known(aim)], self.noise, name))
+        except FisherleakError as error:
+            return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
+
+    @cached_property
+    def _read(self) -> Jacobian:
+        """The model at its minimum, the same for every column and attacker."""
+        # no model of scikit-learn has a penalty on the intercepts of several classes: read without, then moved
+        model, own = freed_pipeline(self.trained, self.model), self.trained.fit.intercept_l2
+        read = jacobian_at_minimum(model, self.frame, self.labels, self.trained.weights)
+        return held_levels(read, own) if own and read.several else read
+
+    @cached_property
+    def _shared(self) -> Replacements:
+        """What moves of the parameters share, whatever the column."""
+        count = self.most * self.columns
+        return Replacements(self._read.fit, self._read.X, self._read.y, count, called=self._called)
+
+    def _called(self, row: int) -> str:
+        """What a training row is called in the table: its number from 1, or whose rows it is among."""
+        design = self.trained.design
+        if design.people is not None:
+            return f"the rows of '{design.people.names[design.people.of_row[row]]}'"
+        return f"row {int(design.rows[row])}"
+
+    def _known(self, aim: _Aim) -> WhiteBox:
+        """The white-box attacker with the prior, of whom others have candidates and moves."""
+        own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
+        people = self.trained.design.people
+        if people is None:
+            known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
+        else:
+            every, first = rows_by_person(people), one_row_each(people)
+            target = candidates_of(*own, None, first[aim.rows], self._read)
+            known = WhiteBox._of(target.of_people([every[k] for k in aim.rows.tolist()], first))
+        known._shared = self._shared
+        known._use(True)
+        return known
+
+    @staticmethod
+    def _made(attacker: str, made: dict[str, Attacker], learned: Learned | None) -> Attacker:
+        """An attacker by name; candidates, moves of parameters and what learners learned are paid once."""
+        known, informed = made[KNOWN], made.get(INFORMED)
+        assert isinstance(known, WhiteBox)
+        shared: dict[str, Callable[[], Attacker]] = {
+            INFORMED: lambda: Informed.like(known, learned),
+            WITH_PRIOR: lambda: known,
+            WITHOUT_PRIOR: lambda: known.with_prior(False),
+            SERVED: lambda: Served.like(known),
+        }
+        if isinstance(informed, Informed):
+            shared[Ideal.name] = lambda: Ideal.like(known, informed.learned)
+        if attacker in shared:
+            return shared[attacker]()
+        kinds: dict[str, type[Attacker]] = {BlackBox.name: BlackBox, Ideal.name: Ideal, Prior.name: Prior}
+        return kinds[attacker]._of(known.target)
+
+    def _outcome(self, attack: Any) -> Outcome:
+        options: dict[str, Any] = {"draws": self.draws, "random_state": self.seed}
+        if self.released is not None and isinstance(attack, WhiteBox):
+            options["noise"] = self.noise
+        found: Outcome = attack.against(self.noise if self.released is None else self.released, **options)
+        return found
+
+    def _at(self, attack: WhiteBox, name: str, scale: float) -> Json:
+        accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=self.draws, random_state=self.seed)
+        return {"attribute": name, "accuracy": float(accuracy.mean())}
+
+
+@dataclass(frozen=True)
+class _Aim:
+    """What is guessed: a column or the label, among which values, in which rows; a sentence where values are typical ones.
+
+    Where rows belong to people, ``rows`` are people, by their place.
+    """
+
+    attribute: Attribute
+    values: list[float] | None
+    rows: Any
+    note: str
+    label: bool = False
+
+
+def _aim(design: Design, name: str, most: int, seed: int) -> _Aim:
+    if name == design.target.name:
+        values = None if design.target.classes else np.asarray(design.labels(), dtype=np.float64)
+        typical = _typical(values, "nearest")  # not every loss takes every number as a label
+        rows = some_rows(design.n if design.people is None else design.people.count, most, seed)
+        return _Aim(("label", 0), typical, rows, _nearest_of(name, typical), True)
+    feature = next(feature for feature in design.features if feature.name == name)
+    rows = _attacked_rows(design, feature, most, seed)
+    if feature.kind == "category":
+        return _Aim(name, None, rows, "")
+    values = design.raw(feature)[~design.lacking(feature)]
+    typical = _typical(values, "linear")
+    if typical is None and feature.filled:
+        return _Aim(name, np.unique(values).tolist(), rows, "")
+    return _Aim(name, typical, rows, _nearest_of(name, typical))
+
+
+def _typical(values: Any, between: Literal["linear", "nearest"]) -> list[float] | None:
+    """A few typical numbers of many, to guess among; none where all are few, or there are no numbers."""
+    if values is None or np.unique(values).size <= MOST_NUMBERS:
+        return None
+    found: list[float] = np.unique(np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9], method=between)).tolist()
+    return found
+
+
+def _nearest_of(name: str, typical: list[float] | None) -> str:
+    return (
+        ""
+        if typical is None
+        else f"A guess of '{name}' is right if it names the nearest of {len(typical)} typical values."
+    )
+
+
+def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> Any:
+    """Some rows, or people, that have a value to guess."""
+    people = design.people
+    if not feature.filled:
+        return some_rows(design.n if people is None else people.count, most, seed)
+    lacking = design.lacking(feature)
+    there = np.flatnonzero(~(lacking if people is None else lacking[one_row_each(people)]))
+    return there[some_rows(there.size, most, seed)]
+
+
+def _apart(attacks: Sequence[WhiteBox], noise: Noise, name: str) -> Apart | None:
+    """From the moves of attacks on all values of a column, in other rows each; none where the noise is not normal."""
+    if not noise.normal:
+        return None
+    mu = [in_noise([host(each.values) for each in attack.moves], noise) for attack in attacks]
+    return apart_by(name, np.concatenate(mu))

@@ -1,0 +1,371 @@
+"""What an audit of a released model confirms of its card, and what no audit can.
+
+A card claims a noise and a limit, and describes the model. The description is held against one of a new fit, the noise against
+the distance from that fit, the limit against a new measurement, end to end, at that noise. Since the noise was the least that
+keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between the limit and a sixth below it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.numbers import number
+from fisherleak.auditing.records import Audit
+from fisherleak.engine.noise import NOISES, Noise
+from fisherleak.errors import FisherleakError
+from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.releasing.cards.cards import card_of, limited_words, two_digits
+from fisherleak.releasing.cards.signatures import CARD, card_path, signature_of, unsealed
+from fisherleak.releasing.files.earlier_files import as_earlier
+from fisherleak.releasing.files.released_files import SavedModel
+from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_penalty, public_shape
+from fisherleak.releasing.noise.default_shape import NO_SHAPE
+from fisherleak.releasing.noise.penalties import NOT_GIVEN
+from fisherleak.releasing.noise.shaping import LEAST_LOSS
+from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, distance_of, drawn_alike, from_card, log_ratio
+from fisherleak.training.pipelines import framed, own_parameters
+from fisherleak.training.trained_model import Trained, trained_on
+
+__all__ = ["GIVEN", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
+
+SMALLEST_NOTICED = 0.25
+"""Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
+which turns a limit of 0.25 into 1. On 18 parameters or more Gaussian noise of that part is noticed."""
+CLOSE = 1e-6
+"""Relative difference of scales that is rounding."""
+ROUNDING = 1e-9
+"""Relative difference of bounds that is rounding of sums."""
+ROUNDED_UP = 1.2
+"""Noise that is rounded up to a power of 2^(1/4) is at most this much more than is needed, with room for other sums."""
+HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
+DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
+"""Fields of a card that follow from its table, its settings and its noise."""
+UNCONFIRMED = (
+    "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
+    "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
+    "That every value of the table is as it was, and every row's weight as the card says: what changes the fit by less than "
+    "the noise hides passes too.",
+)
+GIVEN = (
+    "That the noise's scale was given, as the card says: whoever released the model can have computed it from the rows, and "
+    "then it tells about the row that decides it."
+)
+PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
+PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
+MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
+MISSING_TEXTS = (
+    "That cells of the table hold each of the {} texts for missing cells that the card names: they were given."
+)
+SOURCE = "The name of the table on the card: this one has another."
+DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
+UNUSED = (
+    "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
+)
+CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
+SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """In sentences: what holds of a release, what cannot be known, and the first claim that does not follow."""
+
+    confirmed: tuple[str, ...]
+    unconfirmed: tuple[str, ...] = UNCONFIRMED
+    failed: str | None = None
+
+
+def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
+    """Hold a card against the audit of its model, which was fitted again from its table and measured at the card's noise."""
+    checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None] | None], ...] = (
+        _unchanged,
+        _noise,
+        _kind,
+        _weights,
+        _figures,
+        _limit,
+        _described,
+    )
+    confirmed: list[str] = []
+    weak: list[str] = []
+    for check in checks:
+        try:
+            found = check(saved, audit)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            found = f"The card of '{saved.path.name}' lacks its limit: release again.", False
+        if found is None:
+            continue
+        sentence, holds = found
+        if holds is False:
+            return Confirmation(tuple(confirmed), failed=sentence)
+        (weak if holds is None else confirmed).append(sentence)
+    return Confirmation(tuple(confirmed), (*weak, *UNCONFIRMED, *_left_open(saved, audit)))
+
+
+def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
+    """What else is on this card that is not held against anything."""
+    told = getattr(audit.noise.noise, "calibrated", None)
+    found = [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
+    if isinstance(saved.card["noise"].get("shape"), list):
+        found.append(PUBLIC_SHAPE)
+    if "ledger" in saved.card:
+        found.append(MARK)
+    if saved.card["data"]["source"] != audit.design.source:
+        found.append(SOURCE)
+    if saved.settings.na:
+        found.append(MISSING_TEXTS.format(len(saved.settings.na)))
+    if saved.settings.bounds:
+        found.append(DECLARED.format(len(saved.settings.bounds)))
+    found += _unused_levels(saved, audit)
+    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
+
+
+def _unused_levels(saved: SavedModel, audit: Audit) -> list[str]:
+    """How many declared categories no training row has, by column."""
+    declared, found = dict(saved.settings.levels), []
+    for feature in audit.design.features:
+        if feature.name not in declared or feature.kind != "category":
+            continue
+        own = audit.design.X[:, list(feature.columns)]
+        counts = [float(count) for count in np.asarray(own.sum(axis=0)).ravel()]
+        counts = [audit.design.n - sum(counts), *counts]
+        named = {*declared[feature.name]}
+        unused = sum(count == 0 and str(level) in named for level, count in zip(feature.levels, counts, strict=True))
+        found += [f"{unused} of '{feature.name}'"] * (unused > 0)
+    return [UNUSED.format(", ".join(found))] if found else []
+
+
+def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
+    wrong = unsealed(saved.card, card_path(saved.path))
+    if wrong is not None:
+        return wrong, False
+    signed, holds = signature_of(saved.card, card_path(saved.path), None, None)
+    if not holds:
+        return signed, False
+    return f"The model's file matches its card by its checksum, and the card its own digest. {saved.whole}", True
+
+
+def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
+    """The fields and sentences that describe the model, held against those of a new card."""
+    card, claims, shaped = saved.card, saved.card["eta"], saved.card["shape"]
+    columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
+    limit = None if claims["limit"] is None else float(claims["limit"])
+    own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
+    again = card_of(*own, _chosen_told(saved, audit, limit, columns))
+    now = card["schema"] == CARD
+    again = again if now else as_earlier(again)
+    # as texts, since Python takes true for 1
+    wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
+    if wrong:
+        return (
+            f"The card of '{saved.path.name}' says other things under {' and '.join(wrong)} than a new release of this table "
+            "with its settings and noise would: it was changed, or the table was.",
+            False,
+        )
+    return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
+
+
+def _chosen_told(
+    saved: SavedModel, audit: Audit, limit: float | None, columns: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    """What a card says of a penalty and of a shape that were not given, where it says something."""
+    said = [str(each) for each in saved.card["assumptions"]]
+    found: list[str] = []
+    if limit is not None and any(each.startswith(NOT_GIVEN) for each in said):
+        declared = declared_on(saved.card)
+        penalty = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared, columns)
+        found += [penalty.words()] * (penalty.l2 == saved.settings.l2)
+    if limit is not None and any(each.startswith(NO_SHAPE) for each in said):
+        own = (audit.trained, two_digits(audit.design.n), limit, columns, declared_on(saved.card))
+        shape = public_shape(*own)
+        found += [shape.words()] * (shape.name == saved.card["shape"]["name"])
+    return tuple(found)
+
+
+def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    return noise_confirmed(saved, audit.trained, audit.noise.noise)
+
+
+def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[str, bool | None]:
+    """The distance from a new fit, and which noise it would have noticed: where that is little, nothing is confirmed."""
+    away = framed(trained.design, saved.model) - own_parameters(trained)
+    known = distance_of(noise, away)
+    sentence = (
+        f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the card's scale goes; "
+        f"{known.low:.2f} to {known.high:.2f} times can be its work."
+    )
+    power = (
+        f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the card's scale, "
+        f"{100 * NOTICED:g} % of the time"
+    )
+    if known.verdict != "yes":
+        return sentence, False
+    if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
+        return (
+            f"That the noise has the card's scale. {sentence} With {away.size} parameters this {power}; for a confirmation it "
+            "would have to notice noise of a quarter, and of four times the scale.",
+            None,
+        )
+    alike = drawn_alike(noise, away)
+    if alike is None:
+        return f"{sentence} This {power}. That every parameter has its part of it was not tested.", True
+    if alike < UNALIKE:
+        return (
+            f"That every parameter has noise of the card's scale. {sentence} Single values are not like draws of it "
+            f"(p = {alike:.1g}): some parameters may have less.",
+            None,
+        )
+    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}).", True
+
+
+def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
+    """The kind of a noise without a shape or a limit, beside the others of its scale; with either it is Gaussian."""
+    noise, record = audit.noise.noise, saved.card["noise"]
+    if record.keys() > {"kind", "scale"}:
+        return None
+    away = framed(audit.design, saved.model) - own_parameters(audit.trained)
+    ratios = {
+        kind: log_ratio(noise, away, from_card({**record, "kind": kind}), away)
+        for kind in NOISES
+        if kind != record["kind"]
+    }
+    likeliest = max(ratios, key=lambda kind: ratios[kind])
+    if ratios[likeliest] > -math.log(UNLIKELY):
+        return (
+            f"The card of '{saved.path.name}' says that the noise is {record['kind']}: {likeliest} noise of the same scale is "
+            f"more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            False,
+        )
+    left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
+    if left:
+        return (
+            f"That the noise is {record['kind']}: with {away.size} parameters {' or '.join(left)} noise of the same scale is "
+            "not ruled out.",
+            None,
+        )
+    return (
+        f"The noise is {record['kind']}: every other kind of the same scale is less than 0.001 times as likely.",
+        True,
+    )
+
+
+def _weights(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
+    """Of a card that says that rows were reweighted: the distance from the fit with weights beside that without."""
+    own = audit.trained
+    if not saved.card["balanced"]:
+        return None
+    plain = trained_on(own.kind, own.design, own.l2, None, own.public, own.fit.intercept_l2)
+    noise, found = audit.noise.noise, framed(audit.design, saved.model)
+    ratio = log_ratio(noise, found - own_parameters(own), noise, found - own_parameters(plain))
+    if ratio > -math.log(UNLIKELY):
+        return (
+            f"The card of '{saved.path.name}' says that rows were reweighted: from the fit without weights its noise is more "
+            f"than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            False,
+        )
+    if not ratio < math.log(UNALIKE):
+        return (
+            "That rows were reweighted: the noise hides the difference from the fit without weights. Etas here are those with "
+            "weights.",
+            None,
+        )
+    return "Rows were reweighted: from the fit without weights this noise is less than 0.001 times as likely.", True
+
+
+def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
+    rows, scale = audit.rows.digest, audit.unit_scale
+    whose = "row" if audit.design.people is None else "person"
+    return (
+        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
+        f"{number(rows.mean / scale)} and the largest {number(rows.high / scale)}.",
+        True,
+    )
+
+
+def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
+    claims = saved.card["eta"]
+    if claims["limit"] is None:
+        return "The card claims no limit.", True
+    limit, columns = float(claims["limit"]), claims["limit_columns"]
+    words = limited_words(columns, saved.settings.person)
+    largest = _largest(audit, columns)
+    if claims["limit_on"] != words:
+        return f"The card of '{saved.path.name}' says in two ways what its limit is on, which do not agree.", False
+    if not largest * (1 - 1e-9) <= limit:
+        return (
+            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and a new measurement gives "
+            f"{number(largest)}: the limit is not kept.",
+            False,
+        )
+    if getattr(getattr(audit.noise.noise, "calibrated", None), "counted", False):
+        return _admitted(saved, audit, limit, columns, words)
+    if limit > ROUNDED_UP * largest:
+        return (
+            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for a limit of "
+            f"{largest:.2g}: one of them was changed.",
+            False,
+        )
+    return f"The limit of {limit:g} on {words} follows: the largest eta there is {number(largest)}.", True
+
+
+def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
+    """A limit on whoever could be in the table: certified anew within the card's bounds."""
+    try:
+        declared = declared_on(saved.card)
+        needed, told = least_admitted(audit.trained, saved.settings, limit, columns, declared, _shape(saved))
+    except FisherleakError as error:
+        return f"The card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
+    if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
+        return (
+            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for whoever could be in the table, and "
+            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
+            False,
+        )
+    claimed = saved.card["noise"]["calibrated"]
+    if not all(_alike(claimed.get(name), told.get(name)) for name in ("bounds", "step", "least")):
+        return (
+            f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
+            "changed, or the table was.",
+            False,
+        )
+    return (
+        f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
+        True,
+    )
+
+
+def _alike(claimed: Any, own: Any) -> bool:
+    """Whether two records are the same, but for the rounding of sums."""
+    if isinstance(claimed, dict) and isinstance(own, dict):
+        return claimed.keys() == own.keys() and all(_alike(claimed[name], own[name]) for name in own)
+    if isinstance(claimed, (list, tuple)) and isinstance(own, (list, tuple)):
+        return len(claimed) == len(own) and all(_alike(one, other) for one, other in zip(claimed, own, strict=True))
+    if isinstance(claimed, (int, float)) and isinstance(own, (int, float)):
+        return abs(claimed - own) <= ROUNDING * max(abs(claimed), abs(own))
+    return bool(claimed == own)
+
+
+def _shape(saved: SavedModel) -> Any:
+    """What the card says of the noise's shape: a matrix, the name that asks for it, or nothing."""
+    shape = saved.card["noise"].get("shape")
+    if isinstance(shape, str):
+        return LEAST_LOSS if shape == FOR_ANYONE else shape
+    return shape if shape is None else np.asarray(shape)
+
+
+def _largest(audit: Audit, columns: list[str] | None) -> float:
+    """The largest eta of what a limit is on."""
+    if columns is None:
+        return audit.rows.digest.high / audit.unit_scale
+    if audit.trained.weighting is not None:
+        unit = {feature.name: feature.scale for feature in audit.design.features}
+        noise, own = audit.trained.leak.noise, audit.trained.weighting
+        return max(own.largest(noise, name) / unit.get(name, 1.0) for name in columns) / audit.unit_scale
+    found = {figures.feature.name: figures.largest / audit.unit_scale for figures in audit.columns}
+    return max(found[name] for name in columns)

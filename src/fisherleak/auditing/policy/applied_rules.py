@@ -1,0 +1,352 @@
+"""Which columns every rule of a policy is about, decided before anything is measured. A rule that nothing can check is refused.
+
+What a number is measured with (spreads, kinds of columns, whose rows they are, groups, what is public) comes from the policy or
+from the data. An option alone does not decide it: it could make any limit pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fisherleak._support.checks import nearest
+from fisherleak._support.numbers import number
+from fisherleak.auditing.exposure.revealed import (
+    Limits,
+    Yardsticks,
+    exposure_at,
+    label_spread,
+    prior_spreads,
+    yardsticks,
+)
+from fisherleak.auditing.policy.copied_data import refuse_copies
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway
+from fisherleak.auditing.policy.disguised_columns import refuse_disguised, refuse_narrow
+from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
+from fisherleak.auditing.policy.sampled_rows import sampled_rows
+from fisherleak.auditing.records import Plan
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables import Design, Feature
+from fisherleak.training.trained_model import PUBLIC, Settings, Trained
+
+__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
+
+OF_NUMBERS = ("max_revealed", "min_error")
+"""Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
+OF_ATTACKS = ("max_attack",)
+OTHER_UNIT = 3.0
+"""Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
+
+
+@dataclass(frozen=True)
+class ColumnLimit:
+    """One limit on a column or on the target, with the rule's name as the policy has it."""
+
+    rule: str
+    key: str
+    limit: float
+
+
+@dataclass(frozen=True)
+class AppliedRules:
+    """A policy, and what it means for one table.
+
+    Attributes
+    ----------
+    columns : mapping of name to limits
+        Of every column that the model uses.
+    label : limits
+    spreads : mapping of name to number
+        What an outsider starts from about a number, in its unit; the data decide the others.
+    guessable : names
+        Columns that [attacks] is about: categories, columns of two values, and numbers of few values.
+    attacked : names
+        Columns, or the target, that some rule needs attacks on.
+    """
+
+    policy: Policy
+    columns: Mapping[str, tuple[ColumnLimit, ...]] = field(repr=False)
+    label: tuple[ColumnLimit, ...] = field(repr=False)
+    spreads: Mapping[str, float] = field(repr=False)
+    guessable: tuple[str, ...]
+    attacked: tuple[str, ...]
+
+    def limits(self, design: Design, priors: Sequence[float]) -> Limits:
+        """Limits on values as etas in their own unit; ``priors`` are spreads in that unit, the label's last."""
+        names = [feature.name for feature in design.features]
+        found = {name: _etas(own, priors[names.index(name)]) for name, own in self.columns.items()}
+        return Limits(found, _etas(self.label, priors[-1]))
+
+
+def _etas(limits: Sequence[ColumnLimit], spread: float) -> dict[str, float]:
+    """1 / eta is the least error of an unbiased attacker; a share has its eta in units of 1 / spread."""
+    made: dict[str, Callable[[float], float]] = {
+        "max_revealed": lambda value: exposure_at(value) / spread,
+        "min_error": lambda value: 1.0 / value,
+        "max_eta": float,
+    }
+    return {each.key: made[each.key](each.limit) for each in limits if each.key in made}
+
+
+def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules | None:
+    """The policy of a plan, applied to the columns of a table; None where the plan has none."""
+    policy = plan.policy
+    if policy is None:
+        return None
+    _check_named(policy, design)
+    _check_measured(policy, settings)
+    _check_kinds(policy, design)
+    rows = sampled_rows(design)
+    values = any(policy.section(name) for name in ("columns", "label", "attacks"))
+    refuse_copies(design, policy.source, rows, values, "max_gain" in policy.section("attacks"))
+    features = [feature for feature in design.features if feature.of is None]
+    refuse_disguised(design, policy, rows)
+    columns = {feature.name: tuple(_of_column(policy, feature)) for feature in features}
+    label = tuple(_of_label(policy, design))
+    guessable = tuple(feature.name for feature in features if _is_guessed(policy, feature))
+    found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
+    refuse_narrow(design, policy.source, _unstated_spreads(found, design), rows)
+    attacked = tuple(_attacked(found, design))
+    _check_some(policy, any((*columns.values(), label)), guessable)
+    _check_missing(policy, design)
+    ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
+    refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
+    if plan.quick and (attacked or policy.section("attacks")):
+        raise InvalidInputError(
+            f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
+            "`quick` out."
+        )
+    return AppliedRules(policy, columns, label, found.spreads, guessable, attacked)
+
+
+def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
+    """What etas of values are held against at a scale of noise: half of a value, and the limits of a policy."""
+    priors = prior_spreads(trained, plan.spread if applied is None else applied.spreads)
+    limits = Limits() if applied is None else applied.limits(trained.design, priors.tolist())
+    return yardsticks(trained, scale / trained.unit, priors, limits)
+
+
+def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
+    """A column's own limits, and those on every column that it has none of its own for."""
+    name, own = feature.name, policy.limits_on(feature.name)
+    for key in OF_NUMBERS:
+        if key in own and not feature.has_share:
+            what = "has two values" if feature.yes_no else "is a category"
+            raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
+    given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
+    yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
+
+
+def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
+    """The target's limits: of two on the same, the stricter."""
+    target, found = design.target, dict[str, ColumnLimit]()
+    sections = (("label", policy.limits_on_label), (f"columns.{target.name}", policy.limits_on(target.name)))
+    for place, given in sections:
+        for key, limit in given.items():
+            if key in OF_NUMBERS and target.classes:
+                raise _unchecked(policy, f"{place}.{key}", f"'{target.name}' has classes, which have no {_said(key)}")
+            known = found.get(key)
+            if known is None or (limit > known.limit if key.startswith("min_") else limit < known.limit):
+                found[key] = ColumnLimit(f"{place}.{key}", key, limit)
+    for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found)).items():
+        if key not in found and target.unlike_data and "model" not in policy.section("require"):
+            raise InvalidInputError(
+                f"`model` decides whether the target '{target.name}' is a number or a class, other than its values do, and "
+                f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers it: leave `model` out, or write "
+                f'model = "{target.kind}" under [require] in the policy.'
+            )
+        found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit))
+    yield from found.values()
+
+
+def _is_guessed(policy: Policy, feature: Feature) -> bool:
+    """Whether limits on attacks are about a column: a category, and a number of few values that the policy calls none."""
+    stated = policy.section("columns").get(feature.name, {}).get("kind")
+    return not feature.has_share or (feature.few and stated is None)
+
+
+def _unstated_spreads(found: AppliedRules, design: Design) -> list[str]:
+    """Columns, and the target, that have a limit on their share, and whose spread the policy does not state."""
+    limits = (*found.columns.items(), (design.target.name, found.label))
+    shared = [name for name, own in limits if any(each.key == "max_revealed" for each in own)]
+    return [name for name in shared if name not in found.spreads]
+
+
+def _on_every_column(policy: Policy, name: str, has_share: bool, own: bool, guessed: bool = False) -> dict[str, Any]:
+    """What the section for every column means for this one; refused where it means nothing, and no other rule is there."""
+    given = policy.section("columns").get(EVERY, {})
+    fits = "max_revealed" if has_share else "max_attack"  # a number has a share, a category has guesses
+    if given and fits not in given and not own:
+        what = "a number" if has_share else "no number"
+        raise InvalidInputError(
+            f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers every column, and has no {fits} for '{name}', which "
+            f'is {what}: add {fits} to it, or write a rule under [columns."{name}"].'
+        )
+    keys = (fits, "max_attack") if guessed else (fits,)
+    return {key: given[key] for key in keys if key in given}
+
+
+def _attacked(found: AppliedRules, design: Design) -> Iterator[str]:
+    """Columns, and the target, that rules need attacks on, in their order."""
+    policy = found.policy
+    wanted = {*(found.guessable if policy.section("attacks") else ()), *policy.section("require").get("attributes", ())}
+    for name, limits in (*found.columns.items(), (design.target.name, found.label)):
+        if name in wanted or any(each.key in OF_ATTACKS for each in limits):
+            yield name
+
+
+def _ruled(found: AppliedRules, design: Design, attacked: Sequence[str]) -> set[str]:
+    """Columns, and the target, whose values rules are about."""
+    limited = {name for name, limits in (*found.columns.items(), (design.target.name, found.label)) if limits}
+    return limited | (set(attacked) - {design.target.name} if found.policy.section("attacks") else set())
+
+
+def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
+    """Spreads that the policy states, in the unit of the data; those that were given must be the same."""
+    target = design.target.name
+    stated = {name: own["spread"] for name, own in policy.section("columns").items() if "spread" in own}
+    label = policy.section("label").get("spread")
+    if label is not None and stated.setdefault(target, label) != label:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' states two spreads of the target '{target}': {label:g} under [label] and "
+            f'{stated[target]:g} under [columns."{target}"]. Keep one.'
+        )
+    own = {feature.name: feature.prior for feature in design.features if feature.has_share}
+    own |= {target: label_spread(design)} if target in stated and not design.target.classes else {}
+    for name, value in stated.items():
+        if name not in own:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' states a spread of '{name}', which is no number of this model: remove it."
+            )
+        if own[name] > OTHER_UNIT * value:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' states a spread of {value:g} for '{name}', and its values vary by "
+                f"{number(own[name], 2)}: check the unit. The limits on it are in that of the policy."
+            )
+    for name, value in given.items():
+        if stated.get(name) != value:
+            where = "[label]" if name == target else f'[columns."{name}"]'
+            raise InvalidInputError(
+                f"`spread` of '{name}' is {value:g}, which the policy '{policy.source}' does not state: under a policy a "
+                "spread comes from the policy or from the data. Leave it out, or write "
+                f"spread = {value!r} under {where} in the policy."
+            )
+    return stated
+
+
+def _check_named(policy: Policy, design: Design) -> None:
+    """Refuse rules for columns that the table does not have, or that the model does not use."""
+    known = {column.name: column for column in design.columns}
+    for name in policy.section("columns"):
+        if name == EVERY:
+            continue
+        if name not in known:
+            raise InvalidInputError(
+                f"The policy has a rule for the column '{name}', which the table does not have. {nearest(name, [*known])}"
+            )
+        column = known[name]
+        if column.kind not in ("number", "category", "target"):
+            told = {
+                "person": "is the person column: limit what is revealed about people under [rows] and [membership]",
+                "group": "only forms the groups: limit what is revealed about them under [groups]",
+            }.get(column.kind, f"is left out, because it {_shortly(column.note)}")
+            told = "is left out as asked" if column.note == "left out as asked" else told
+            raise InvalidInputError(
+                f"The policy '{policy.source}' has a rule for '{name}', and nothing can check it: this column {told}. Use the "
+                "column in the model, or remove the rule."
+            )
+
+
+def _check_measured(policy: Policy, settings: Settings) -> None:
+    """Refuse options that decide what is measured where the policy does not state them."""
+    stated = policy.section("require")
+    asked: dict[str, tuple[Any, str]] = {
+        "public": (
+            None if settings.public == PUBLIC[0] else settings.public,
+            "what preprocessing learned is then not counted",
+        ),
+        "person": (settings.person, "it decides whose rows are measured together"),
+    }
+    if policy.section("groups"):
+        asked["group"] = (settings.group, "it decides which groups are measured")
+    unstated = [text for text in settings.na if text not in stated.get("na", ())]
+    if unstated:
+        raise InvalidInputError(
+            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
+            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
+        )
+    for name, (value, why) in asked.items():
+        if value is not None and name not in stated:
+            raise InvalidInputError(
+                f"`{name}` is '{value}', which the policy '{policy.source}' does not state: {why}. Leave it out, or write "
+                f'{name} = "{value}" under [require] in the policy.'
+            )
+
+
+def _check_kinds(policy: Policy, design: Design) -> None:
+    """Refuse columns that an option made numbers or categories, where the policy does not state their kind."""
+    sections = policy.section("columns")
+    if "kind" in sections.get(design.target.name, {}):
+        raise InvalidInputError(
+            f"The policy '{policy.source}' states a kind of the target '{design.target.name}': its model decides it. Write "
+            "model under [require] instead."
+        )
+    asked = {column.name for column in design.columns if not column.assumed}
+    every = EVERY in sections or "attacks" in policy.sections
+    for feature in (each for each in design.features if each.of is None):
+        name, kind = feature.name, "number" if feature.has_share else "category"
+        stated = sections.get(name, {}).get("kind")
+        if stated not in (None, kind):
+            option = "numbers" if stated == "number" else "categories"
+            raise InvalidInputError(
+                f"The policy '{policy.source}' takes '{name}' for a {stated}, and here it is a {kind}: use "
+                f"`{option}={[name]!r}`."
+            )
+        if stated is None and name in asked and (every or name in sections):
+            option = "numbers" if kind == "number" else "categories"
+            raise InvalidInputError(
+                f"An option decides that '{name}' is a {kind}, and the policy '{policy.source}' does not state it: leave "
+                f'`{option}` out, or write kind = "{kind}" under [columns."{name}"] in the policy.'
+            )
+
+
+def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
+    """Refuse a policy without a single rule that applies, and a section about columns that are not there."""
+    if policy.section("attacks") and not guessable:
+        raise InvalidInputError(
+            f"The rules under [attacks] of the policy '{policy.source}' cannot be checked: the model uses no category and no "
+            "column of two values. Remove them; max_revealed limits numbers."
+        )
+    others = any(policy.section(name) for name in policy.sections if name not in ("columns", "label"))
+    if not values and not others:
+        raise InvalidInputError(
+            f"No rule of the policy '{policy.source}' applies: it has {' and '.join(MEASURED_BY)} only. Write a limit."
+        )
+
+
+def _check_missing(policy: Policy, design: Design) -> None:
+    """Refuse limits on every attack where a feature tells who lacks a number: no attacker guesses that."""
+    every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
+    lacking = [feature.of for feature in design.features if feature.of is not None]
+    if every and lacking:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' limits attacks on every column, and nothing can check whether a value of "
+            f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
+            f"`drop={[lacking[0]]!r}`."
+        )
+
+
+def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The rule {rule} of the policy '{policy.source}' cannot be checked: {why}. Use max_attack or max_eta instead."
+    )
+
+
+def _said(key: str) -> str:
+    return {"max_revealed": "share that is revealed", "min_error": "error in a unit"}[key]
+
+
+def _shortly(note: str) -> str:
+    """Why a column is left out, without what keeps it."""
+    return note.partition(";")[0]

@@ -1,0 +1,111 @@
+r"""Values that are told at any noise, by what a release says beside it: refused where a policy limits what is revealed of them.
+
+Without declared bounds a column's public centre and scale follow from the rows, on a grid; without declared levels so do the
+categories that are named. Where another value of one row changes them, whoever knows all other rows reads that value off the
+card, and no figure of the noise counts it. A value may be anything within the column's range and within ``REACH`` spreads of
+its mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the variance of a normal belief, z = 4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.grids import GAP
+from fisherleak._support.namespaces import TableLike
+from fisherleak.errors import InvalidInputError
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
+from fisherleak.releasing.noise.stable_under_replacement import most_rows, unit_settled
+from fisherleak.rows import sum_rows
+from fisherleak.rows.moments import Moments
+from fisherleak.tables import Design, Feature
+
+__all__ = ["refuse_told_anyway"]
+
+REACH = 4.0
+"""Spreads around the mean within which a value may lie."""
+
+
+def refuse_told_anyway(
+    design: Design, source: str, ruled: Collection[str], spreads: Mapping[str, float], released: bool
+) -> None:
+    """Refuse columns, and the target, that rules are about and of which another value of one row changes what is public.
+
+    ``spreads`` are those that a policy states, in the columns' own units; ``released`` is whether a file is checked.
+    """
+    features = [feature for feature in design.features if feature.name in ruled]
+    who, again = "row" if design.people is None else "person", ", and release the model again" * released
+    unframed = [name for name in _numbers(design, features, ruled) if not _stays(design, name, spreads.get(name, 0.0))]
+    if unframed:
+        wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
+            f"one {who} can change the public centre or scale, which tells that value at any noise. Declare the least and the "
+            f"largest value that are possible with `bounds={{{wanted}}}`{again}."
+        )
+    for feature in features:
+        if feature.kind == "category" and feature.at_edge:
+            raise InvalidInputError(
+                f"The policy '{source}' limits what is revealed of '{feature.name}': another value of one {who} can change "
+                "which of its categories a release names, which tells that value at any noise. Declare all of them with "
+                f"`levels`, '(missing)' too where some are missing{again}."
+            )
+        if feature.kind == "number" and feature.few and _off_common(design, feature) <= FEWEST_ROWS:
+            raise InvalidInputError(
+                f"The policy '{source}' limits what is revealed of '{feature.name}', of which so few have another value than "
+                f"most that a release without one {who} would leave it out, which tells that value at any noise: leave it out "
+                f"with `drop={[feature.name]!r}`{again}."
+            )
+    target = design.target
+    if target.name in ruled and target.classes and min(sharing_classes(design)) <= FEWEST_ROWS:
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of the target '{target.name}', one class of which so few have that "
+            f"without one {who} no release would be made, which tells that class at any noise. Unite it with another class in "
+            "the table, or leave its rows out."
+        )
+
+
+def _numbers(design: Design, features: Collection[Feature], ruled: Collection[str]) -> list[str]:
+    """Columns of numbers, and the target, whose centre and scale follow from the rows."""
+    names = {feature.name for feature in features} | ({design.target.name} & set(ruled))
+    return [name for name in design.unbounded if name in names]
+
+
+def _stays(design: Design, name: str, spread: float) -> bool:
+    """Whether centre and scale stay for all other values of one row, or of all rows of one person."""
+    target, most = design.target, most_rows(design)
+    if name == target.name:
+        return unit_settled((target.centre, target.scale), target.known, *_ends(target.known, spread), most)
+    feature = next(feature for feature in design.features if feature.name == name)
+    known = feature.known
+    ends = (known.low, known.high) if feature.yes_no else _ends(known, spread)
+    return unit_settled((feature.centre, feature.scale), known, *ends, most)
+
+
+def _ends(known: Moments, spread: float) -> tuple[float, float]:
+    """Between which a value may lie."""
+    reach = REACH * max(spread, (known.squares / known.count) ** 0.5)
+    return min(known.low, known.mean - reach), max(known.high, known.mean + reach)
+
+
+def _off_common(design: Design, feature: Feature) -> int:
+    """How many rows, or people, have another value of a number of few values than most have."""
+
+    def block(X: TableLike) -> tuple[Any, ...]:
+        values = np.asarray(X)[:, feature.columns[0]]
+        return (Counter(values[values != GAP].tolist()),)
+
+    (counts,) = sum_rows(block, design.X, join=lambda a, b: (a[0] + b[0],))
+    common, most = max(counts.items(), key=lambda each: (each[1], each[0]))
+    if design.people is None:
+        return int(sum(counts.values()) - most)
+    values = np.asarray(design.X)[:, feature.columns[0]]
+    return int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)
+
+
+def _listed(names: Collection[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

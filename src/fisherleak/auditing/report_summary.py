@@ -1,0 +1,460 @@
+"""What a report shows, as one record: ``report.summarise`` and ``measured_leakage`` write it, pages and terminals read it.
+
+Its JSON is of schema "fisherleak.summary/1". Fields that earlier versions did not write have a default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from itertools import pairwise
+from typing import Any
+
+from fisherleak.auditing.plain_records import LEFT_OUT, Record, read_record
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["SCHEMA", "Summary", "read_summary"]
+
+SCHEMA = "fisherleak.summary/1"
+Numbers = tuple[float | None, ...]
+
+
+class DroppedRows(Record):
+    reason: str
+    count: int
+
+
+class MissingCells(Record):
+    column: str
+    count: int
+    filled: str
+    as_: str
+
+
+class TableColumn(Record):
+    """A column of the table, and what it was taken for."""
+
+    name: str
+    kind: str
+    assumed: bool
+    note: str
+    levels: int | None
+
+
+class Data(Record, kw_only=True):
+    source: str
+    sha256: str
+    rows_read: int
+    rows_used: int
+    dropped: tuple[DroppedRows, ...] = ()
+    missing: tuple[MissingCells, ...] = ()
+    target: str
+    classes: tuple[str, ...] | None = None
+    id_column: str | None = None
+    group_column: str | None = None
+    person_column: str | None = None
+    people: int | None = None
+    """None where every row stands for itself."""
+    in_memory: bool = True
+    train_rows: int
+    test_rows: int
+    columns: tuple[TableColumn, ...]
+
+
+class DescribedModel(Record):
+    kind: str
+    assumed: bool
+    description: str
+    l2: float
+    parameters: int
+    intercept: bool
+    public: str = "preprocessing"
+
+
+class AddedNoise(Record, kw_only=True):
+    kind: str = "Gaussian"
+    scale: float
+    chosen: str
+    """"given", "calibrated" or "default"."""
+    note: str
+    by_shape: float | None = None
+    """The largest eta that the noise's shape tells by itself."""
+
+
+class EtaFigures(Record):
+    mean: float
+    sd: float
+    median: float
+    min: float
+    max: float
+    q05: float
+    q95: float
+
+
+class HistogramGroup(Record):
+    name: str
+    count: int
+    mean: float
+    counts: tuple[int, ...]
+
+
+class Histogram(Record):
+    edges: tuple[float, ...]
+    groups: tuple[HistogramGroup, ...]
+
+
+class Etas(Record):
+    dataset: float
+    examples: EtaFigures
+    histogram: Histogram
+
+
+class NamedRow(Record):
+    """A row by its number in the table, or the first row of a person."""
+
+    row: int
+    id: str | None
+
+    @property
+    def label(self) -> str:
+        return str(self.row) if self.id is None else self.id
+
+
+class ExposedRow(NamedRow, kw_only=True):
+    eta: float
+    eta_label: float
+    cells: Numbers
+    revealed: Numbers | None = None
+    """The share of every value; None for a category, and where it is not known."""
+    values: dict[str, str] | None = None
+    rows: int | None = field(default=None, metadata=LEFT_OUT)
+    """How many a person has."""
+
+
+class RevealedShare(Record):
+    """How much of a number is revealed: the largest share, those of one row in twenty and of half, and how many above half."""
+
+    spread: float
+    max: float
+    q95: float
+    median: float
+    count: int
+    row: int | None = None
+    person: str | None = field(default=None, metadata=LEFT_OUT)
+
+
+class ModelColumn(Record):
+    """A column of the model, in its own unit."""
+
+    name: str
+    kind: str
+    """"number" or "category"."""
+    eta_column: float
+    eta_max: float
+    eta_mean: float
+    eta_median: float
+    error_least: float | None
+    error_typical: float | None
+    spread: float | None
+    worst_row: int
+    yes_no: bool = field(default=False, metadata=LEFT_OUT)
+    step: float = field(default=1.0, metadata=LEFT_OUT)
+    """How far the two numbers of a yes or no are apart."""
+    worst_person: str | None = field(default=None, metadata=LEFT_OUT)
+    revealed: RevealedShare | None = None
+
+    def exposure(self, eta: float) -> float:
+        """Eta in units of the column's spread; eta itself where there is none."""
+        return eta * (self.spread or 1.0)
+
+
+class Label(Record):
+    name: str
+    kind: str
+    eta_max: float
+    eta_mean: float
+    eta_median: float
+    worst_row: int
+    worst_person: str | None = field(default=None, metadata=LEFT_OUT)
+    revealed: RevealedShare | None = None
+
+
+class ExposedPeople(Record):
+    """How many have a number of which more than a share is revealed; whether that is known."""
+
+    count: int
+    share: float
+    measured: bool
+
+
+class Group(Record):
+    name: str
+    count: int
+    eta_joint: float
+    eta_mean: float
+    eta_sd: float
+    eta_max: float
+
+
+class CurvePoint(Record):
+    """Utility at one scale of the noise, and the range of nine draws in ten."""
+
+    scale: float
+    utility: float | None
+    low: float | None
+    high: float | None
+
+
+class ExpectedAttack(Record):
+    attribute: str
+    accuracy: float | None
+
+
+class AttackedPoint(CurvePoint):
+    attacks: tuple[ExpectedAttack, ...]
+
+
+class MeasuredUtility(Record):
+    """One measure of utility."""
+
+    metric: str
+    label: str
+    higher_is_better: bool
+    without_noise: float | None
+    constant: float | None
+
+    def is_useful(self, value: float) -> bool:
+        """Whether a utility is better than that of a constant."""
+        assert self.constant is not None
+        return value > self.constant if self.higher_is_better else value < self.constant
+
+
+class SecondCurve(MeasuredUtility):
+    points: tuple[CurvePoint, ...]
+
+
+class UtilityCurve(MeasuredUtility, kw_only=True):
+    held_out: bool
+    draws: int
+    interval: str = ""
+    points: tuple[AttackedPoint, ...]
+    also: SecondCurve | None = field(default=None, metadata=LEFT_OUT)
+
+    def at(self, scale: float) -> float | None:
+        """Utility at a scale, on a straight line in its logarithm between those that were tried."""
+        points = [(point.scale, point.utility) for point in self.points if point.utility is not None]
+        for (low, before), (high, after) in pairwise(points):
+            if low <= scale <= high:
+                part = math.log(scale / low) / math.log(high / low) if high > low else 0.0
+                return before + part * (after - before)
+        return None
+
+
+class OfferedNoise(Record):
+    """A noise at which no more than a share of any number is revealed; ``kept`` is the part of what a constant does not do."""
+
+    share: float
+    noise: float
+    utility: float | None
+    kept: float | None
+
+
+class AttackResult(Record, kw_only=True):
+    attacker: str
+    attribute: str
+    accuracy: float
+    low: float
+    high: float
+    baseline: float
+    worst: float | None = None
+    q95: float | None = None
+    median: float | None = None
+    found: int | None = None
+    method: str
+    note: str
+
+
+class ToldApart(Record):
+    """How often the best test tells a value of a column from the one most unlike it."""
+
+    attribute: str
+    rows: int
+    worst: float
+    q95: float
+    median: float
+    error_least: float | None
+
+
+class EtaMoments(Record):
+    mean: float
+    sd: float
+    max: float
+
+
+class BeforeAndAfter(Record):
+    edges: tuple[float, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class Equalised(Record):
+    """The same model reweighted by IRFIL."""
+
+    iterations: int
+    before: EtaMoments
+    after: EtaMoments
+    histogram: BeforeAndAfter
+    utility_before: float | None
+    utility_after: float | None
+    note: str
+
+
+class GateRow(NamedRow):
+    eta: float
+    rows: int | None = field(default=None, metadata=LEFT_OUT)
+
+
+class CheckedGate(Record):
+    """A limit on the eta of every row, and the rows above it."""
+
+    max_eta: float
+    exceeded: bool
+    count: int
+    rows: tuple[GateRow, ...]
+
+
+class CheckedRule(Record):
+    rule: str
+    passed: bool
+    limit: Any
+    value: Any
+    count: int | None
+    row: int | None
+    noise: float | None
+    note: str
+
+
+class CheckedPolicy(Record, kw_only=True):
+    """What became of every rule of a policy, those that are not kept first."""
+
+    source: str
+    sha256: str
+    passed: bool
+    count: int
+    kept: int
+    noise: float | None
+    note: str = ""
+    rules: tuple[CheckedRule, ...]
+
+
+class MemberRow(NamedRow, kw_only=True):
+    rows: int | None = field(default=None, metadata=LEFT_OUT)
+    mu: float | None
+    right: float
+    auc: float | None
+    found: float | None
+
+
+class MembershipFound(Record, kw_only=True):
+    """How often the best test is correct about whether a row was in the table; the rows it knows best first."""
+
+    kind: str = "mu"
+    right_mean: float
+    right_max: float
+    right_q95: float | None = None
+    right_median: float | None = None
+    notable: float
+    count: int
+    false_positives: float
+    recognised: int = 0
+    note: str = ""
+    rows: tuple[MemberRow, ...]
+
+
+class Next(Record):
+    """The noise to release with, why, and the command for it and for any other."""
+
+    noise: float | None = None
+    note: str = ""
+    command: str | None = None
+    command_for: tuple[str, ...] | None = None
+    """What stands before and after the noise."""
+
+
+class RefitCheck(Record):
+    rows: int
+    largest_relative_error: float
+    note: str
+
+
+class Diagnostics(Record):
+    gradient: float
+    distance: float
+    condition: float
+    steps: int
+    warnings: tuple[str, ...]
+    finite_difference: RefitCheck | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class ConfirmedRelease(Record):
+    """What was confirmed of a released model, in sentences."""
+
+    confirmed: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    failed: str | None
+
+
+class Summary(Record, kw_only=True):
+    """All that a report shows; parts that are None, or empty, were not asked for or cannot be known."""
+
+    schema: str = SCHEMA
+    created: str
+    title: str
+    command: str | None
+    seed: int | None
+    versions: dict[str, str]
+    assumptions: tuple[str, ...]
+    data: Data
+    model: DescribedModel
+    noise: AddedNoise
+    eta: Etas
+    rows: tuple[ExposedRow, ...]
+    attributes: tuple[ModelColumn, ...]
+    label: Label | None = None
+    people: ExposedPeople | None = None
+    groups: tuple[Group, ...]
+    tradeoff: UtilityCurve
+    choices: tuple[OfferedNoise, ...] = ()
+    attacks: tuple[AttackResult, ...]
+    told_apart: tuple[ToldApart, ...] = ()
+    balance: Equalised | None
+    gate: CheckedGate | None
+    policy: CheckedPolicy | None = None
+    membership: MembershipFound | None = None
+    next: Next = Next()
+    diagnostics: Diagnostics
+    released: ConfirmedRelease | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def values(self) -> tuple[ModelColumn | Label, ...]:
+        """Columns of the model, and the label behind them."""
+        return self.attributes if self.label is None else (*self.attributes, self.label)
+
+    @property
+    def number_measured(self) -> int:
+        """How many have an eta: training rows, or people where several rows belong to one."""
+        return self.data.train_rows if self.data.people is None else self.data.people
+
+
+def read_summary(summary: Mapping[str, Any] | Summary) -> Summary:
+    """The record of a summary of JSON types, also of one that an earlier version wrote."""
+    if isinstance(summary, Summary):
+        return summary
+    if not isinstance(summary, Mapping) or summary.get("schema") != SCHEMA:
+        found = summary.get("schema") if isinstance(summary, Mapping) else type(summary).__name__
+        raise InvalidInputError(
+            f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again."
+        )
+    return read_record(Summary, summary, "summary")

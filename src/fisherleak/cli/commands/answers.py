@@ -1,0 +1,148 @@
+"""``fisherleak answers``: who is exposed by what an interface has answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fisherleak._support.atomic import check_folder_place
+from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
+from fisherleak.cli._complete import answered
+from fisherleak.cli._print import say_reading, show_answers, show_reading
+from fisherleak.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fisherleak.auditing.query_log import Answered
+    from fisherleak.training.trained_model import Settings
+
+__all__ = ["answers"]
+
+
+def answers(
+    table: flags.Table,
+    queries: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERIES", help="CSV or Parquet file: one row for each query, with the model's columns."
+        ),
+    ],
+    target: flags.Target = None,
+    noise: Annotated[
+        float | None,
+        typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation on each answer, in its unit."),
+    ] = None,
+    of: Annotated[
+        str,
+        typer.Option(
+            "--of",
+            metavar="WHAT",
+            autocompletion=answered,
+            help="What is answered: score (default), probability, or label (drawn from the model's own probability).",
+        ),
+    ] = "score",
+    released: flags.Released = None,
+    max_eta: Annotated[
+        float | None,
+        typer.Option("--max-eta", metavar="X", help="Exit with status 1 if a row's eta is above X."),
+    ] = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    id_: flags.Id = None,
+    public: flags.Public = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for report.html, answers.parquet and answers.json."),
+    ] = None,
+    overwrite: flags.Overwrite = False,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> int:
+    """Measure what the answers to a log of queries reveal about the rows that the model behind them was trained on.
+
+    The model is fitted to TABLE as for an audit; with --released it is that release, which answers exactly. A query that was
+    asked twice, and answered with new noise, stands in QUERIES twice.
+
+    \b
+    Examples:
+      fisherleak answers people.csv queries.csv --target income --noise 500
+      fisherleak answers people.csv queries.csv --target sick --of label --max-eta 0.5 --out report
+      fisherleak answers people.csv queries.csv --released model.skops
+    """
+    from fisherleak._support.checks import check_positive
+    from fisherleak.auditing.query_log import answers_document
+    from fisherleak.report.answers_page import write_answers
+
+    if out is not None:
+        check_folder_place(out, overwrite)
+    limit = None if max_eta is None else check_positive(max_eta, "max_eta")
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    decided |= {"public": public, "id": id_, "decimal": decimal, "na": na, "unite": unite}
+    decided |= {"keep_total": keep_total or None}
+    with common.quietly(quiet, json):
+        if released is not None:
+            common.decided_by_card(**decided, noise=noise, number=number, category=category, drop=drop)
+            found, settings = _of_release(released, table, queries, form, of)
+        else:
+            settings = common.settings_from(
+                **{**decided, "held_out": 0.0 if held_out is None else held_out},
+                numbers=number,
+                categories=category,
+                drop=drop,
+            )
+            found = _with_noise(settings, table, queries, form, noise, of)
+        document = answers_document(found, settings, limit)
+        if out is not None:
+            write_answers(found, document, out)
+    if json:
+        common.emit_json(document)
+        say_reading(found.trained.design.decided, quiet)
+    elif not quiet:
+        show_answers(document, found.eta.tolist())
+        show_reading(found.trained.design.decided)
+        if out is not None:
+            common.emit(f"\nopen {common.printable(out / 'report.html')}")
+    return 1 if document["past_limit"] else 0
+
+
+def _with_noise(
+    settings: Settings, table: str, queries: str, form: dict[str, Any], noise: float | None, of: str
+) -> Answered:
+    from fisherleak.auditing.query_log import answers_with_noise
+    from fisherleak.training.trained_model import train
+
+    if (noise is None) != (of == "label"):
+        raise InvalidInputError(
+            "--noise goes with --of score or probability, an answer without any tells without limit; --of label draws instead."
+        )
+    trained = train(common.source_table(table, **form), settings)
+    return answers_with_noise(trained, common.source_table(queries, **form), noise, of)
+
+
+def _of_release(path: Path, table: str, queries: str, form: dict[str, Any], of: str) -> tuple[Answered, Settings]:
+    from fisherleak.auditing.query_log import answers_of_release
+    from fisherleak.releasing.files.released_files import load_model, retrain
+
+    if of == "label":
+        raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
+    saved = load_model(path)
+    trained = retrain(saved, common.source_table(table, **form))
+    log = common.source_table(queries, **form)
+    return answers_of_release(trained, log, saved.noise_on(trained)), saved.settings

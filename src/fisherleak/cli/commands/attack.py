@@ -1,0 +1,102 @@
+"""``fisherleak attack``: what each attacker gets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
+from fisherleak.cli._layout import paragraph
+from fisherleak.cli._options import in_options, told
+from fisherleak.cli._print import say_reading, show_attacks, show_reading
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["attack"]
+
+ONE_RELEASE = (
+    "All rows share the noise of this one release, so that another would give other figures, outside these intervals too; "
+    "attack with --noise instead of --released for the average over releases."
+)
+
+
+def attack(
+    table: flags.Table,
+    attribute: Annotated[list[str], flags.column("--attribute", help="The column to infer. Repeatable.")],
+    target: flags.Target = None,
+    noise: Annotated[
+        float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
+    ] = None,
+    quick: flags.Quick = False,
+    released: flags.Released = None,
+    model: flags.Model = None,
+    l2: flags.L2 = None,
+    person: flags.Person = None,
+    number: flags.Numbers = None,
+    category: flags.Categories = None,
+    drop: flags.Drop = None,
+    decimal: flags.Decimal = None,
+    na: flags.Na = None,
+    unite: flags.Unite = None,
+    keep_total: flags.KeepTotal = False,
+    missing: flags.Missing = None,
+    held_out: flags.HeldOut = None,
+    seed: flags.Seed = None,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> int:
+    """Run the attackers against a model of a table and print how often each is right.
+
+    \b
+    Examples:
+      fisherleak attack people.csv --target sick --attribute city --noise 0.05
+      fisherleak attack people.csv --released model.skops --attribute city --json
+    """
+    from fisherleak._support.checks import check_positive
+    from fisherleak._support.json import plain, versions
+    from fisherleak.auditing.attackers import attack_all
+    from fisherleak.auditing.plain_records import as_json
+    from fisherleak.auditing.run import attacked_columns
+    from fisherleak.releasing.files.released_files import load_model, retrain
+    from fisherleak.report.summarise import outcomes_of
+    from fisherleak.training.trained_model import train
+
+    given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
+    given["person"] = person
+    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    against: Any = None
+    added: Any = noise
+    with common.quietly(quiet, json):
+        if released is not None:
+            common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
+            saved = load_model(released)
+            trained = retrain(saved, common.source_table(table, **form))
+            against, added, noise, settings = saved.model, saved.noise_on(trained), saved.scale, saved.settings
+        else:
+            if noise is None:
+                raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
+            added = noise = check_positive(noise, "noise")
+            settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
+            trained = train(common.source_table(table, **form), settings)
+        chosen, _ = attacked_columns(trained.design, attribute)
+        attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
+    outcomes, notes = outcomes_of(attacked), list(attacked.notes)
+    if json:
+        document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": as_json(outcomes), "notes": notes}
+        common.emit_json(told(plain({**document, "versions": versions()})))
+        say_reading(trained.design.decided, quiet)
+    elif not quiet:
+        show_attacks(outcomes, trained.design.people is not None)
+        if against is not None:
+            paragraph(ONE_RELEASE)
+        for note in notes:
+            paragraph(common.printable(in_options(note)))
+        show_reading(trained.design.decided)
+    return 0

@@ -1,0 +1,117 @@
+"""``fisherleak ledger``: what all releases on a ledger have told about the rows of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
+from fisherleak.cli._layout import paragraph
+from fisherleak.cli._print import show_ledger
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["ledger"]
+
+SCHEMA = "fisherleak.spent/1"
+CARRIED = "fisherleak.carried/1"
+MOST_LISTED = 20
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger that 'fisherleak release --ledger' keeps.")],
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TABLE]", help="CSV or Parquet file, in gzip or not; - is standard input.", show_default=False
+        ),
+    ] = None,
+    carry_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--carry-to",
+            metavar="NEW",
+            help="Start the ledger NEW from this one's totals, without TABLE: for corrected rows, other ids, another target.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            "--limit", metavar="X", help="Say who is past this eta, in standard units; exit status 1 if anyone is."
+        ),
+    ] = None,
+    delimiter: flags.Delimiter = None,
+    encoding: flags.Encoding = None,
+    header: flags.Header = None,
+    columns: flags.Columns = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> int:
+    """Print what has been spent on whom: the eta of every row over all releases that the ledger records.
+
+    The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers); rows that came
+    since are in no earlier release, and of those that left the ledger keeps the record. A row that has the values of a
+    recorded one under another id carries its total. What is printed is derived from the data, and as confidential.
+
+    \b
+    Examples:
+      fisherleak ledger people.ledger.json people.csv
+      fisherleak ledger people.ledger.json people.csv --limit 1 --json
+      fisherleak ledger people.ledger.json --carry-to corrected.ledger.json
+    """
+    from fisherleak._support.checks import check_positive
+    from fisherleak.releasing.ledgers.spending import spent_on
+
+    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    most = None if limit is None else check_positive(limit, "limit")
+    if carry_to is not None:
+        return _carried(file, table, carry_to, most, quiet, json)
+    if table is None:
+        raise InvalidInputError(
+            "TABLE is missing: name the table that the ledger is about, or --carry-to a new ledger."
+        )
+    with common.quietly(quiet, json):
+        spent = spent_on(file, common.source_table(table, **form))
+    order = (-spent.eta).argsort(kind="stable")
+    above = [] if most is None else [int(row) for row in order if spent.eta[row] > most]
+    document = {
+        "schema": SCHEMA,
+        "releases": [{name: entry[name] for name in ("number", "at", "what", "rows")} for entry in spent.releases],
+        "rows": int(spent.eta.size),
+        "left": spent.left,
+        "renamed": spent.renamed,
+        "eta": {"mean": float(spent.eta.mean()), "max": float(spent.eta.max())},
+        "most_exposed": [{"id": str(spent.ids[k]), "eta": float(spent.eta[k])} for k in order[:MOST_LISTED]],
+        "limit": most,
+        "past_limit": [str(spent.ids[row]) for row in above],
+    }
+    if json:
+        common.emit_json(document)
+    elif not quiet:
+        show_ledger(document, spent.eta.tolist())
+    return 1 if above else 0
+
+
+def _carried(file: Path, table: str | None, new: Path, limit: float | None, quiet: bool, json: bool) -> int:
+    """Start a ledger from the totals of another, and say so."""
+    from fisherleak.protection.ledger.ledger import Ledger
+
+    if table is not None or limit is not None:
+        given = "TABLE" if table is not None else "--limit"
+        raise InvalidInputError(f"--carry-to needs no {given}: it starts a new ledger from the totals of '{file}'.")
+    ledger = Ledger(file)
+    fresh = ledger.carry_to(new)
+    count = len(fresh.entries)
+    if json:
+        common.emit_json({"schema": CARRIED, "from": str(file), "to": str(new), "releases": count})
+    elif not quiet:
+        paragraph(
+            common.printable(
+                f"{new} starts from the totals of {count} {'release' if count == 1 else 'releases'}, by id. Record further "
+                f"releases there; {file} can still be read, and takes no more. Both are confidential."
+            )
+        )
+    return 0

@@ -1,0 +1,60 @@
+"""``fisherleak verify``: whether a released model, its card and a signature belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fisherleak.cli import _common as common
+from fisherleak.cli import _flags as flags
+from fisherleak.cli import _layout as layout
+
+__all__ = ["verify"]
+
+SCHEMA = "fisherleak.verification/1"
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model saved by 'fisherleak release'.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key", metavar="PUB", help="The publisher's public key (Ed25519, PEM), which must have signed it."
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", metavar="FILE", help="The ledger that must record this release: an older copy of it does not."
+        ),
+    ] = None,
+    quiet: flags.Quiet = False,
+    json: flags.Json = False,
+    debug: flags.Debug = False,
+) -> int:
+    """Check a released model against its card, and the card against its digest and signature.
+
+    The file is built again from the card and its parameters and compared, so that nothing else is in either. No table is
+    needed, and nothing is loaded from the model's file. What the card claims is another question, which
+    'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
+
+    \b
+    Examples:
+      fisherleak verify model.skops
+      fisherleak verify model.skops --key publisher.pem
+      fisherleak verify model.skops --ledger people.ledger.json
+    """
+    from fisherleak.releasing.files.verification import verify as verified
+
+    found = verified(model, key, ledger)
+    if json:
+        document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
+        common.emit_json({**document, "failed": found.failed, "unchecked": list(found.unchecked)})
+    elif not quiet:
+        for sentence in found.confirmed:
+            layout.paragraph(common.printable(sentence))
+        if found.failed is None:
+            layout.sentences("Not checked:", found.unchecked)
+    return 0 if found.failed is None else common.say(found.failed, status=1)

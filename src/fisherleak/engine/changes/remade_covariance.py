@@ -1,0 +1,322 @@
+r"""Releases whose noise has a covariance that the rows decide: what it is without some of them, and what that tells.
+
+With G the Hessian of the rows (that of the squared loss), :math:`G^{-1} = Q^T Q`, the parameters :math:`Q^{-T} w` have
+:math:`K = Q G Q^T = I` with all rows, and without the rows S
+
+.. math:: K = I - \sum_{i \in S} \omega_i (Q x_i)(Q x_i)^T + Q P Q^T ,
+
+P what their leaving does to the penalty through folded scales. The covariances of these parameters are
+
+- :math:`T K^{-1}` for posterior sampling, and for noise of the shape G^-1;
+- :math:`\sigma^2 K^{-1} C' K^{-1}`, :math:`C' = Q C Q^T`, for objective perturbation;
+- :math:`\sigma^2 K^{-1} (K \# N') K^{-1} = \sigma^2 K^{-1/2} (K^{-1/2} N' K^{-1/2})^{1/2} K^{-1/2}` for noise of least loss for
+  anyone, N' the square of its covariance with all rows.
+
+n l2, the scale and the frame stay as they are. With the moves D of the minimiser, ``two_normals`` says what the best test is
+worth. Without one row, and nothing folded, K differs along one direction alone: two numbers of each row are enough, and for the
+squared loss one, in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host, like, namespace
+from fisherleak.engine.changes.left_out import MovingScales
+from fisherleak.engine.changes.removal import removal_moves
+from fisherleak.engine.changes.sets_left_out import Rows
+from fisherleak.engine.changes.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
+from fisherleak.engine.fit.newton import factor_at
+from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses import LOSSES, Loss
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
+from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
+
+__all__ = [
+    "SAME",
+    "FromGram",
+    "Reshaped",
+    "centring_of",
+    "equivalent_norms",
+    "is_bounded",
+    "linear_part",
+    "public_curvature",
+]
+
+Vector = NDArray[np.float64]
+AT_ONCE = 2**21
+"""Values of covariances that are held at a time."""
+WORK = 2**34
+"""Products n x p^3 of one decomposition for each row up to which all are decomposed: a minute or so."""
+LIGHT = 2**31
+"""Such products that take seconds."""
+SAME = 1e-6
+"""Part of a covariance by which one that is made again from the same rows may differ."""
+SINGULAR = 1e-12
+"""An eigenvalue of K below which the other rows do not determine the noise."""
+
+
+class Reshaped(Protocol):
+    """Normal noise of one release, whose covariance is made anew without rows."""
+
+    @property
+    def white(self) -> Vector:
+        """W, (p, p) over the released parameters, with which the noise has the covariance I."""
+
+    def covariances(self, sets: Sequence[Rows]) -> Vector:
+        """Those of W times the release without each set of rows, (b, p, p); not finite where there is none."""
+
+    def is_light(self, count: int) -> bool:
+        """Whether so many rows, or sets of them, take seconds rather than minutes."""
+
+
+def public_curvature(loss: Loss) -> float:
+    """A at no parameters: a public number of a loss with traits."""
+    assert loss.traits is not None
+    return loss.traits.at_zero
+
+
+def linear_part(jacobian: Jacobian) -> Jacobian:
+    """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
+    fit = jacobian.fit
+    a = public_curvature(fit.loss)
+    risk = Risk(
+        *(jacobian.X, jacobian.y, fit.sample_weight, LOSSES["squared"], fit.l2 / a, fit.intercept is not None),
+        intercept_l2=fit.intercept_l2 / a,
+        known_centre=fit.centre,
+        scales=fit.scales,
+    )
+    factor = factor_at(risk, risk.at(fit.centred_theta, curvature=True))
+    there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
+    return replace(jacobian, fit=there)
+
+
+@dataclass(frozen=True)
+class FromGram:
+    """Noise whose covariance follows from G: see the module."""
+
+    linear: Jacobian
+    """The rows under the squared loss."""
+    root: Vector
+    """Q, (p, p), for rows as they are centred."""
+    centring: Vector
+    """(p, p): from the released parameters to those of centred rows."""
+    scale: float
+    remade: Callable[[Vector], Vector] | None
+    """Covariances at scale 1 from K, (b, p, p); None for those that are K^-1."""
+
+    @classmethod
+    def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> FromGram:
+        """Posterior sampling or objective perturbation, squared loss."""
+        root, centring = _root(jacobian), centring_of(jacobian)
+        if isinstance(mechanism, Posterior):
+            return cls(jacobian, root, centring, mechanism.scale, None)
+        assert isinstance(mechanism, ObjectivePerturbation)
+        # C is over released gradients: those of centred parameters are centring^-T times these
+        half = root @ np.linalg.solve(centring.T, mechanism.root(len(root)))
+        middle = half @ half.T
+
+        def remade(K: Vector) -> Vector:
+            turned = np.linalg.solve(K, np.broadcast_to(middle, K.shape))
+            return np.asarray(np.linalg.solve(K, np.swapaxes(turned, 1, 2)), dtype=np.float64)
+
+        return cls(jacobian, root, centring, mechanism.scale, remade)
+
+    @classmethod
+    def of_shape(cls, jacobian: Jacobian, noise: Gaussian, name: str) -> FromGram | None:
+        """Gaussian noise of a named shape; None where it is not made of these rows' G."""
+        if jacobian.fit.loss.traits is None or name not in (HESSIAN, FOR_ANYONE) or noise.shape is None:
+            return None
+        linear = linear_part(jacobian)
+        root, centring = _root(linear), centring_of(linear)
+        turn = np.linalg.solve(root.T, centring)
+        given = turn @ noise.shape @ turn.T
+        if name == HESSIAN:
+            same = bool(np.abs(given - np.eye(len(given))).max() <= SAME)
+            return cls(linear, root, centring, noise.scale, None) if same else None
+        N = given @ given
+
+        def remade(K: Vector) -> Vector:
+            inner = _power(K, -0.5)
+            return np.asarray(inner @ _power(inner @ N @ inner, 0.5) @ inner)
+
+        return cls(linear, root, centring, noise.scale, remade)
+
+    @property
+    def white(self) -> Vector:
+        return np.asarray(self._outer @ np.linalg.solve(self.root.T, self.centring) / self.scale, dtype=np.float64)
+
+    @property
+    def _outer(self) -> Vector:
+        """What whitens the covariance with all rows, by the parameters in which K = I."""
+        size = len(self.root)
+        if self.remade is None:
+            return np.eye(size)
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.remade(np.eye(size)[None, :, :])[0])), dtype=np.float64)
+
+    def covariances(self, sets: Sequence[Rows]) -> Vector:
+        K = np.stack([self._left(rows, push) for rows, push in zip(sets, self._pushes(sets), strict=True)])
+        values = np.linalg.eigvalsh(K)
+        K[values[:, 0] <= SINGULAR] = np.nan
+        known = np.isfinite(K[:, 0, 0])
+        found, outer = np.full_like(K, np.nan), self._outer
+        made = np.linalg.inv(K[known]) if self.remade is None else self.remade(K[known])
+        found[known] = outer @ made @ outer.T
+        return found
+
+    @property
+    def direct(self) -> bool:
+        """Whether K changes along one direction alone when a row leaves: nothing else is made of it, and no scale moves."""
+        folding = self.linear.folding
+        moving = folding is not None and folding.totals is not None and bool(np.any(host(folding.totals) > 0))
+        return self.remade is None and not (moving and self.linear.fit.l2 > 0)
+
+    def is_light(self, count: int) -> bool:
+        return self.direct or is_bounded(self, count) or count * len(self.root) ** 3 <= LIGHT
+
+    def _left(self, rows: Rows, push: Vector | None) -> Vector:
+        """K without a set of rows, with the diagonal of P."""
+        x, omega = self._rows(rows)
+        q = x @ self.root.T
+        K = np.eye(len(self.root)) - (q * omega[:, None]).T @ q
+        return K if push is None else np.asarray(K + (self.root * push) @ self.root.T)
+
+    def _pushes(self, sets: Sequence[Rows]) -> Sequence[Vector | None]:
+        """Diagonals of P, (p,) each; None where no scale moves."""
+        fold, X = MovingScales.of(self.linear), self.linear.X
+        if fold is None:
+            return [None] * len(sets)
+        omega = np.ones(len(X)) if self.linear.fit.sample_weight is None else self.linear.fit.sample_weight
+        # single rows at once, sets one by one
+        single = all(len(rows) == 1 for rows in sets)
+        parts = [np.concatenate(list(sets))[:, None]] if single else [rows[None, :] for rows in sets]
+        found: list[Any] = [fold.push(X[rows], omega[rows], np.ones(rows.shape)) for rows in parts]
+        return [*np.concatenate(found)]
+
+    @cached_property
+    def _known(self) -> tuple[Vector, Vector]:
+        """All centred rows (n, p) and their weights."""
+        fit = self.linear.fit
+        X = np.asarray(self.linear.X, dtype=np.float64)
+        centre = None if fit.centre is None else np.asarray(host(fit.centre))
+        omega = np.ones(len(X)) if fit.sample_weight is None else np.asarray(fit.sample_weight, dtype=np.float64)
+        return np.asarray(with_constant(X, fit.intercept is not None, centre)), omega
+
+    def _rows(self, rows: Rows) -> tuple[Vector, Vector]:
+        x, omega = self._known
+        return x[rows], omega[rows]
+
+    def along_rows(self, jacobian: Jacobian, rows: Rows, moves: Vector) -> Vector:
+        """The equivalent mu of single rows where K changes along one direction alone, (b,)."""
+        x, omega = self._rows(rows)
+        q = x @ self.root.T
+        length = np.sum(q * q, axis=1)
+        left = 1.0 - omega * length
+        if jacobian.fit.loss.unit_curvature:
+            z = x @ np.asarray(host(jacobian.fit.centred_theta))
+            residual = z - np.asarray(host(jacobian.y), dtype=np.float64)[rows]
+            return mu_along_a_row(left, residual, self.scale**2 / np.where(omega > 0, omega, 1.0))
+        m = moves @ self.white.T
+        along = np.sum(m * q, axis=1) / np.sqrt(np.where(length > 0, length, 1.0))
+        across = np.sqrt(np.maximum(np.sum(m * m, axis=1) - along**2, 0.0))
+        variances = 1.0 / np.where(left > SINGULAR, left, np.nan)
+        return equivalent_mu(np.stack([variances, np.ones_like(left)], axis=1), np.stack([along, across], axis=1))
+
+    def bounds(self, sets: Sequence[Rows], moves: Vector) -> Vector:
+        r"""Mus that those of noise of the shape G^-1 are not above, without a decomposition, (b,).
+
+        With :math:`K = I + E`, KL of the release with the rows from that without is
+        :math:`\tfrac12 (\mathrm{tr} E - \log\det(I + E) + m^T K m)`, and for eigenvalues e of E above -d,
+        :math:`e - \log(1 + e) \le e^2 / (2 (1 - d))`.
+        """
+        found = []
+        B = self.root.T @ self.root
+        for rows, push, move in zip(sets, self._pushes(sets), moves @ self.white.T, strict=True):
+            x, omega = self._rows(rows)
+            q = x @ self.root.T
+            C = np.sqrt(omega)[:, None] * q
+            inner = C @ C.T
+            square, down = float(np.sum(inner**2)), float(np.linalg.norm(inner, 2))
+            bent = float(move @ move) - float(np.sum((C @ move) ** 2))
+            if push is not None:
+                turned = C @ self.root
+                square += float(push @ (B**2) @ push) - 2.0 * float(np.sum(turned**2 * push))
+                # below zero, Q P Q^T is not further than its negative entries' own trace
+                down += float(np.sum(np.maximum(-push, 0.0) * np.diag(B)))
+                bent += float(np.sum((move @ self.root) ** 2 * push))
+            found.append(0.5 * (square / (2.0 * (1.0 - down)) + bent) if down < 1.0 - SINGULAR else np.inf)
+        return bounded_mu(np.asarray(found))
+
+
+def equivalent_norms(
+    reshaped: Reshaped, jacobian: Jacobian, tolerance: float, sets: Sequence[Rows] | None = None
+) -> Vector:
+    """The mu of equal accuracy of leaving out every row, (n,), or every set of rows, (m,), at the noise's own scale.
+
+    Infinite where there is no minimum without them; an upper bound where ``is_bounded`` says so.
+    """
+    alone = sets is None
+    everyone = np.arange(int(jacobian.X.shape[0]))
+    parts: Sequence[Rows] = [everyone[k : k + 1] for k in everyone] if sets is None else sets
+    xp = namespace(jacobian.X)
+    asked: Any = like(everyone, jacobian.X, xp) if alone else list(parts)
+    moves = np.asarray(host(removal_moves(jacobian, asked, tolerance)), dtype=np.float64)
+    lost = np.asarray(~np.isfinite(moves).all(axis=1))
+    # total variation grows along a move, since both densities fall off evenly from their means: what may be missing is added
+    missing = 0.0 if jacobian.fit.loss.quadratic else 2.0 * tolerance
+    moves = np.where(lost[:, None], 0.0, (1.0 + missing) * moves)
+    if isinstance(reshaped, FromGram) and alone and reshaped.direct:
+        found = reshaped.along_rows(jacobian, everyone, moves)
+    elif isinstance(reshaped, FromGram) and is_bounded(reshaped, len(parts)):
+        found = reshaped.bounds(parts, moves)
+    else:
+        found = np.concatenate([np.empty(0), *_walked(reshaped, parts, moves)])
+    return np.where(lost, np.inf, found)
+
+
+def is_bounded(reshaped: Reshaped, count: int) -> bool:
+    """Whether so many rows, or sets of them, get an upper bound in place of the best test's own figure."""
+    if not isinstance(reshaped, FromGram) or reshaped.remade is not None:
+        return False
+    return not reshaped.direct and count * len(reshaped.root) ** 3 > WORK
+
+
+def _walked(reshaped: Reshaped, sets: Sequence[Rows], moves: Vector) -> Iterator[Vector]:
+    white = reshaped.white
+    most = max(1, AT_ONCE // white.size)
+    for start in range(0, len(sets), most):
+        some = slice(start, start + most)
+        covariances = reshaped.covariances(sets[some])
+        known = np.asarray(np.isfinite(covariances).all(axis=(1, 2)))
+        values, vectors = np.linalg.eigh(np.where(known[:, None, None], covariances, np.eye(len(white))))
+        turned = (np.swapaxes(vectors, 1, 2) @ (moves[some] @ white.T)[:, :, None])[:, :, 0]
+        yield np.where(known, equivalent_mu(values, turned), np.inf)
+
+
+def _root(jacobian: Jacobian) -> Vector:
+    factor = jacobian.fit.factor
+    return np.asarray(np.linalg.cholesky(host(factor.core)).T * host(factor.scale)[None, :])
+
+
+def centring_of(jacobian: Jacobian) -> Vector:
+    """From the released parameters to those of centred rows: the level is b + coef . centre."""
+    fit = jacobian.fit
+    found = np.eye(len(host(fit.centred_theta)))
+    if fit.centre is not None:
+        found[-1, :-1] = np.asarray(host(fit.centre))
+    return found
+
+
+def _power(S: Vector, power: float) -> Vector:
+    """Powers of symmetric positive definite matrices, (b, p, p)."""
+    values, V = np.linalg.eigh(S)
+    kept = np.maximum(values, np.finfo(np.float64).tiny)
+    return np.asarray((V * kept[:, None, :] ** power) @ np.swapaxes(V, 1, 2))

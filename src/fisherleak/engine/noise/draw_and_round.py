@@ -1,0 +1,170 @@
+r"""How noise is drawn and what leaves: parameters with noise on them, on a grid.
+
+Floats are a comb: which of them ``w + b`` can reach depends on the last bits of w, and tells candidates apart that b
+should hide. What is released is therefore rounded to a *grid*: for each parameter the largest power of two at or below 1/1024
+of the standard deviation of its own noise. Rounding never adds information, and it takes those bits away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.notebook import panel
+from fisherleak.engine.noise.contract import Noise, check_noise
+from fisherleak.engine.noise.randomness import SystemGenerator
+from fisherleak.errors import InvalidInputError
+
+__all__ = [
+    "OneDraw",
+    "check_fine",
+    "drawn",
+    "generator",
+    "grid_below",
+    "grid_of",
+    "on_grid",
+    "released",
+    "rounded",
+    "to_significant_bits",
+]
+
+Vector = NDArray[np.float64]
+STEPS = 1024
+"""Steps of the grid in the standard deviation of a parameter's noise, at least."""
+SMALLEST = 5e-324
+"""Above zero: the grid of noise that no other float divides."""
+THINNEST = 2.0**-20
+"""What is left of a parameter's noise where all others are known makes its grid no finer than this part of it would: that would
+show the last bits again."""
+SIGNIFICANT = 30
+"""Bits of a released number whose noise the rows shape."""
+
+
+class OneDraw:
+    """One draw from many, with the seed checked, and how a notebook shows a noise."""
+
+    def _repr_html_(self: Any) -> str:
+        shape = getattr(self, "shape", None)
+        pairs: list[tuple[str, object]] = [("scale", f"{float(self.scale):.6g}")]
+        pairs += [] if shape is None else [("shape", f"its own, for {len(shape)} parameters")]
+        return panel(f"{type(self).__name__} noise", pairs, "On every released parameter.")
+
+    def draw(self: Any, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
+        """One draw of shape (size,).
+
+        With ``random_state=None`` it is made of the operating system's randomness. A fixed seed makes
+        the noise predictable, so it protects nothing: use one for tests only.
+        """
+        return np.asarray(drawn(self, 1, size, random_state)[0])
+
+
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """The operating system's randomness, or that of a seed."""
+    try:
+        return SystemGenerator() if random_state is None else np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+        ) from None
+
+
+def drawn(noise: Noise, count: int, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
+    """Independent draws of any noise, (count, size), with the noise and the seed checked: what every release adds.
+
+    Without a seed they come from the operating system, anew with each call.
+    """
+    check_noise(noise)
+    rng = generator(random_state)
+    noise.unit_information_root(size)  # refuses a shape of another size
+    found = np.asarray(noise.draws(count, size, rng))
+    if found.shape != (count, size) or not np.isfinite(found).all():
+        raise InvalidInputError(
+            f"{type(noise).__name__}.draws({count}, {size}, rng) must give {count} x {size} finite numbers; "
+            f"got an array of shape {found.shape}."
+        )
+    return found
+
+
+def released(
+    theta: Vector,
+    noise: Noise,
+    random_state: int | np.random.Generator | None = None,
+    through: Vector | None = None,
+) -> Vector:
+    """Parameters with noise, each on its grid: what may be passed on, and all of it that may.
+
+    ``through`` (p,) are the largest numbers that parameters were computed from, where these are larger than they are.
+    """
+    theta = np.asarray(theta, dtype=np.float64)
+    noisy = theta + drawn(noise, 1, theta.shape[0], random_state)[0]
+    return rounded(noisy, theta if through is None else through, grid_of(noise, theta.shape[0]), noise.scale)
+
+
+def rounded(noisy: Vector, theta: Vector, grid: Vector, scale: float) -> Vector:
+    """Noisy parameters, each on a grid of its own (p,); refuses those whose last bit is above their grid."""
+    check_fine(noisy, theta, grid, scale)
+    return on_grid(noisy, grid)
+
+
+def check_fine(noisy: Vector, theta: Vector, grid: Vector, scale: float) -> None:
+    """Refuse parameters so large beside their noise that floats are coarser than the grid.
+
+    The parameter before the noise is then a multiple of that last bit itself: a change of the data far below the noise moves
+    it by nothing or by all of a bit, which is more than the noise hides.
+    """
+    largest = np.maximum(np.abs(noisy), np.abs(theta))
+    coarse = np.flatnonzero(np.spacing(largest) > grid)
+    if coarse.size:
+        raise InvalidInputError(
+            f"noise of scale {scale:g} is lost in a parameter of {noisy[coarse[0]]:.3g}, which has 53 bits: their last one "
+            "would tell more than the noise hides. Use more noise, other units or centred columns."
+        )
+
+
+def on_grid(values: Vector, grid: Vector) -> Vector:
+    """The nearest multiples of powers of two, one for each value; floats that are all multiples stay."""
+    fine = np.abs(values) < 2.0**52 * grid
+    return np.where(fine, np.rint(np.where(fine, values, 0.0) / grid) * grid, values) + 0.0  # no negative zero
+
+
+def to_significant_bits(values: Vector) -> Vector:
+    r"""The nearest numbers of ``SIGNIFICANT`` bits: a grid that follows from the released number alone.
+
+    For draws whose deviation the rows decide, so that a grid made of it would tell about them. A sum of float64 is a multiple
+    of the last bit of its larger term, M; a number t of B bits hides that comb but for a part :math:`2^{B-52} M / |t|`.
+    """
+    part, power = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(part, SIGNIFICANT)), power - SIGNIFICANT) + 0.0)
+
+
+def grid_of(noise: Noise, size: int) -> Vector:
+    r"""The steps of the grids of ``size`` parameters, (size,): powers of two, each at most 1/1024 of its own noise.
+
+    With W^T W the information of b at scale 1, parameter j has a standard deviation of at least
+    :math:`s / \|W e_j\|`, all others known, whatever the density; a Gaussian has this one. Where the shape is the rows' own, a
+    public bound on it stands for all of them.
+    """
+    told = getattr(getattr(noise, "calibrated", None), "least", None)
+    if told is not None:
+        return np.full(size, grid_below(noise.scale * told))  # of the shape itself the grid would tell
+    root = noise.unit_information_root(size)
+    least = np.ones(size) if root is None or not size else _least_deviations(np.asarray(root))
+    return np.array([grid_below(noise.scale * deviation) for deviation in least.tolist()])
+
+
+def _least_deviations(root: Vector) -> Vector:
+    """Standard deviations at scale 1, all other parameters known, (p,); not much below those with nothing known."""
+    information = np.linalg.norm(root, axis=0)
+    alone = 1.0 / np.where(information > 0, information, 1.0)
+    # in units in which columns are alike, so that parameters far apart do not drown each other
+    own = alone * np.linalg.norm(np.linalg.pinv(root * alone), axis=1)
+    return np.asarray(np.maximum(alone, THINNEST * own))
+
+
+def grid_below(deviation: float) -> float:
+    """The largest power of two that is at most 1/1024 of a standard deviation."""
+    _, power = math.frexp(deviation)
+    return max(math.ldexp(1.0, power - 1) / STEPS, SMALLEST)

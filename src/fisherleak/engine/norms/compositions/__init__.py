@@ -1,0 +1,1 @@
+"""Norms of several releases together, whose information adds up; may import what ``engine`` may."""

@@ -1,0 +1,226 @@
+r"""Largest eigenvalues of the information of posterior sampling, row by row, compiled for the CPU.
+
+With :math:`R^T R = H^{-1}`, :math:`R E = P\, \mathrm{diag}(\sigma) V^T` and :math:`y = P^T R x`, a row has in the basis V
+
+.. math:: F = \alpha\, \mathrm{diag}(\sigma^2) + p p^T + \kappa\, g g^T, \qquad g = \sigma y, \quad h = |y|^2,
+
+.. math:: \alpha = r^2 / T + \omega^2 h, \qquad p = \frac{r}{\sqrt{h T}}\, g + \omega \sqrt{h / T}\, V^T w, \qquad
+          \kappa = \omega^2 - r^2 / (h T),
+
+the label (and what of w no value moves) being one more coordinate with a pole at zero, where g is zero. A fixed diagonal plus
+rank two, as in ``secular``, but the second part may be negative. Then, with :math:`m_{uv} = \sum u v / (\mu - \alpha \sigma^2)`
+and :math:`q = |\kappa|^{1/2} g`, the top eigenvalue above the top pole solves :math:`m_{pp} - m_{pq}^2 / (1 + m_{qq}) = 1`: its
+left side is :math:`p^T (\mu - \alpha\, \mathrm{diag}(\sigma^2) + q q^T)^{-1} p`, so that Newton's method on its inverse climbs
+to the root as it does there. Rows whose root is not clearly above the pole, nor close to one that
+is apart from the others, are left to others: NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
+from fisherleak.engine.norms.kernels.secular_numba import top_of_two
+
+__all__ = ["top_of_draws"]
+
+Vector = NDArray[np.float64]
+FLOOR, NEAR, DONE, KINK_AFTER, MOST_PASSES = 1e-18, 0.01, 1e-16, 5, 200
+"""As in ``secular``."""
+CLEAR = 1e-6
+"""Distance to the top pole, in units of the trace, from which a root with a negative part is known to ten digits."""
+APART = 1e-3
+"""Distance between the first two poles, in the same units, from which the top eigenvalue is known beside the pole too."""
+LEAST, SURELY, AT_POLE = 1e-12, 0.9, 1e-13
+"""Where there is none above this one, the top eigenvalue is the pole if there are two such poles, or nothing pulls it down."""
+
+
+def top_of_draws(sigma: Vector, w: Vector, beside: float, Y: Vector, r: Vector, omega: Vector, T: float) -> Vector:
+    """The largest eigenvalue of every row, (n,); NaN where it is not clearly above the top pole.
+
+    ``sigma`` and ``w`` are (m,), ``beside`` the length of w in the coordinate beside them, ``Y`` is (n, p) with m <= p.
+    """
+    mu = np.empty(Y.shape[0])
+    in_threads(_kernel, Y.shape[0], (sigma, w, beside, np.ascontiguousarray(Y), r, omega, T, mu))
+    return mu
+
+
+def _solve_rows(
+    start: int,
+    stop: int,
+    sigma: Vector,
+    w: Vector,
+    beside: float,
+    Y: Vector,
+    r: Vector,
+    omega: Vector,
+    T: float,
+    mu: Vector,
+) -> None:
+    """One loop, as long as it is: see ``secular_numba``."""
+    m = sigma.shape[0]
+    first = 0
+    for j in range(m):
+        if sigma[j] > sigma[first]:
+            first = j
+    top = sigma[first] ** 2
+    gaps, second_gap = np.empty(m), math.inf
+    for j in range(m):
+        gaps[j] = top - sigma[j] ** 2
+        if j != first:
+            second_gap = min(second_gap, gaps[j])
+    for i in range(start, stop):
+        h = 0.0
+        for j in range(Y.shape[1]):
+            h += Y[i, j] * Y[i, j]
+        ri, oi = r[i], omega[i]
+        alpha = ri * ri / T + oi * oi * h
+        if not (h > 0.0 and oi > 0.0):
+            mu[i] = alpha * top
+            continue
+        by_g, by_w = ri / math.sqrt(h * T), oi * math.sqrt(h / T)
+        kappa = oi * oi - ri * ri / (h * T)
+        negative = kappa < 0.0
+        root = math.sqrt(abs(kappa))
+        g11 = g12 = g22 = 0.0
+        for j in range(m):
+            g = sigma[j] * Y[i, j]
+            p, q = by_g * g + by_w * w[j], root * g
+            g11 += p * p
+            g12 += p * q
+            g22 += q * q
+        last = by_w * beside
+        g11 += last * last
+        trace = alpha * top + g11 + (0.0 if negative else g22)
+        if not trace > 0.0:
+            mu[i] = trace
+            continue
+        unit = 1.0 / math.sqrt(trace)
+        by_g, by_w, root, last = by_g * unit, by_w * unit, root * unit, last * unit
+        rr = alpha / trace
+        g11, g12, g22 = g11 / trace, g12 / trace, g22 / trace
+        upper, _, cos, sin = top_of_two(g11, g12, g22)
+        if negative:
+            upper, cos, sin = g11, 1.0, 0.0
+        below = (cos * last) ** 2 * top
+        for j in range(m):
+            g = sigma[j] * Y[i, j]
+            lifted = cos * (by_g * g + by_w * w[j]) + sin * root * g
+            below += lifted * lifted * gaps[j]
+        g = sigma[first] * Y[i, first]
+        p, q = by_g * g + by_w * w[first], root * g
+        floor = CLEAR if negative else FLOOR
+        attained = rr * second_gap <= AT_POLE or p * p - q * q >= -AT_POLE
+        lower = max(p * p - q * q if negative else p * p + q * q, floor)
+        if upper > 0.0:
+            lost = rr * below + (g12 * g12 if negative else 0.0)
+            lower = max(lower, upper - lost / upper)
+        upper = max(upper, floor)
+        delta = lower
+        found = False
+        for count in range(MOST_PASSES):
+            t = 1.0 / (delta + rr * top)
+            g11, d11 = t * last * last, (t * last) ** 2
+            g12 = g22 = d12 = d22 = 0.0
+            for j in range(m):
+                t = 1.0 / (delta + rr * gaps[j])
+                g = sigma[j] * Y[i, j]
+                p, q = by_g * g + by_w * w[j], root * g
+                t1, t2 = t * p, t * q
+                g11 += t1 * p
+                g12 += t1 * q
+                g22 += t2 * q
+                d11 += t1 * t1
+                d12 += t1 * t2
+                d22 += t2 * t2
+            if negative:
+                sin = -g12 / (1.0 + g22)
+                value, second = g11 + sin * g12, 0.0
+                slope = d11 + 2.0 * sin * d12 + sin * sin * d22
+            else:
+                value, second, cos, sin = top_of_two(g11, g12, g22)
+                slope = cos * cos * d11 + 2.0 * cos * sin * d12 + sin * sin * d22
+            if delta == LEAST and floor == LEAST:
+                # nothing above the pole, and something at it
+                found = value <= SURELY
+                delta = 0.0
+                break
+            if value >= 1.0:
+                lower = delta
+                found = True
+            if value <= 1.0:
+                upper = delta
+            if negative and not found and delta <= floor * (1.0 + 1e-12):
+                if rr * second_gap > APART:
+                    delta, found = _near_pole(sigma, w, Y[i], gaps, first, rr, top, by_g, by_w, root, last)
+                    break
+                if not attained:
+                    break
+                delta = floor = LEAST
+                continue
+            step = value * (value - 1.0) / slope if slope > 0.0 else 0.0
+            proposal = delta + step
+            settled = (value >= 1.0 and second < 1.0 and step * step <= DONE * delta) or abs(step) <= DONE
+            if (settled and abs(step) <= NEAR * delta) or upper - lower <= DONE:
+                delta = min(max(proposal, lower), upper)
+                found = True
+                break
+            if proposal <= lower or proposal >= upper or (count >= KINK_AFTER and step > delta):
+                proposal = math.sqrt(lower * upper)
+            delta = proposal
+        else:
+            found = False
+        mu[i] = trace * (rr * top + delta) if found else math.nan
+
+
+def _near_pole(
+    sigma: Vector,
+    w: Vector,
+    y: Vector,
+    gaps: Vector,
+    first: int,
+    rr: float,
+    top: float,
+    by_g: float,
+    by_w: float,
+    root: float,
+    last: float,
+) -> tuple[float, bool]:
+    """The distance of the top eigenvalue to a pole that is apart from the others, of either sign, and whether it was found.
+
+    With v what p and q have at the pole, and sums over the others alone, it is :math:`v^T (K - M)^{-1} v`, K = diag(1, -1):
+    hardly a function of the distance itself where that is small. Above the other eigenvalues where K - M has one negative one.
+    """
+    g = sigma[first] * y[first]
+    v1, v2, delta = by_g * g + by_w * w[first], root * g, 0.0
+    for _ in range(20):
+        t = 1.0 / (delta + rr * top)
+        g11, g12, g22 = t * last * last, 0.0, 0.0
+        for j in range(sigma.shape[0]):
+            t = 0.0 if j == first else 1.0 / (delta + rr * gaps[j])
+            g = sigma[j] * y[j]
+            p, q = by_g * g + by_w * w[j], root * g
+            g11 += t * p * p
+            g12 += t * p * q
+            g22 += t * q * q
+        schur = 1.0 - g11 + g12 * g12 / (1.0 + g22)
+        if not schur > 1e-3:
+            return 0.0, False
+        new = ((v1 - v2 * g12 / (1.0 + g22)) ** 2) / schur - v2 * v2 / (1.0 + g22)
+        step = abs(new - delta)
+        delta = new
+        if not abs(delta) < NEAR * APART:
+            return 0.0, False
+        if step <= DONE:
+            return delta, True
+    return 0.0, False
+
+
+_near_pole = compiled(
+    _near_pole, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True, inline="never"
+)
+# Sums may be reordered and no division is checked, so that the inner loops vectorise.
+_kernel = compiled(_solve_rows, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)

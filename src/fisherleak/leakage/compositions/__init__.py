@@ -1,0 +1,1 @@
+"""Several releases about the same data, as one leakage; may import what ``leakage`` may."""

@@ -1,0 +1,163 @@
+"""Leakage of several independent releases: Fisher information adds up (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fisherleak.engine.information import Information
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
+from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
+from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.behind import Composing
+from fisherleak.leakage.compositions.coordinates import in_common_coordinates, in_label_unit, label_factor
+from fisherleak.leakage.compositions.outputs_together import (
+    composed_outputs,
+    label_unit,
+    refuse_mixture,
+    refuse_other_data,
+)
+from fisherleak.leakage.leakage import Leakage
+
+__all__ = ["compose", "information_together", "label_ratio"]
+
+
+def compose(*leakages: Leakage) -> Leakage:
+    """Leakage of several independent releases about the same data.
+
+    Fisher information adds up (paper, section 3.1), so the matrices are added before the norm is taken: never more,
+    and usually less, than the root of the sum of squares of the etas.
+
+    Parameters
+    ----------
+    *leakages : Leakage
+        Of the same rows, labels and attributes in the same order; models, losses, features, encodings and noise may differ.
+        Models of several outputs are composed with each other, of categories that are encoded alike; heads on frozen networks
+        with other heads about the same inputs, on the same network or on others.
+
+    Returns
+    -------
+    Leakage
+        With the same methods. Releases share no eigenbasis, so per-example etas take some ten products with n x d x d
+        matrices for each but the first (relative error 4e-11 beside rounding).
+
+    Notes
+    -----
+    Holds where the noise of the releases is independent, and each release's own assumptions hold. Releases by
+    :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) are composed with others about
+    NumPy rows behind affine, public preprocessing: what the shapes of their noise tell is added too. Gaussian noise with the
+    shape of the rows' own Hessian (``calibrate(over="admissible", shape="hessian")``) tells by its shape what no composition
+    counts, and is refused.
+
+    **Units.** Releases may encode a category differently (other reference levels, another order, none dropped, rare levels
+    together, codes): its etas are then per unit of the full one-hot vector of its levels, moved in the space of changes that
+    keep the sum. Where all encode it alike it keeps their unit. Labels of two values may be in other units (0 and 1 here, -1
+    and 1 there): etas are per unit of the first release's. ``summary()`` says both.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> import numpy as np
+    >>> X, y = np.array([[1.0, 0.5], [2.0, -1.0], [-1.0, 0.0]]), np.array([1.0, 3.0, -1.0])
+    >>> first = fl.measure(fl.minimise(X, y, l2=0.1), X, y, noise=fl.Gaussian(1.0))
+    >>> again = fl.compose(first, first)  # drawn twice, independently
+    >>> (again.per_example() / first.per_example()).round(4)
+    array([1.4142, 1.4142, 1.4142])
+    """
+    if not leakages:
+        raise InvalidInputError("compose needs at least one leakage.")
+    for leakage in leakages:
+        if not isinstance(leakage, Leakage):
+            raise InvalidInputError(
+                f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
+            )
+        if len(leakages) > 1 and has_own_shape(leakage._noise):
+            raise InvalidInputError(
+                "compose adds up noise whose shape is public, and this one was shaped by the rows themselves: calibrate with "
+                "shape='isotropic', or with a shape from public rows."
+            )
+    first = leakages[0]
+    if len(leakages) == 1:
+        return first
+    composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
+    if composing is not None:
+        return composing.composed(leakages)
+    for leakage in leakages:
+        if isinstance(leakage._information, ShapedOutputs):
+            raise InvalidInputError(
+                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                "models of one output, or use noise on the parameters, fisherleak.Gaussian."
+            )
+    if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
+        return composed_outputs(leakages)
+    factors = [_checked(first, other) for other in leakages]
+    releases, jacobians, known = [], [], []
+    for leakage, factor in zip(leakages, factors, strict=True):
+        for release in _releases(leakage):
+            releases.append(release)
+            jacobians.append(in_label_unit(_jacobian_of(release), factor))
+            known.append(leakage._table.names == first._table.names)
+    common, changed = in_common_coordinates(jacobians, known)
+    notes = [note for leakage in leakages for note in leakage._notes]
+    notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently" for name in changed]
+    notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
+    # a cell that is missing for one release and a level for another is data
+    masks = [leakage._absent for leakage in leakages]
+    absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
+    pairs = zip(releases, common, strict=True)
+    together = [replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs]
+    frames = tuple(replace(frame, published=True) for leakage in leakages for frame in leakage._shown_frames)
+    told = tuple(dict.fromkeys(notes))
+    return Leakage(information_together(together), None, first._table, told, absent, _frames=frames)
+
+
+def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:
+    """The releases of a leakage, each at its own scale."""
+    information = leakage._information
+    if isinstance(information, ShapedReleases):
+        return information.releases
+    if isinstance(information, Averaged):
+        raise InvalidInputError(
+            "ObjectivePerturbation of this loss is known by upper limits of single etas, which do not add up as matrices do: "
+            "compose releases with noise on parameters, or bound the eta of all by the root of the sum of squares."
+        )
+    if isinstance(information, DataShaped):
+        return (information,)
+    return information.scaled(1.0 / leakage._scale).jacobians
+
+
+def _jacobian_of(release: Jacobian | DataShaped) -> Jacobian:
+    return release.jacobian if isinstance(release, DataShaped) else release
+
+
+def information_together(releases: Sequence[Jacobian | DataShaped]) -> Information:
+    """The information of releases, each at its own scale, by common coordinates."""
+    plain = [release for release in releases if isinstance(release, Jacobian)]
+    return information_of(*plain) if len(plain) == len(releases) else ShapedReleases(tuple(releases))
+
+
+def _checked(first: Leakage, other: Leakage) -> float:
+    """Refuse other rows, attributes and labels; give back by how much the other's label moves with the first one's."""
+    refuse_other_data(first, other)
+    return 1.0 if other is first else label_ratio(first, other)
+
+
+def label_ratio(first: Leakage, other: Leakage) -> float:
+    """By how much the other's label moves where the first one's moves by one; labels that are not the same are refused."""
+    one, two = first._information, other._information
+    if isinstance(one, SeveralOutputs) and isinstance(two, SeveralOutputs):
+        return label_unit(one.jacobian, two.jacobian)
+    if isinstance(one, SeveralOutputs) or isinstance(two, SeveralOutputs):
+        refuse_mixture()
+    factor = label_factor(one.rows[1], two.rows[1])
+    if factor is None:
+        raise InvalidInputError("compose needs releases about the same data: their labels y differ.")
+    return factor

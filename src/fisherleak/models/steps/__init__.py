@@ -1,0 +1,1 @@
+"""Fitted preprocessing, step by step: scalers, encoders, imputers; may import what ``models`` may."""

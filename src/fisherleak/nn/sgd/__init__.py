@@ -1,0 +1,1 @@
+"""Noisy SGD, followed along the path of training; may import what ``nn`` may."""

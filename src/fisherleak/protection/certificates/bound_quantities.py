@@ -1,0 +1,365 @@
+r"""What a bound on the worst admissible row is made of: norms, leverages and the rows that could be there, as numbers.
+
+In the metric of the Hessian, with :math:`B = H^{-1}`, L the noise's view of the parameters and E the values that count, every
+point x that could be there brings :math:`\sqrt{h} = |B^{1/2} x|`, :math:`|L B x|` and :math:`|E^T B x|`; every row that is
+there brings its leverage and its push :math:`\omega |r| \sqrt{h}` on the parameters. All are lengths, so that what one replaced
+row does to them is bounded by how it changes B and the parameters: see ``pivot``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
+from fisherleak.protection.certificates.declared_bounds import Admissible
+
+__all__ = [
+    "Points",
+    "Present",
+    "Quantities",
+    "Strong",
+    "feature_map",
+    "maxima",
+    "points_of",
+    "quantities_of",
+    "rows_in_metric",
+    "strong_of",
+]
+
+Vector = NDArray[np.float64]
+MOST_POINTS = 2**14
+"""Corners of the box that are looked at one by one; what is left of it is bounded by norms."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points (V, p) whose hull, widened by the ``rest``, holds all admissible rows; in the coordinates of the fit."""
+
+    x: Vector
+    rest: tuple[Vector, ...]
+    """What is not enumerated: deviations (k, p) of a column's choices from their middle."""
+    radius: float
+    """Of a ball over all features, or zero."""
+    choices: NDArray[np.int64]
+    """(V, parts): which choice of each column a point is made of; an end where the column is not enumerated."""
+    spans: Vector
+    """(d,): how far apart two admissible values of a feature are, at most."""
+
+    def reach(self, matrix: Vector) -> float:
+        """|matrix @ deviation| for what is not enumerated, at most."""
+        lengths = [float(np.linalg.norm(part @ matrix.T, axis=1).max()) for part in self.rest]
+        total = sum(lengths)
+        if len(self.rest) > 1 and all(len(part) == 2 for part in self.rest):
+            together = np.stack([part[1] for part in self.rest], axis=1)
+            total = min(total, math.sqrt(len(self.rest)) * float(np.linalg.norm(matrix @ together, 2)))
+        if self.radius:
+            total += self.radius * float(np.linalg.norm(matrix[:, : len(self.spans)], 2))
+        return total
+
+
+def points_of(jacobian: Jacobian, admissible: Admissible) -> Points:
+    """Corners of the admissible box, as many as can be looked at; the widest columns first."""
+    d = admissible.base.shape[0]
+    centre = np.zeros(d) if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
+    constant = [1.0] if jacobian.fit.intercept is not None else []
+    x, rest = (admissible.base - centre)[None, :], []
+    choices = np.zeros((1, len(admissible.parts)), dtype=np.int64)
+    spans = np.full(d, 2.0 * (admissible.radius or 0.0))
+    widths = [float(np.linalg.norm(part - part.mean(axis=0), axis=1).max()) for part in admissible.parts]
+    for k in sorted(range(len(widths)), key=lambda k: -widths[k]):
+        part = admissible.parts[k]
+        spans += part.max(axis=0) - part.min(axis=0)
+        if len(x) * len(part) <= MOST_POINTS:
+            choices = np.repeat(choices, len(part), axis=0)
+            choices[:, k] = np.tile(np.arange(len(part)), len(x))
+            x = (x[:, None, :] + part[None, :, :]).reshape(-1, d)
+        else:
+            middle = 0.5 * (part.max(axis=0) + part.min(axis=0))
+            x = x + middle
+            rest.append(np.pad(part - middle, ((0, 0), (0, len(constant)))))
+    x = np.column_stack([x, *[np.ones(len(x))] * len(constant)])
+    return Points(x, tuple(rest), admissible.radius or 0.0, choices, spans)
+
+
+@dataclass(frozen=True)
+class Present:
+    """Each row that is there and has a weight, (n,)."""
+
+    omega: Vector
+    y: Vector
+    z: Vector
+    r: Vector
+    """|r|, not weighted."""
+    a: Vector
+    h: Vector
+    """x.B.x"""
+    lb: Vector
+    """|L B x|"""
+    eb: Vector
+    """|E^T B x|"""
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """All that the bound is made of; it grows with each of them."""
+
+    leverage: float
+    push: float
+    far: float
+    """The largest x.B.x of a present row."""
+    c1: float
+    c2: float
+    c3: float
+    lift: float
+    lift_e: float
+    whole: float
+    """||L B^1/2||"""
+    whole_e: float
+    """||E^T B^1/2||"""
+    direct: float
+    """||L B E||"""
+    columns: float
+    """||L B|| over the columns whose scales are folded in."""
+    u: float
+    """|E^T w|"""
+    along: float
+    """|L B E E^T w|"""
+    root: Vector
+    """(V,) square roots of h."""
+    p: Vector
+    e: Vector
+    up: Vector
+    """Positive part of (L B x).(L B E E^T w), and of its negative."""
+    down: Vector
+    z_low: Vector
+    z_high: Vector
+    lowest: float
+    highest: float
+    stretch: float = 0.0
+    """Relative change of a folded scale's penalty, as a logarithm."""
+    pull: float = 0.0
+    """The gradient that a changed penalty leaves, in the metric of B."""
+    pull_by_move: float = 0.0
+    columns_root: float = 0.0
+    m: Vector | float = 0.0
+    """(V,) what a change of a feature does to the penalty."""
+    m_by_move: float = 0.0
+    m_by_mean: float = 0.0
+    scale_push: float = 0.0
+    """How fast the penalty's curvature moves with a feature of a row, through its folded scale."""
+    loosened: float = 0.0
+    """The part of the Hessian that a changed penalty takes away, at most."""
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Matrices at the fit."""
+
+    LB: Vector
+    root: Vector
+    """B^1/2: |root @ x|^2 = x.B.x"""
+    H: Vector
+    E: Vector
+    theta: Vector
+
+    @property
+    def inverse(self) -> Vector:
+        return self.root.T @ self.root
+
+
+def quantities_of(
+    jacobian: Jacobian, points: Points, attributes: Sequence[Attribute]
+) -> tuple[Quantities, Present, float]:
+    """The quantities at a fit, its rows, and the largest weight."""
+    base, present = _at(jacobian, attributes)
+    u = base.E.T @ base.theta
+    Q = base.LB @ base.E
+    q = Q @ u
+    x = points.x
+    back = base.E.T @ base.inverse
+    root = np.linalg.norm(x @ base.root.T, axis=1) + points.reach(base.root)
+    both, slack = x @ (base.LB.T @ q), points.reach((base.LB.T @ q)[None, :])
+    z, beyond = x @ base.theta, points.reach(base.theta[None, :])
+    free = base.root @ base.E
+    numbers: dict[str, Any] = {
+        "whole": _norm(base.LB @ base.H @ base.root.T),
+        "whole_e": _norm(free),
+        "direct": _norm(Q),
+        "columns": 0.0,
+        "u": float(np.linalg.norm(u)),
+        "along": float(np.linalg.norm(q)),
+        "root": root,
+        "p": np.linalg.norm(x @ base.LB.T, axis=1) + points.reach(base.LB),
+        "e": np.linalg.norm(x @ back.T, axis=1) + (points.reach(back) if back.size else 0.0),
+        "up": np.maximum(both + slack, 0.0),
+        "down": np.maximum(slack - both, 0.0),
+        "z_low": z - beyond,
+        "z_high": z + beyond,
+        "lowest": float(np.min(z - beyond)),
+        "highest": float(np.max(z + beyond)),
+    }
+    numbers |= _folded(jacobian, base, points)
+    numbers |= maxima(present)
+    return Quantities(**numbers), present, float(present.omega.max())
+
+
+@dataclass(frozen=True)
+class Strong:
+    """The same norms by the penalty alone, in place of B; and the longest E^T w: nothing here depends on values of rows."""
+
+    whole: float
+    whole_e: float
+    root: float
+    u: float
+
+
+def strong_of(jacobian: Jacobian, points: Points, attributes: Sequence[Attribute]) -> Strong | None:
+    """None where a parameter has no penalty, or derivatives of the loss have no bound."""
+    fit = jacobian.fit
+    free = fit.intercept is not None and fit.intercept_l2 == 0
+    traits = fit.loss.traits
+    if fit.l2 == 0 or free or jacobian.folding is not None or traits is None:
+        return None
+    if not math.isfinite(traits.steepest):
+        return None
+    base, _ = _at(jacobian, attributes)
+    penalty = np.full(len(base.theta), fit.n * fit.l2)
+    if fit.intercept is not None:
+        penalty[-1] = fit.n * fit.intercept_l2
+    root = np.diag(penalty**-0.5)
+    whole_e = _norm(root @ base.E)
+    far = float(np.linalg.norm(points.x @ root, axis=1).max()) + points.reach(root)
+    # |w| in the metric of the penalty is at most |sum of all r x| / penalty, with the longest r
+    # and the penalty's part of the risk is at most the risk of no model at all
+    weights = float(fit.n if fit.sample_weight is None else np.sum(host(fit.sample_weight)))
+    return Strong(
+        _norm(base.LB @ base.H @ root),
+        whole_e,
+        far,
+        whole_e * min(weights * traits.steepest * far, math.sqrt(2.0 * traits.of_nothing * weights)),
+    )
+
+
+def _norm(matrix: Vector) -> float:
+    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
+
+
+def rows_in_metric(jacobian: Jacobian) -> tuple[Vector, Vector, Vector]:
+    """Rows that count as B^1/2 x, (n, p), with their weights and curvatures, (n,) each."""
+    fit = jacobian.fit
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
+    omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
+    counted = omega > 0
+    centre = None if fit.centre is None else np.asarray(host(fit.centre))
+    x = with_constant(X[counted], fit.intercept is not None, centre)
+    a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y[counted]))
+    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
+    root = np.linalg.cholesky(core).T * scale[None, :]
+    return x @ root.T, omega[counted], a
+
+
+def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Present]:
+    fit = jacobian.fit
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
+    omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
+    counted = omega > 0
+    theta = np.asarray(host(fit.centred_theta))
+    x = with_constant(
+        X[counted], fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
+    )
+    y, omega, z = y[counted], omega[counted], x @ theta
+    a, r = np.asarray(fit.loss.a(z, y)), np.abs(np.asarray(fit.loss.r(z, y)))
+    # the factor is scaled to unit diagonal, and so is its root
+    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
+    root = np.linalg.cholesky(core).T * scale[None, :]
+    H = np.linalg.inv(core) / scale[:, None] / scale[None, :]
+    E = feature_map(jacobian, attributes, len(theta))
+    LB = np.asarray(host(jacobian.B))
+    base = _Base(LB, root, H, E, theta)
+    h = np.sum((x @ root.T) ** 2, axis=1)
+    lb, eb = np.linalg.norm(x @ LB.T, axis=1), np.linalg.norm(x @ (E.T @ base.inverse).T, axis=1)
+    return base, Present(omega, y, z, r, a, h, lb, eb)
+
+
+def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
+    """E, (p, m): what the values that count do to the features, and nothing to the intercept."""
+    if not attributes:
+        return np.zeros((size, 0))
+    found = jacobian.map(attributes)
+    if found.matrix is not None:
+        return np.asarray(host(found.matrix))
+    return np.eye(size)[:, np.asarray(host(found.columns))]
+
+
+def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, float]:
+    """What removing one row does at most, each number over all rows, or over all rows but any one."""
+    leverage = present.omega * present.a * present.h
+    if not leverage.max() < 1.0 - 1e-9:
+        return dict.fromkeys(("push", "far", "c1", "c2", "c3", "lift", "lift_e"), math.inf) | {"leverage": 1.0}
+    s, left = present.omega * present.a, 1.0 - leverage
+    root = np.sqrt(present.h)
+    each = {
+        "leverage": leverage,
+        "push": present.omega * present.r * root / np.sqrt(left),
+        "far": present.h,
+        "c1": s * present.lb * root / left,
+        "c2": s * present.lb * present.eb / left,
+        "c3": s * present.eb * root / left,
+        "lift": s * present.lb**2 / left,
+        "lift_e": s * present.eb**2 / left,
+    }
+    if not without_the_largest:
+        return {name: float(values.max()) for name, values in each.items()}
+    return {name: float(np.sort(values)[-2]) if len(values) > 1 else 0.0 for name, values in each.items()}
+
+
+def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
+    """What one row does to scales that are folded into the penalty, and what the penalty does to J."""
+    folding, fit = jacobian.folding, jacobian.fit
+    if folding is None or fit.l2 == 0:
+        return {}
+    if np.any(np.asarray(host(folding.shares))):
+        raise InvalidInputError(
+            "over='admissible' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "Use StandardScaler, or over='max'."
+        )
+    slopes, means = np.abs(np.asarray(host(folding.slopes))), np.asarray(host(folding.means))
+    d = len(slopes)
+    scales, w = np.asarray(host(fit.scales)), np.abs(base.theta[:d])
+    omega = 1.0 if not folding.weighted or fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
+    total = fit.n if not folding.weighted or fit.sample_weight is None else float(np.sum(host(fit.sample_weight)))
+    share, learned = omega / total, (slopes > 0) | (scales != 1.0)
+    spans = np.where(learned, points.spans, 0.0)
+    change = spans**2 * (share + share**2)
+    worst = float(np.max(change[learned] / scales[learned] ** 2, initial=0.0))
+    spread = np.sqrt(np.sum(base.root**2, axis=0))[:d]
+    push = 2.0 * fit.n * fit.l2 * share * learned
+    far = np.abs(points.x[:, :d] - _centred(jacobian, means)) + spans * (
+        share + (0.5 if points.rest or points.radius else 0.0)
+    )
+    return {
+        "stretch": -math.log1p(-worst) if worst < 1 else math.inf,
+        "pull": float(np.sum(fit.n * fit.l2 * change * w * spread)),
+        "columns": _norm(base.LB[:, :d][:, learned]),
+        "m": np.max(omega * slopes * far, axis=1, initial=0.0),
+        "pull_by_move": float(np.sum(fit.n * fit.l2 * change * spread**2)),
+        "columns_root": _norm(base.root[:, :d][:, learned]),
+        "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "loosened": _norm(base.root[:, :d] * np.sqrt(fit.n * fit.l2 * change)) ** 2,
+        "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
+    }
+
+
+def _centred(jacobian: Jacobian, means: Vector) -> Vector:
+    return means if jacobian.fit.centre is None else means - np.asarray(host(jacobian.fit.centre))

@@ -1,0 +1,337 @@
+r"""A certified bound on eta of any admissible row in place of any present one, in the model refitted with it.
+
+Row i leaves and (x, y) takes its place. With A the Hessian of the others at the new minimum, g = A^-1 x, s = omega a and
+h = x.g,
+
+.. math::
+
+    J = -\omega L \Big\{ \frac{g\,[a\,u^T,\; c]}{1 + s h} + \Big(A^{-1} - \frac{s\, g g^T}{1 + s h}\Big)
+        (r I + \mathrm{diag}(m)) E \Big\}, \qquad u = E^T w .
+
+*The row that leaves*: :math:`A^{-1}` is B and one rank-one term, whose part in ||J|| is at most its largest over all rows.
+*Moved curvature*: with |d log a / dz| <= l (1 for the logistic loss), parameters that move by at most d in the metric of A
+at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the largest :math:`|x_j|` in that metric, and d solves
+:math:`1 - e^{-l q d} = l q N`, N the length of the gradient that the exchange leaves. *The new row's own effect* only reduces
+|r|, and its other part is bounded by :math:`2 \omega a |r| |L g| |E^T g|`. For the squared loss the rest is convex in x and y,
+so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
+convex for given derivatives r, a, c, so that corners suffice for every interval of z, and ends of the label; where r and a both
+depend on the label (the Gamma loss), each is taken at its largest in intervals of it. Of these, a row whose z lies in the
+interval is a mean of corners whose mean z lies there too (``within``). The two-rank part of ||J|| has a closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.losses.loss import Traits
+from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
+from fisherleak.protection.certificates.known_losses import known_traits
+from fisherleak.protection.certificates.parameter_change import Drift
+from fisherleak.protection.certificates.within import most_within
+
+__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "two_ranks"]
+
+Vector = NDArray[np.float64]
+WIDTH, FINE, COARSE = 0.25, 16.0, 8
+"""Intervals of z: of this width up to ``FINE`` from zero, then eight to each doubling."""
+LEAST = 2.0**-6
+"""Leverages of a new row below which its damping is not looked at; above, intervals by the same eighths of a doubling."""
+LABEL_CELLS = 8
+"""Intervals of the label, where curvature depends on it."""
+ENDS, FAR = 64.0, 1e8
+"""Beyond these z only limits count."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far any exchange goes, at most: what ``pivot`` needs."""
+
+    move: float = 0.0
+    """Of the parameters: |c.(w' - w)| <= move |B^1/2 c|."""
+    tau: float = 0.0
+    """Logarithm of the factors by which A changes."""
+    gain: float = 0.0
+    """s h of the new row."""
+    push: float = 0.0
+    far: float = 0.0
+    c1: float = 0.0
+    c2: float = 0.0
+    c3: float = 0.0
+    lift: float = 0.0
+    lift_e: float = 0.0
+
+    def beside(self, other: Extent) -> Extent:
+        return Extent(*(max(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound, by point and label; and how far exchanges go."""
+
+    value: float
+    points: Vector
+    """(V,) what each corner brings at most, over labels and intervals; the bound is no larger than the largest."""
+    labels: Vector
+    """(V,) the label for which it is reached."""
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A label or the ends of an interval of labels, and the interval of z (at the present fit) for each point."""
+
+    labels: Vector
+    low: Vector
+    high: Vector
+    slab: bool = False
+    """Whether it is one interval of z, the same for all points."""
+
+    def largest(self, function: Callable[[Vector, Vector], Any], z: Vector) -> Vector:
+        """Of a function that is monotone in the label, at z: (V,)."""
+        return np.asarray(np.max([np.asarray(function(z, np.full_like(z, y))) for y in self.labels], axis=0))
+
+    def together(self) -> _Cell:
+        return replace(self, low=np.array([float(self.low.min())]), high=np.array([float(self.high.max())]))
+
+    def most(self, values: Vector, q: Quantities) -> float:
+        """The largest value of a convex function over all rows of the cell, by its values at the points."""
+        if not self.slab or not np.isfinite(values).all():
+            return float(values.max())
+        return most_within(values, q.z_low, q.z_high, float(self.low[0]), float(self.high[0]))
+
+
+def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, drift: Drift | None = None) -> Bound:
+    """The largest ||J|| over points, labels and intervals of z; infinite where nothing can be certified.
+
+    ``drift`` tells moves and curvature by all rows; without it the farthest row does.
+    """
+    kind = known_traits(loss)
+    best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
+    extent, rough, largest = Extent(), [], 0.0
+    together = _together(q)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for cell in _cells(q, loss, kind, labels):
+            found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift)
+            rough.append((_finite(found)[0], cell))
+            extent = extent.beside(far)
+        # an interval whose bound over all points at once is below the largest needs no look at single points
+        for above, cell in sorted(rough, key=lambda each: -each[0]):
+            if above <= largest:
+                break
+            found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift)[0])
+            largest = max(largest, cell.most(found, q))
+            which = np.where(found > best, cell.labels[-1], which)
+            best = np.maximum(best, found)
+    return Bound(largest, best, which, extent)
+
+
+def _finite(values: Vector) -> Vector:
+    """What overflowed or is undefined is not certified."""
+    return np.where(np.isfinite(values), values, math.inf)
+
+
+def _together(q: Quantities) -> Quantities:
+    """One point with the largest quantities of all."""
+    names = ("root", "p", "e", "up", "down", "z_high")
+    largest: dict[str, Any] = {name: np.array([float(np.max(getattr(q, name)))]) for name in names}
+    return replace(q, **largest, z_low=np.array([float(np.min(q.z_low))]), m=np.array([float(np.max(q.m))]))
+
+
+def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, label: bool) -> float:
+    """||J|| at most, as no Hessian is below the penalty: for losses whose derivatives are bounded, over all z there are."""
+    kind, largest = known_traits(loss), 0.0
+    for y in np.zeros(1) if kind.by_difference else labels:
+        for low, high in _intervals(-ENDS, ENDS):
+            ends = np.array([-math.inf if low == -ENDS else low, math.inf if high == ENDS else high])
+            at = np.full(2, y)
+            r = float(np.abs(np.asarray(loss.r(np.clip(ends, -FAR, FAR), at))).max())
+            peak = np.clip(np.full(2, kind.peak), ends[0], ends[1])
+            a, c = (
+                float(np.abs(np.asarray(function(peak, at))).max()) * factor
+                for function, factor in ((loss.a, 1.0), (loss.c, float(label)))
+            )
+            inner = math.hypot(r * strong.whole_e + a * strong.root * strong.u, c * strong.root)
+            largest = max(largest, omega * strong.whole * inner)
+    return largest
+
+
+def _cells(q: Quantities, loss: Loss, kind: Traits, labels: Vector) -> Iterator[_Cell]:
+    """Labels by intervals of z; one interval for each point where the loss is quadratic, as all is convex there."""
+    if loss.quadratic:
+        for y in labels:
+            yield _Cell(np.array([y]), q.z_low, q.z_high)
+        return
+    lowest, highest = q.lowest, q.highest
+    if kind.by_difference:
+        lowest, highest, labels = lowest - float(labels.max()), highest - float(labels.min()), np.zeros(1)
+    every = np.ones_like(q.root)
+    for low, high in _intervals(lowest, highest):
+        for some in _label_cells(kind, labels):
+            yield _Cell(some, low * every, high * every, slab=not kind.by_difference)
+
+
+def _label_cells(kind: Traits, labels: Vector) -> list[Vector]:
+    """The ends of the labels, as all is convex in them; intervals where curvature and gradient both move with the label."""
+    if not kind.by_label or len(labels) < 2:
+        return [np.array([y]) for y in labels]
+    edges = np.linspace(float(np.min(labels)), float(np.max(labels)), LABEL_CELLS + 1)
+    return [edges[k : k + 2] for k in range(LABEL_CELLS)]
+
+
+def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
+    """The parts of a range between points that no data decide."""
+    near = np.arange(-FINE, FINE + WIDTH / 2, WIDTH)
+    most = max(abs(lowest), abs(highest), FINE)
+    if not math.isfinite(most):
+        yield lowest, highest
+        return
+    beyond = FINE * 2.0 ** (np.arange(1, COARSE * (math.log2(most / FINE) + 1) + 1) / COARSE)
+    edges = np.concatenate([-beyond[::-1], near, beyond])
+    inner = edges[(edges > lowest) & (edges < highest)]
+    ends = [lowest, *inner.tolist(), highest]
+    yield from pairwise(ends)
+
+
+def _at_cell(
+    q: Quantities, loss: Loss, kind: Traits, cell: _Cell, omega: float, label: bool, drift: Drift | None
+) -> tuple[Vector, Extent]:
+    """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
+    left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
+    slope = kind.log_slope * math.sqrt(left * q.far)
+    grown, widest = math.exp(q.stretch), cell.most(q.root, q)
+    first = grown * (q.push + math.sqrt(left) * q.pull)
+    solved = partial(_farthest_move, slope, drift)
+    leaving = math.sqrt(left) * solved(first)
+    size = float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
+    moved = solved(first + grown * math.sqrt(left) * omega * size * widest)
+    move = math.sqrt(left) * moved
+    # adding the new row only reduces |r|, so that r moves with the row that leaves alone
+    shift = 0.0 if loss.quadratic else widest * leaving
+    above = np.maximum(cell.largest(loss.r, cell.high + shift), 0.0)
+    below = np.maximum(cell.largest(_down(loss), cell.low - shift), 0.0)
+    z = np.clip(kind.peak, cell.low - widest * move, cell.high + widest * move)
+    a = cell.largest(loss.a, z)
+    c = cell.largest(lambda z, y: np.abs(loss.c(z, y)), z) * float(label)
+    m, more = q.m / omega * np.ones_like(a), q.m_by_move * move / omega
+    shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
+    tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
+    terms = _Terms(above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving)
+    return _norm(q, terms, cell, omega, loss.quadratic)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The derivatives of a cell, largest sizes each, and how far parameters and curvature move."""
+
+    above: Vector
+    below: Vector
+    r: Vector
+    a: Vector
+    c: Vector
+    m: Vector
+    drift: Vector
+    """How far r moves with the row that leaves, where ``r`` does not say."""
+    more: float
+    """How far m moves."""
+    tau: float
+    move: float
+    left: float
+    leaving: float
+
+
+def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
+    value, g, e = _without_own(q, t)
+    within = _within(q, t)
+    largest = {name: float(np.max(x)) for name, x in (("a", t.a), ("r", t.r + t.drift))}
+    largest |= {name: cell.most(x, q) for name, x in (("g", g), ("e", e), ("m", t.m))}
+    s, m = omega * largest["a"], largest["m"] + t.more
+    end = math.sqrt(float(np.exp(t.tau)) * t.left) * cell.most(q.root, q)
+    gain, ways = s * end**2, 2.0 * s * largest["g"] * largest["e"]
+    if quadratic:
+        own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
+        value = np.minimum(value + own, _damped(q, t, omega) + within * m)
+    else:
+        own = (largest["r"] + m) * min(ways, 2.0 * within * (gain / (1.0 + gain) if math.isfinite(gain) else 1.0))
+        value = value + own
+    pushes = (omega * largest["r"] * end, end**2, s * largest["g"] * end, 0.5 * ways, s * largest["e"] * end)
+    return omega * value, Extent(t.move, t.tau, gain, *pushes, s * largest["g"] ** 2, s * largest["e"] ** 2)
+
+
+def _within(q: Quantities, t: _Terms) -> float:
+    """||L A^-1/2|| ||A^-1/2 E||, at most."""
+    return float(np.exp(2.0 * t.tau)) * math.sqrt((q.whole**2 + q.lift) * (q.whole_e**2 + q.lift_e))
+
+
+def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
+    """||J|| / omega at most without the new row's own effect, |L g| and |E^T g|, for every point."""
+    both = t.r + t.drift + t.m + t.more
+    beta = t.a**2 * q.u**2 + t.c**2
+    cosh, sinh = np.cosh(t.tau), np.sinh(t.tau)
+    whole, whole_e = math.sqrt(q.whole**2 + q.lift), math.sqrt(q.whole_e**2 + q.lift_e)
+    far = math.sqrt(t.left) * q.root
+    direct = _two_ranks(q, t, beta) + t.drift * q.direct + t.more * q.columns
+    direct = direct + q.c1 * q.root * np.sqrt(beta) + q.c2 * both
+    crossed = np.sqrt((both * q.whole_e + t.a * q.root * q.u) ** 2 + (t.c * q.root) ** 2)
+    g = cosh * (q.p + q.c1 * q.root) + sinh * whole * far
+    e = cosh * (q.e + q.c3 * q.root) + sinh * whole_e * far
+    return cosh * direct + sinh * whole * math.sqrt(t.left) * crossed + t.a * g * q.whole_e * t.leaving, g, e
+
+
+def _damped(q: Quantities, t: _Terms, omega: float) -> float:
+    """The same for the squared loss by intervals of h: 1 / (1 + omega h) multiplies all but m, and the own effect twice."""
+    top = omega * float(q.root.max()) ** 2
+    count = max(math.ceil(COARSE * math.log2(top / LEAST)), 0) if 0 < top < math.inf else 0
+    lows = np.array([0.0, *(LEAST * 2.0 ** (np.arange(count) / COARSE))])
+    root = np.sqrt(np.append(lows[1:], max(top, 0.0)) / omega)
+    p = np.minimum(float(q.p.max()), q.whole * root)
+    up, down = (np.minimum(float(each.max()), p * q.along) for each in (q.up, q.down))
+    point = replace(q, root=root, p=p, e=np.minimum(float(q.e.max()), q.whole_e * root), up=up, down=down)
+    one = np.ones_like(root)
+    above, below = float(t.above.max()) * one, float(t.below.max()) * one
+    r, c = np.maximum(above, below), float(t.c.max()) * one
+    terms = replace(t, above=above, below=below, r=r, a=one, c=c, m=0.0 * one, drift=root * t.leaving, more=0.0)
+    value, g, e = _without_own(point, terms)
+    factor = 1.0 / (1.0 + math.exp(-t.tau) * lows)
+    own = np.minimum(2.0 * omega * factor**2 * g * e, 0.5 * _within(q, t)) * (r + terms.drift)
+    return float(np.max(factor * value + own))
+
+
+def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
+    """||L B [a x u^T + (r + m) E, c x]||: the largest eigenvalue of what is direct, and of rank two beside it."""
+    folded = t.m * q.columns
+    aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
+    across = t.a * (t.r * q.along + folded * q.u)
+    two = two_ranks(aligned, across, beta, q.p)
+    return np.asarray(np.sqrt((t.r * q.direct + folded) ** 2 + two))
+
+
+def two_ranks(aligned: Vector, across: Vector, beta: Vector | float, p: Vector) -> Vector:
+    """The largest eigenvalue of beta a a^T + a b^T + b a^T, with |a| = p, |b| = across and at most a.b = aligned."""
+    p2 = p**2
+    inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
+    return np.asarray(aligned + 0.5 * beta * p2 + np.sqrt(inside))
+
+
+def _solved(slope: float, gradient: float) -> float:
+    """D with (1 - exp(-slope d)) / slope = |gradient|; infinite where none is."""
+    if slope == 0:
+        return gradient
+    return -math.log1p(-slope * gradient) / slope if slope * gradient < 1 else math.inf
+
+
+def _farthest_move(slope: float, drift: Drift | None, gradient: float) -> float:
+    """The less of two bounds: by the farthest row, and by all rows."""
+    return min(_solved(slope, gradient), math.inf if drift is None else drift.moved(gradient))
+
+
+def _down(loss: Loss) -> Callable[[Vector, Vector], Vector]:
+    return lambda z, y: -np.asarray(loss.r(z, y))

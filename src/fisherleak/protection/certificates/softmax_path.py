@@ -1,0 +1,266 @@
+r"""How far an exchanged row moves a model of several classes, followed step by step.
+
+Row i leaves and (x, y) takes its place. With G the risk of the others, the new minimum :math:`\theta'` has
+:math:`\nabla G(\theta') = -r' \otimes x`, with :math:`r'` some mean of :math:`e_k - e_y`, and the old one has
+:math:`\nabla G(\theta) = q - r_i \otimes x_i`, with q what changed scales do to the penalty. On the way along which
+the gradient of G goes straight from one to the other,
+
+.. math:: \dot\theta = -\nabla^2 G(\theta_s)^{-1} \big(r' \otimes x - r_i \otimes x_i + q\big), \qquad
+          \nabla^2 G(\theta_s) \succeq (1 - \delta) P + \sum_{j \ne i} e^{-t_j(s)} A_j \otimes x_j x_j^T =: C(t)^{-1} ,
+
+P the penalty and :math:`t_j` the range that the scores of row j have moved by: its curvature
+:math:`A = \mathrm{diag}(p) - p p^T` changes by factors of at most :math:`e^{\pm t}`, as its third derivative is a third
+moment. So
+
+.. math:: \dot t_j \le \max_{k,l} |C^{1/2} (e_k - e_l) \otimes x_j| \;
+          \big(\max |C^{1/2} r' \otimes x| + \max_i |C^{1/2} r_i \otimes x_i| + |C^{1/2} q|\big) .
+
+The way is cut into equal parts. In each, ranges are guessed from above, and the guess is checked: with C taken at it, no range
+passes it. Nothing is certain where none can be found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.protection.certificates.bound_quantities import Points
+from fisherleak.protection.certificates.exchanged_scales import ColumnRanges, ExchangedScales
+
+__all__ = ["Followed", "followed", "largest_sum", "lengths_at"]
+
+Vector = NDArray[np.float64]
+PARTS = 24
+"""Of the way."""
+GUESSES = (1.1, 1.3, 1.7, 2.5)
+"""Times the last speed, one after the other, for that of the next part."""
+FLATTEST = 60.0
+"""Ranges from here on are as good as infinite."""
+MOST_SIGNS = 10
+"""ColumnRanges whose signs are tried one by one."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Where any exchange ends, at most."""
+
+    root: Vector
+    """C^1/2, (L p, L p): the inverse Hessian at the new minimum is at most C = root^T root."""
+    move: float
+    """|c.(theta' - theta)| <= move |root c|."""
+    low: float
+    """It is at least this part of C."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What an exchanged row does to folded scales, (d,) each: the least and the largest factors of the penalty."""
+
+    down: Vector
+    up: Vector
+
+    @property
+    def changes(self) -> Vector:
+        return np.maximum(1.0 - self.down, self.up - 1.0)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """All that stays as it is on the way."""
+
+    x: Vector
+    """(n, p)"""
+    r: Vector
+    """(n, L), weighted."""
+    A: Vector
+    """(n, L, L), weighted."""
+    penalty: Vector
+    """(L p,)"""
+    pairs: list[Vector]
+    pull: Vector
+    """(L p, d): the gradient that the largest change of each scale leaves."""
+    stretch: _Stretch
+    heavy: float
+    points: Points
+
+    @cached_property
+    def least_penalty(self) -> Vector:
+        """(L p,): with any row exchanged."""
+        return self._times(self.stretch.down)
+
+    @cached_property
+    def largest_penalty(self) -> Vector:
+        return self._times(self.stretch.up)
+
+    def _times(self, factors: Vector) -> Vector:
+        by_output = self.penalty.reshape(self.outputs, -1).copy()
+        by_output[:, : factors.size] *= factors
+        return by_output.reshape(-1)
+
+    @property
+    def outputs(self) -> int:
+        return int(self.r.shape[1])
+
+    @cached_property
+    def halves(self) -> Vector:
+        """A^1/2, (n, L, L)."""
+        values, turns = np.linalg.eigh(self.A)
+        return np.asarray(turns * np.sqrt(np.clip(values, 0.0, None))[:, None, :])
+
+    def curvature(self, factors: Vector) -> Vector:
+        """The sum of factors A (x) x x^T, (L p, L p)."""
+        L, p = self.outputs, self.x.shape[1]
+        H = np.empty((L, p, L, p))
+        for k, other in combinations_with_replacement(range(L), 2):
+            H[k, :, other, :] = (self.x * (factors * self.A[:, k, other])[:, None]).T @ self.x
+            H[other, :, k, :] = H[k, :, other, :].T
+        return H.reshape(L * p, L * p)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Bounds that hold while no row has moved by more than some ranges."""
+
+    root: Vector
+    speeds: Vector
+    """(n,): of the ranges, for the whole way."""
+    length: float
+    """Of the way, in the metric of ``root``."""
+
+
+def followed(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> Followed | None:
+    """Where any exchange ends; None where that cannot be said."""
+    way = _way(jacobian, points, scales, columns)
+    moved = np.zeros(len(way.x))
+    here = _here(way, moved)
+    for _ in range(PARTS):
+        if here is None:
+            return None
+        for guess in GUESSES:
+            above = moved + guess / PARTS * here.speeds
+            there = _here(way, above)
+            if there is None or np.all(moved + there.speeds / PARTS <= above):
+                break
+            here = there
+        else:
+            return None
+        if there is not None:
+            moved = moved + there.speeds / PARTS
+        here = there
+    if here is None:
+        return None
+    grown = np.diag(way.largest_penalty) + way.curvature(np.exp(moved))
+    most = float(np.linalg.eigvalsh(here.root @ grown @ here.root.T)[-1]) * (1.0 + 1e-9)
+    gain = 0.5 * way.heavy * _largest_length(here.root, way.outputs, points) ** 2
+    return Followed(here.root, here.length, 1.0 / (most + gain))
+
+
+def _here(way: _Way, moved: Vector) -> _Here | None:
+    """With every row moved by these ranges; None where nothing holds the parameters then."""
+    if not float(moved.max(initial=0.0)) < FLATTEST:
+        return None
+    factors = np.exp(-moved)
+    H = np.diag(way.least_penalty) + way.curvature(factors)
+    try:
+        root = solve_triangular(np.linalg.cholesky(H), np.eye(len(H)), lower=True)
+    except np.linalg.LinAlgError:
+        return None
+    N = _lengths(way.x, root, way.outputs)
+    leverage = float(np.max(factors * np.linalg.eigvalsh(way.halves.transpose(0, 2, 1) @ N @ way.halves)[:, -1]))
+    if not leverage < 1.0 - 1e-9:
+        return None
+    left = (1.0 + 1e-9) / math.sqrt(1.0 - leverage)
+    root = root * left
+    pushed = left * math.sqrt(float(np.max(np.einsum("nk,nkl,nl->n", way.r, N, way.r, optimize=True), initial=0.0)))
+    # the gradient of the new row is a mean of finitely many, whatever its scores are
+    newcomer = way.heavy * max(_widest(root, pair, way.points) for pair in way.pairs)
+    length = pushed + newcomer + largest_sum(root @ way.pull)
+    apart = np.stack(way.pairs)
+    ranges = np.einsum("ck,nkl,cl->nc", apart, N, apart, optimize=True).max(axis=1)
+    return _Here(root, np.sqrt(np.maximum(ranges, 0.0)) * (left * length * (1.0 + 1e-9)), length)
+
+
+def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
+    """(I (x) x)^T root^T root (I (x) x) of every row, (n, L, L)."""
+    p = x.shape[1]
+    C = (root.T @ root).reshape(outputs, p, outputs, p)
+    N = np.empty((len(x), outputs, outputs))
+    for k, other in combinations_with_replacement(range(outputs), 2):
+        N[:, k, other] = N[:, other, k] = np.einsum("np,np->n", x @ C[k, :, other, :], x)
+    return N
+
+
+def _way(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
+    fit, (L, p) = jacobian.fit, (jacobian.outputs, jacobian.width)
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
+    weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
+    counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
+    part = jacobian.model.scores(X[counted], y[counted], None if weights is None else weights[counted])
+    x, r, A, omega = (np.asarray(host(each)) for each in (part.x, part.r, part.A, part.omega))
+    penalty = np.asarray(host(risk_of_fit(fit, jacobian.X, jacobian.y).penalty))
+    stretch = _Stretch(scales.kept.min(axis=0, initial=1.0), scales.largest(columns.low, columns.high))
+    V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
+    pull = np.zeros((L, p, d))
+    pull[:, np.arange(d), np.arange(d)] = penalty.reshape(L, p)[:, :d] * stretch.changes * V[:, :d]
+    pairs = _pairs_of(np.asarray(host(fit.frame)))
+    pull = pull[:, :, stretch.changes > 0]
+    return _Way(x, r, A, penalty, pairs, pull.reshape(L * p, -1), stretch, float(omega.max()), points)
+
+
+def largest_sum(columns: Vector) -> float:
+    r"""|sum of columns, each times a number from -1 to 1| at most.
+
+    A corner decides where there are few columns. For many, with any u > 0, its square is at most
+    :math:`\sum_k u_k \, \|Q \,\mathrm{diag}(u)^{-1/2}\|^2`: the least of three, and of the sum of all lengths.
+    """
+    d = columns.shape[1]
+    if d <= MOST_SIGNS:
+        signs = 1.0 - 2.0 * (np.arange(2**d)[:, None] >> np.arange(d) & 1)
+        return float(np.linalg.norm(signs @ columns.T, axis=1).max(initial=0.0))
+    lengths = np.linalg.norm(columns, axis=0)
+    found = [float(lengths.sum())]
+    Q = columns.T @ columns
+    for power in (0.0, 1.0, 2.0):
+        u = np.maximum(lengths, 1e-9 * float(lengths.max()) + 1e-300) ** power
+        scaled = Q / np.sqrt(u[:, None] * u[None, :])
+        found.append(math.sqrt(float(u.sum()) * max(float(np.linalg.eigvalsh(scaled)[-1]), 0.0)) * (1.0 + 1e-9))
+    return min(found)
+
+
+def _beyond(matrix: Vector, points: Points) -> float:
+    """|matrix @ deviation| for what is not enumerated, at most."""
+    found = points.reach(matrix)
+    if points.radius or not points.rest or any(len(part) != 2 for part in points.rest):
+        return found
+    return min(found, largest_sum(matrix @ np.stack([part[1] for part in points.rest], axis=1)))
+
+
+def _pairs_of(frame: Vector) -> list[Vector]:
+    """e_k - e_l for all pairs of classes, by the rows of their frame, (L,) each."""
+    return [one - other for one, other in combinations(frame, 2)]
+
+
+def lengths_at(matrix: Vector, points: Points) -> Vector:
+    """|matrix x| at every corner, (V,), what is not enumerated counted."""
+    square = np.einsum("vp,vp->v", points.x @ (matrix.T @ matrix), points.x)
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)) * (1.0 + 1e-9) + _beyond(matrix, points))
+
+
+def _widest(root: Vector, direction: Vector, points: Points) -> float:
+    """|root (direction (x) x)| at most, over all admissible x."""
+    one = np.einsum("ilp,l->ip", root.reshape(root.shape[0], direction.size, -1), direction, optimize=True)
+    return float(lengths_at(one, points).max())
+
+
+def _largest_length(root: Vector, outputs: int, points: Points) -> float:
+    """||root (I (x) x)|| at most, by the Frobenius norm."""
+    return math.sqrt(sum(_widest(root, e, points) ** 2 for e in np.eye(outputs)))

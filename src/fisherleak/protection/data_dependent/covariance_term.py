@@ -1,0 +1,174 @@
+r"""What noise tells by its shape alone where that is the rows' own: the second term of eta, row by row.
+
+Noise of covariance :math:`\sigma^2 G^{-1}`, with :math:`G = \sum_i \omega_i x_i x_i^T + \mathrm{diag}(penalty)`
+(``own_shape``), has beside the information in its mean
+:math:`\tfrac12 \mathrm{tr}(G^{-1} \partial_a G\, G^{-1} \partial_b G)`, whatever sigma is.
+With :math:`K = G^{-1}`, :math:`u = K x`, :math:`h = x^T u` and c what a value does to the penalty through its column's scale,
+
+.. math:: F_{ab} = \omega^2 (K_{ab} h + u_a u_b) + \omega K_{ab} (c_a u_a + c_b u_b) + \tfrac12 c_a c_b K_{ab}^2 .
+
+A label moves no shape. Of single values it is exact; of a row, its root is at most
+:math:`\omega (\|K\| h + |u|^2)^{1/2} + \max |c| (\tfrac12 \|K \circ K\|)^{1/2}`.
+
+For noise of least loss for anyone, :math:`S = G^{-1} M G^{-1}` (``least_loss_for_anyone``), F is the bound given there, with
+:math:`|c_a| (S_{aa} M^{-1}_{aa} + K_{aa}^2 / 8)^{1/2}` beside its root: not below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.protection.certificates.bound_quantities import feature_map
+from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, linear_part, public_curvature
+from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+
+__all__ = ["ShapeTerm", "ShapeTermForAnyone", "knows_shape", "shape_term"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShapeTerm:
+    """Small matrices that rows need, so that they can travel to them."""
+
+    K: Vector
+    """(p, p)"""
+    E: Vector
+    """(p, m): what values do to features."""
+    spans: tuple[slice, ...]
+    """The columns of E that each attribute has."""
+    slopes: Vector
+    """(d,): c is this times the distance from the mean; zero where no scale moves."""
+    means: Vector
+    centre: Vector | None
+    intercept: bool
+    weighted: bool
+    """Whether rows' weights count in the scales."""
+
+    def rows(self, X: Any, weights: Any = None) -> Vector:
+        """An eta that no row's own is above, (n,), over all its values."""
+        x, omega, c = self._of(X, weights)
+        u = x @ self.K
+        along = _norm(self.E.T @ self.K @ self.E) * np.sum(x * u, axis=1) + np.sum((u @ self.E) ** 2, axis=1)
+        learned = self.slopes != 0
+        size = math.sqrt(0.5 * _norm((self.K**2)[: len(learned), : len(learned)][np.ix_(learned, learned)]))
+        return np.asarray(omega * np.sqrt(along) + size * np.max(np.abs(c), axis=1, initial=0.0))
+
+    def cells(self, X: Any, weights: Any = None) -> Vector:
+        """Etas of every attribute of every row, (n, attributes): exact for numbers, not below for others."""
+        x, omega, c = self._of(X, weights)
+        u = x @ self.K
+        h, found = np.sum(x * u, axis=1), np.empty((len(x), len(self.spans)))
+        for j, span in enumerate(self.spans):
+            E = self.E[:, span]
+            inner, seen = E.T @ self.K @ E, u @ E
+            square = omega**2 * (_norm(inner) * h + np.sum(seen**2, axis=1))
+            if E.shape[1] == 1:
+                moved = c @ E[: c.shape[1], 0]
+                square = square + 2.0 * omega * inner[0, 0] * moved * seen[:, 0] + 0.5 * (moved * inner[0, 0]) ** 2
+            found[:, j] = np.sqrt(np.maximum(square, 0.0))
+        return found
+
+    def _of(self, X: Any, weights: Any) -> tuple[Vector, Vector, Vector]:
+        """Centred rows (n, p), weights (n,) and c (n, d)."""
+        plain = np.asarray(host(X), dtype=np.float64)
+        x = np.asarray(with_constant(plain, self.intercept, self.centre))
+        omega = np.ones(len(x)) if weights is None else np.asarray(host(weights), dtype=np.float64)
+        c = self.slopes * (plain - self.means)
+        return x, omega, c * omega[:, None] if self.weighted else c
+
+
+@dataclass(frozen=True)
+class ShapeTermForAnyone(ShapeTerm):
+    """The same for noise of least loss for anyone: never below."""
+
+    S: Vector = field(kw_only=True)
+    """(p, p), for rows as they are centred."""
+    M: Vector = field(kw_only=True)
+    """M^-1."""
+
+    def rows(self, X: Any, weights: Any = None) -> Vector:
+        x, omega, c = self._of(X, weights)
+        s, m, b = (_norm(self.E.T @ each @ self.E) for each in (self.S, self.M, self.K))
+        by_s, by_m, by_b = (np.sum((x @ each) * x, axis=1) for each in (self.S, self.M, self.K))
+        learned = np.flatnonzero(self.slopes)
+        scales = self._by_scales(learned) * _norm(self.E[learned])
+        square = 2.0 * (s * by_m + m * by_s) + 0.5 * b * by_b
+        return np.asarray(omega * np.sqrt(square) + scales * np.max(np.abs(c), axis=1, initial=0.0))
+
+    def cells(self, X: Any, weights: Any = None) -> Vector:
+        x, omega, c = self._of(X, weights)
+        metrics = (self.S, self.M, self.K)
+        length = [np.sum((x @ each) * x, axis=1) for each in metrics]
+        found = np.empty((len(x), len(self.spans)))
+        for j, span in enumerate(self.spans):
+            E = self.E[:, span]
+            s, m, b = (E.T @ each @ E for each in metrics)
+            along = [x @ each @ E for each in metrics]
+            square = _norm(s) * length[1] + _norm(m) * length[0] + 0.25 * _norm(b) * length[2]
+            if E.shape[1] == 1:
+                square = square + 2.0 * along[0][:, 0] * along[1][:, 0]
+            else:
+                square = square + 2.0 * np.sqrt(np.prod([np.sum(each**2, axis=1) for each in along[:2]], axis=0))
+            square = square + 0.25 * np.sum(along[2] ** 2, axis=1)
+            touched = np.flatnonzero(np.any(E[: c.shape[1]] != 0, axis=1))
+            moved = np.max(np.abs(c[:, touched]), axis=1, initial=0.0) * self._by_scales(touched)
+            found[:, j] = omega * np.sqrt(np.maximum(square, 0.0)) + moved * _norm(E)
+        return found
+
+    def _by_scales(self, columns: Any) -> float:
+        """What a push of one on the penalties of some columns, through their scales, does at most."""
+        s, m, b = (_norm(each[np.ix_(columns, columns)]) for each in (self.S, self.M, self.K))
+        return math.sqrt(s * m + b**2 / 8.0)
+
+
+def knows_shape(noise: Any, outputs: int = 1) -> bool:
+    """Whether noise has a shape of the rows' own of which this is the term: G^-1 of one output, or that for anyone.
+
+    What shapes of least loss, and those of several outputs, tell by themselves is not known here, and nothing stands for it.
+    """
+    return outputs == 1 and has_own_shape(noise) and noise.calibrated.shape in (HESSIAN, FOR_ANYONE)
+
+
+def shape_term(jacobian: Jacobian, noise: Noise | None = None) -> ShapeTerm:
+    """Of one release, whose noise has a shape that :func:`knows_shape` knows; that of G^-1 if none is given."""
+    linear, fit, folding = linear_part(jacobian), jacobian.fit, jacobian.folding
+    K = np.asarray(host(linear.fit.factor.inverse()))
+    d = int(jacobian.X.shape[1])
+    slopes, means, weighted = np.zeros(d), np.zeros(d), False
+    if folding is not None and folding.totals is not None and fit.l2 > 0:
+        totals = np.asarray(host(folding.totals))
+        learned = totals > 0
+        slopes[learned] = 2.0 * fit.l2 / public_curvature(fit.loss) * fit.n / totals[learned]
+        means, weighted = np.asarray(host(folding.means)), folding.weighted
+    edges = np.cumsum([0, *(attribute.size for attribute in jacobian.attributes)]).tolist()
+    spans = tuple(slice(a, b) for a, b in pairwise(edges))
+    centre = None if fit.centre is None else np.asarray(host(fit.centre))
+    E = feature_map(jacobian, jacobian.attributes, len(K))
+    known = (K, E, spans, slopes, means, centre, fit.intercept is not None, weighted)
+    told = noise.calibrated if isinstance(noise, Gaussian) else None
+    if told is None or told.shape != FOR_ANYONE:
+        return ShapeTerm(*known)
+    assert isinstance(noise, Gaussian)
+    S = np.asarray(noise.shape, dtype=np.float64)
+    if centre is not None:  # from the released parameters to those of centred rows: the level is b + coef . centre
+        back = np.eye(len(S))
+        back[-1, :-1] = centre
+        S = back @ S @ back.T
+    root = np.linalg.solve(np.linalg.cholesky(S), K)
+    return ShapeTermForAnyone(*known, S=S, M=root.T @ root)
+
+
+def _norm(matrix: Vector) -> float:
+    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

@@ -1,0 +1,185 @@
+r"""Noise shaped like the inverse Hessian of the rows themselves, for whoever could be among them, with its shape counted.
+
+The release is :math:`t \sim N(w^*, s^2 G^{-1})`, with G the Hessian that the rows give at no parameters at all,
+
+.. math:: G = \sum_i \omega_i x_i x_i^T + \frac{n}{a_0} \mathrm{diag}(\lambda s_j^2), \qquad a_0 = \ell''(0) ,
+
+so that for the squared loss it is the Hessian itself and the release a draw from the posterior at temperature :math:`s^2`; for
+the logistic loss it is four times a bound on the Hessian. Labels and parameters do not shape it. A value of a row moves
+:math:`w^*` and G, and the information about it is exactly
+
+.. math:: J^T G J / s^2 + \tfrac12 \mathrm{tr}(B\, \partial_a G\, B\, \partial_b G), \qquad B = G^{-1} .
+
+With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
+h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
+multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``own_metric`` bounds it in one,
+which is lower. *Second*: for a move e of the features it is
+:math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
+folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
+with s. The label has none.
+
+The shape never leaves: a card says its name, and the grid that parameters are rounded to follows a bound on G that the declared
+bounds, the penalty and the rounded number of rows give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Seed
+from fisherleak._support.numbers import number
+from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
+from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.noise import Gaussian, grid_of
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, HESSIAN, Calibration, Confidential
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.protection.calibrate.limit_terms import Matrix, raw_map
+from fisherleak.protection.certificates.any_record import (
+    WorstAdmissible,
+    bounded_release,
+    check_useful,
+    rounding,
+    worst_admissible,
+)
+from fisherleak.protection.certificates.bound_quantities import Quantities, feature_map, quantities_of
+from fisherleak.protection.certificates.declared_bounds import Admissible, admissible_rows
+from fisherleak.protection.data_dependent.hessian_metric import bound_in_own_metric
+from fisherleak.protection.data_dependent.least_loss_for_any_record import (
+    FOR_ANYONE,
+    between,
+    evenly_weighted,
+    first_of_squared,
+    shape_for_anyone,
+)
+from fisherleak.protection.noise_scale_grid import STEP, on_public_grid
+
+__all__ = ["HESSIAN", "admissible_own_shape", "linear_part", "own_shape", "public_curvature"]
+
+FINEST = 2.0**-30
+"""Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""
+
+
+def own_shape(jacobian: Jacobian) -> Gaussian:
+    """Noise of covariance G^-1 over the released parameters."""
+    U = raw_map(linear_part(jacobian).fit)
+    return Gaussian(1.0, U @ U.T)
+
+
+def admissible_own_shape(
+    leakage: Leakage,
+    shape: str,
+    eta: float,
+    bounds: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    label: bool | None = None,
+    random_state: Seed = None,
+) -> tuple[Gaussian, Calibration]:
+    """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit.
+
+    ``shape`` is "hessian", or "least-loss" for that of ``least_loss_for_anyone``.
+    """
+    fit = leakage.fits[0]
+    if fit.loss.several or fit.loss.traits is None:
+        raise InvalidInputError(
+            f"shape={shape!r} with over='admissible' is counted for the package's own losses of one output, and the loss is "
+            f"{fit.loss.name}: take the shape from public rows, or 'isotropic'."
+        )
+    jacobian = bounded_release(leakage)
+    N = None
+    if shape != HESSIAN:
+        N = evenly_weighted(jacobian, admissible_rows(jacobian, leakage._table, bounds))
+    unit = own_shape(jacobian) if N is None else shape_for_anyone(linear_part(jacobian), N)
+    shaped = leakage.with_noise(unit)
+    # a replaced row changes the shape anyway, so that no probability is told that the scale stays
+    worst = worst_admissible(shaped, bounds, attributes, label, by_rows=True)
+    first, second = (_terms if N is None else partial(_terms_for_anyone, N))(shaped, worst, attributes, label)
+    margin = min(worst.margin, check_useful(first, worst.lower))
+    if not second < eta:
+        raise InvalidInputError(
+            f"eta of {eta:g} cannot be kept with `shape={shape!r}`: what the shape itself tells of an admissible row is "
+            f"bounded by {number(second, 2)} alone, whatever the scale. Use `shape='isotropic'`, a larger `l2` or more rows."
+        )
+    grid = on_public_grid(math.nextafter(first / math.sqrt(eta**2 - second**2), math.inf), random_state)
+    least = _least(fit, worst.admissible)
+    told = Calibration(
+        *(ADMISSIBLE, eta, worst.admissible.bounds, STEP, grid.offset, 1.0),
+        Confidential(worst.present, first, worst.present, math.inf, second, margin),
+        shape=HESSIAN if N is None else FOR_ANYONE,
+        # S^-1 <= G^1/2 (G^1/2 N^-1 G^1/2)^1/2 G^1/2
+        least=least if N is None else least**1.5 * float(np.linalg.eigvalsh(N)[0]) ** 0.25,
+    )
+    noise = replace(unit.rescaled(grid.scale), calibrated=told)
+    _check_grid(noise, shape)
+    return noise, told
+
+
+def _terms(shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None) -> tuple[float, float]:
+    """Bounds on both terms at scale 1 for noise of the shape G^-1, as etas."""
+    chosen, counted = shaped._chosen(attributes, label)
+    linear = linear_part(shaped._information.jacobians[0])
+    q, _, omega = quantities_of(linear, worst.certified.points, chosen)
+    first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
+    fit = shaped.fits[0]
+    if fit.loss.unit_curvature:
+        ends = worst.admissible.labels
+        directly = bound_in_own_metric(linear, q, worst.certified.points, chosen, ends, omega, counted)
+        first = min(first, directly * (1.0 + rounding(fit)))
+    return first, _second(q, omega, linear, chosen)
+
+
+def _terms_for_anyone(
+    N: Matrix, shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None
+) -> tuple[float, float]:
+    """The same for noise of the shape G^-1 (G # N) G^-1."""
+    chosen, counted = shaped._chosen(attributes, label)
+    linear, points = linear_part(shaped._information.jacobians[0]), worst.certified.points
+    q, _, omega = quantities_of(linear, points, chosen)
+    metrics, fit = between(linear, N), shaped.fits[0]
+    first = worst.upper * metrics.shrinking(q, points, linear)
+    if fit.loss.unit_curvature:
+        directly = first_of_squared(linear, q, points, chosen, worst.admissible.labels, omega, counted)
+        first = min(first, directly * (1.0 + rounding(fit)))
+    return first, metrics.second(q, points, linear, chosen)
+
+
+def _second(q: Quantities, omega: float, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
+    """The second term of any admissible row, as an eta."""
+    grown = math.exp(q.stretch) / (1.0 - q.leverage)
+    gain = omega * grown * float(q.root.max()) ** 2
+    moved = math.sqrt(2.0 * omega * gain / (1.0 + gain) * grown) * q.whole_e
+    E = feature_map(linear, attributes, len(linear.B))
+    size = float(np.linalg.norm(E, 2)) if E.size else 0.0
+    return moved + math.sqrt(0.5) * q.scale_push * size * grown * q.columns_root**2
+
+
+def _least(fit: Fit, admissible: Admissible) -> float:
+    """A standard deviation that noise of covariance B is never below, from public numbers: rows to a power of two."""
+    rows = 2.0 ** math.ceil(math.log2(fit.n))
+    heaviest = 1.0 if fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
+    low, high = admissible.base.copy(), admissible.base.copy()
+    for part in admissible.parts:
+        low, high = low + part.min(axis=0), high + part.max(axis=0)
+    far = float(np.sum(np.maximum(low**2, high**2))) if admissible.radius is None else admissible.radius**2
+    spread = 1.0 if fit.scales is None else max(1.0, 0.25 * float(np.max((high - low) ** 2, initial=0.0)))
+    penalty = max(fit.l2 * spread, fit.intercept_l2) / public_curvature(fit.loss)
+    return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
+
+
+def _check_grid(noise: Gaussian, shape: str) -> None:
+    assert noise.shape is not None
+    coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
+    if grid_of(noise, len(noise.shape)).min() < FINEST * coordinate:
+        raise InvalidInputError(
+            f"`shape={shape!r}` leaves some parameters so much more noise than others that rounding to a public grid would "
+            "show their last bits: bring the columns to similar units, or use `shape='isotropic'`."
+        )

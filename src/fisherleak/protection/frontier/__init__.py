@@ -1,0 +1,1 @@
+"""The best model under a limit, among candidates, with the choice counted; may import what ``protection`` may."""

@@ -1,0 +1,323 @@
+"""Candidates for a protected model: fitted with a penalty and weights, calibrated with a shape, looked at on held-out rows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils import _safe_indexing as rows_of
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.draw_and_round import generator
+from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure_own
+from fisherleak.models import as_table, final_estimator
+from fisherleak.models.rebuilt import FEW
+from fisherleak.models.steps.levels import check_common_levels
+from fisherleak.models.wrapper import fit_weighted
+from fisherleak.protection.calibrate.calibration import calibrate
+from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
+from fisherleak.protection.irfil.irfil import IRFIL
+from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.release.private_release import move
+from fisherleak.protection.release.release import built, check_releasable
+
+__all__ = [
+    "WEIGHTINGS",
+    "Candidate",
+    "FrontierPoint",
+    "Scorer",
+    "Task",
+    "bounded_as",
+    "calibrated_model",
+    "fitted_all",
+    "looked_at",
+    "polished",
+    "rows_of",
+]
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.int64]
+WEIGHTINGS = {"none": 0.0, "half": 0.5, "full": 1.0}
+"""Powers of IRFIL's weights."""
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Etas that are looked at, in units of the limit."""
+REWEIGHTINGS, DRAWS = 15, 16
+"""Of IRFIL; noisy copies of each candidate."""
+MIDDLE = math.sqrt(STEP)
+"""What a release rounds an admissible scale up by, in the middle: candidates are looked at with no grid of their own."""
+LOOKED_AT_GAP, RELEASED_GAP = 0.05, 0.01
+"""Of least-loss noise, while candidates are looked at and in the end."""
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One candidate at one eta.
+
+    Attributes
+    ----------
+    penalty : float
+        Factor of the estimator's own penalty.
+    weighting : str
+        "none", "half" or "full": the power of IRFIL's weights.
+    shape : str
+        Of the noise.
+    eta, scale : float
+        The limit, and the scale of the noise that keeps it.
+    loss : float
+        Mean loss of noisy copies on held-out rows.
+    score : float or None
+        Their mean accuracy, or R² for the squared loss; None for other losses.
+    """
+
+    penalty: float
+    weighting: str
+    shape: str
+    eta: float
+    scale: float
+    loss: float
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is protected, and what may be chosen: all that is public but for the rows."""
+
+    estimator: Any
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    eta: float
+    over: str
+    groups: Any = field(repr=False)
+    penalties: tuple[float, ...]
+    weightings: tuple[str, ...]
+    shapes: tuple[str, ...]
+    bounds: Mapping[str, Any] | None
+    public: str
+    random_state: Seed = None
+    ranges: frozenset[str] = frozenset()
+    """Columns whose bounds were taken from rows: they give no scale or centre."""
+
+    @property
+    def count(self) -> int:
+        return len(self.penalties) * len(self.weightings) * len(self.shapes)
+
+    @property
+    def counted(self) -> str:
+        return "preprocessing" if self.public == "preprocessing" else "nothing"
+
+    @property
+    def declared(self) -> str:
+        # rows in memory have been seen to share their levels
+        return "levels" if self.public == "nothing" else self.public
+
+    def rng(self) -> np.random.Generator:
+        return generator(0 if self.random_state is None else self.random_state)
+
+    def part(self, rows: Rows) -> Task:
+        """The same with some of the rows."""
+        groups = None if self.groups is None else np.asarray(self.groups)[rows]
+        return replace(self, X=rows_of(self.X, rows), y=np.asarray(self.y)[rows], groups=groups)
+
+
+def _with_penalty(estimator: Estimator, factor: float) -> Any:
+    """An unfitted copy with its penalty multiplied."""
+    model = clone(estimator)
+    if factor == 1.0:
+        return model
+    last = final_estimator(model)
+    own = last.get_params(deep=False)
+    if "alpha" in own:
+        last.set_params(alpha=own["alpha"] * factor)
+    elif "C" in own:
+        last.set_params(C=own["C"] / factor)
+    else:
+        raise InvalidInputError(
+            f"penalties are factors of alpha or C, and {type(last).__name__} has neither: use penalties=[1.0]."
+        )
+    return model
+
+
+def _weights(task: Task, penalty: float) -> Vector:
+    """IRFIL's weights, of mean one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said of the candidates themselves
+        found = IRFIL(_with_penalty(task.estimator, penalty), n_iter=REWEIGHTINGS).fit(task.X, task.y).weights_
+    return np.asarray(host(found))
+
+
+def _powered(weights: Vector, weighting: str) -> Vector | None:
+    power = WEIGHTINGS[weighting]
+    if power == 0:
+        return None
+    raised = weights**power
+    return np.asarray(raised / raised.mean())
+
+
+def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, Leakage]:
+    """A model at its exact minimum, and its leakage."""
+    X, y = task.X, task.y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a solver that stops early: the minimum is found from there
+        try:
+            model = fit_weighted(_with_penalty(task.estimator, penalty), X, y, weights)
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            # scikit-learn's own words hold a cell
+            raise InvalidInputError(
+                f"A column of X cannot be read as numbers, and a step of {type(task.estimator).__name__} takes numbers only: "
+                "encode it with a OneHotEncoder before, or leave it out."
+            ) from None
+    check_releasable(model)
+    if task.public == "nothing":
+        check_common_levels(model, as_table(X), FEW)
+    leak = measure_own(model, X, y, None, weights, True, task.counted)
+    move(model, np.asarray(host(leak.fits[0].theta)), task.counted)
+    return model, leak
+
+
+def bounded_as(whole: Task, part: Task) -> Task:
+    """Some of the rows with the bounds that all rows give: what is looked at is noise for the same people as the release's."""
+    if whole.over != ADMISSIBLE:
+        return part
+    _, leak = polished(whole, 1.0, None)
+    jacobian = leak._information.jacobians[0]
+    known = admissible_rows(jacobian, leak._table, whole.bounds).bounds
+    named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
+    ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
+    ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none
+    declared = whole.bounds or {}
+    return replace(part, bounds={**ranges, **declared}, ranges=frozenset(ranges) - set(declared))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model for one penalty and weighting, and its leakage on the rows that it was fitted on."""
+
+    task: Task
+    penalty: float
+    weighting: str
+    model: Any
+    leak: Leakage
+
+
+def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[Candidate]:
+    """One model for each weighting that has one."""
+    found, weights = [], None
+    for weighting in task.weightings:
+        try:
+            if weights is None and WEIGHTINGS[weighting] > 0:
+                weights = _weights(task, penalty)
+            own = None if weights is None else _powered(weights, weighting)
+            model, leak = polished(task, penalty, own)
+        except FisherleakError as error:
+            if weighting == "none":
+                raise
+            refused.append(f"penalty x {penalty:g}, weights {weighting}: {error}")
+            continue
+        found.append(Candidate(task, penalty, weighting, model, leak))
+    return found
+
+
+def _calibrated(
+    task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed, gap: float = RELEASED_GAP
+) -> Noise:
+    if task.over == ADMISSIBLE:
+        own = leak._not_framed(task.ranges)
+        return calibrate(own, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
+    asked = gap if shape == "least-loss" else None
+    if task.groups is not None:
+        return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=asked)
+    return calibrate(leak, eta, shape=shape, gap=asked)
+
+
+def looked_at(
+    candidate: Candidate, shape: str, scorer: Scorer, refused: list[str]
+) -> tuple[list[FrontierPoint], float]:
+    """A candidate with one shape, at every eta at which it keeps the limit; and the margin of the bound behind its noise."""
+    task = candidate.task
+    name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
+    try:
+        noise = _calibrated(task, candidate.leak, shape, max(FACTORS) * task.eta, 0, LOOKED_AT_GAP)
+        plain, moved = scorer.noisy(candidate.model, noise)
+    except FisherleakError as error:
+        refused.append(f"{name}: {error}")
+        return [], 0.0
+    secret = getattr(getattr(noise, "calibrated", None), "confidential", None)
+    second = 0.0 if secret is None else secret.second
+    points = []
+    for factor in FACTORS:
+        eta = factor * task.eta
+        if eta <= second:
+            refused.append(f"{name}: the shape alone tells more than an eta of {eta:g}.")
+            continue
+        most = noise.scale * max(FACTORS) * task.eta if secret is None else MIDDLE * secret.upper
+        scale = most / math.sqrt(eta**2 - second**2)
+        loss, score = scorer.of(plain[:, None] + scale * moved)
+        points.append(FrontierPoint(candidate.penalty, candidate.weighting, shape, eta, scale, loss, score))
+    return points, math.inf if secret is None else secret.margin
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Loss and score of linear predictors on the rows that are looked at."""
+
+    task: Task
+    rows: Rows
+    loss: Loss
+
+    def predictor(self, model: Any) -> Vector:
+        """The linear predictor, (m,)."""
+        X = rows_of(self.task.X, self.rows)
+        if is_classifier(self.task.estimator):
+            return np.asarray(model.decision_function(X), dtype=np.float64)
+        found = np.asarray(model.predict(X), dtype=np.float64)
+        if float(np.asarray(self.loss.mean(np.zeros(1)))[0]) == 0:
+            return found
+        return np.log(np.maximum(found, np.finfo(np.float64).tiny))  # all other links are logarithms
+
+    def noisy(self, model: Any, noise: Noise) -> tuple[Vector, Vector]:
+        """Predictors without noise, (m,), and their change by each draw at scale 1, (m, draws)."""
+        plain, rng = self.predictor(model), self.task.rng()
+        draws = [self.predictor(built(model, noise, rng, self.task.declared)) for _ in range(DRAWS)]
+        return plain, np.stack([(each - plain) / noise.scale for each in draws], axis=1)
+
+    @property
+    def labels(self) -> Vector:
+        """As the model has them, (m,)."""
+        y = np.asarray(self.task.y)
+        if not is_classifier(self.task.estimator):
+            return np.asarray(y[self.rows], dtype=np.float64)
+        return np.where(y[self.rows] == np.unique(y)[-1], 1.0, -1.0 if self.loss.quadratic else 0.0)
+
+    def of(self, z: Vector) -> tuple[float, float | None]:
+        """Mean loss and score over copies: z of shape (m, copies)."""
+        loss, label = self.loss, self.labels
+        if is_classifier(self.task.estimator):
+            score: float | None = float(np.mean((z > 0) == (label > 0)[:, None]))
+        else:
+            rest = float(np.sum((label - label.mean()) ** 2))
+            quadratic = loss.quadratic and rest > 0
+            score = float(np.mean(1.0 - np.sum((z - label[:, None]) ** 2, axis=0) / rest)) if quadratic else None
+        return float(np.mean(np.asarray(loss.value(z, label[:, None] * np.ones_like(z))))), score
+
+
+def calibrated_model(task: Task, chosen: FrontierPoint, eta: float, random_state: Seed) -> tuple[Any, Noise]:
+    """A candidate fitted on all rows, and the noise that keeps a limit."""
+    weights = None
+    if WEIGHTINGS[chosen.weighting] > 0:
+        weights = _powered(_weights(task, chosen.penalty), chosen.weighting)
+    model, leak = polished(task, chosen.penalty, weights)
+    return model, _calibrated(task, leak, chosen.shape, eta, random_state)

@@ -1,0 +1,1 @@
+"""Ledgers: what all releases about a table told so far; may import what ``protection`` may."""

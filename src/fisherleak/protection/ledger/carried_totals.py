@@ -1,0 +1,127 @@
+r"""What releases told of rows that cannot be composed with the others: etas of whole rows, whose squares add up.
+
+Of a release that was carried over from another ledger, and of one that had a row under another id with other values, the eta of
+the row is known and its matrix is not. With M the sum of the matrices that are known, all of it tells at most
+
+.. math:: \lambda_{max}\Big(M + \sum_k M_k\Big) \le \lambda_{max}(M) + \sum_k \eta_k^2 .
+
+An eta is kept in the units that its release was recorded in; per so many units of its values it is at most the largest of these
+ratios times larger, and at least one for what has no unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.namespaces import Json
+from fisherleak.errors import InvalidInputError
+from fisherleak.protection.ledger.known_rows import KnownRows, Rows, used_by
+from fisherleak.protection.ledger.ledger_entries import label_slope
+
+__all__ = ["carried_from", "check_composed", "etas_under", "spent_record", "squares_beside", "total_squares"]
+
+Vector = NDArray[np.float64]
+CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "cells", "eta", "spent", "other_ids")
+"""Fields of an entry that stay when it is carried over."""
+OF_COLUMNS = ("name", "kind", "sources")
+ROUNDED_UP = 1.0 + 1e-6
+"""More than seven digits lose."""
+
+
+def carried_from(entry: Mapping[str, Any]) -> Json:
+    """What stays of a release when a ledger is carried over: etas of rows, and the digests that rows are known by."""
+    kept = {name: entry[name] for name in CARRIED if name in entry}
+    return kept | {"columns": [{name: column[name] for name in OF_COLUMNS} for column in entry["columns"]]}
+
+
+def spent_record(etas: Vector, units: Mapping[str, float]) -> Json:
+    """Etas of the rows of a release, never rounded down, and the units that they are in."""
+    return {"eta": [float(f"{eta * ROUNDED_UP:.6e}") for eta in etas.tolist()], "units": dict(units)}
+
+
+def squares_beside(
+    carried: Sequence[Json],
+    entries: Sequence[Json],
+    rows: Rows,
+    known: KnownRows,
+    units: Mapping[str, float],
+    about: Json | None,
+) -> Vector:
+    """(n,) sums of squares of the etas that are not part of the composition of ``entries``."""
+    found = np.zeros(rows.n)
+    for entry in carried:
+        found += _squares_in(entry, rows, known, np.arange(rows.n), units, about)
+    for entry, places in zip(entries, known.places, strict=True):
+        found += _squares_in(entry, rows, known, np.flatnonzero(places < 0), units, about)
+    return found
+
+
+def _squares_in(
+    entry: Json, rows: Rows, known: KnownRows, some: NDArray[np.int64], units: Mapping[str, float], about: Json | None
+) -> Vector:
+    """(n,) squares of the etas that some rows had in a release: the largest over their ids."""
+    there = {digest: k for k, digest in enumerate(entry["rows"])}
+    found, eta = np.zeros(rows.n), _spent_by(entry, units, about)
+    for row in some.tolist():
+        own = [there[name] for name in (rows.ids[row], *known.other_ids[row]) if name in there]
+        if own:
+            found[row] = float(np.max(eta[own])) ** 2
+    return found
+
+
+def _spent_by(entry: Json, units: Mapping[str, float], about: Json | None) -> Vector:
+    """The etas of a release about its rows, at most, per so many units of columns and of the label (under an empty name)."""
+    if "spent" in entry:
+        eta, own = np.asarray(entry["spent"]["eta"], dtype=np.float64), entry["spent"]["units"]
+    else:  # from before ledgers kept them: per unit of columns, and of the label as the release had it
+        eta, own = max(1.0, abs(label_slope(entry))) * np.asarray(entry["eta"], dtype=np.float64), {}
+    # the label of another target has no unit in common with that of this one
+    names = used_by(entry) | ({""} if _target(entry["about"]) == _target(about) else set())
+    ratios = [units.get(name, 1.0) / own.get(name, 1.0) for name in names]
+    return np.asarray(max([1.0, *ratios]) * eta)
+
+
+def _target(about: Json | None) -> Any:
+    return None if not about else about["settings"].get("target")
+
+
+def check_composed(beside: Vector, ids: Sequence[Any]) -> None:
+    """Refuse to tell a leakage by columns where something is known of whole rows only."""
+    if np.any(beside > 0):
+        raise InvalidInputError(
+            f"Of row {ids[int(np.argmax(beside > 0))]!r} the ledger knows totals that no column holds, carried over from "
+            "another ledger or from another id: ask for etas of rows, Ledger.etas(X, y), or for what is left, "
+            "Ledger.remaining(eta, X, y)."
+        )
+
+
+# Without a table: by the ids that rows were recorded under
+
+
+def total_squares(records: Sequence[Json]) -> dict[str, float]:
+    """Sums of squares of the etas of all rows ever recorded, by digest, in the units that they were added in."""
+    found: dict[str, float] = {}
+    for entry in records:
+        for row, eta in zip(entry["rows"], entry["eta"], strict=True):
+            found[row] = found.get(row, 0.0) + float(eta) ** 2
+    renamed = {name for entry in records for name in entry.get("other_ids", ())}
+    return found | {name: sum((eta or 0.0) ** 2 for eta in etas_under(records, name)) for name in renamed}
+
+
+def etas_under(records: Sequence[Json], name: str) -> list[float | None]:
+    """What each release had as the eta of one id, else of the ids that it was known by when it was added; None where none."""
+    others, new = set[str](), {name}
+    while new:
+        found = {other for entry in records for one in new for other in entry.get("other_ids", {}).get(one, ())}
+        new = found - others - {name}
+        others |= new
+    etas: list[float | None] = []
+    for entry in records:
+        there = dict(zip(entry["rows"], entry["eta"], strict=True))
+        own = [there[name]] if name in there else [there[other] for other in others if other in there]
+        etas.append(max(map(float, own)) if own else None)
+    return etas

@@ -1,0 +1,190 @@
+"""PrivateRelease: fit, measure, calibrate and perturb in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.numbers import number
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure_own
+from fisherleak.models import final_estimator
+from fisherleak.models.estimators import set_parameters
+from fisherleak.models.steps.scalers import complete, neutral, scaled_parameters
+from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
+from fisherleak.protection.calibrate.calibration import calibrate, publishable
+from fisherleak.protection.release.release import built, check_public, check_releasable, counted_levels, warn_of_seed
+
+__all__ = ["PrivateRelease", "ReleaseReport", "move"]
+
+Vector = NDArray[np.float64]
+OVER = (ADMISSIBLE, "max", "mean", "dataset")
+
+
+@dataclass(frozen=True)
+class ReleaseReport:
+    """What a :class:`PrivateRelease` reveals, without anything of the unperturbed model.
+
+    Attributes
+    ----------
+    eta : array of shape (n,)
+        Per-example eta of the release over the values that were limited.
+    limit : float
+    over : str
+    dataset : float
+        Eta of the whole data set, all attributes and labels.
+    """
+
+    eta: Vector = field(repr=False)
+    limit: float
+    over: str
+    dataset: float
+
+    def summary(self) -> str:
+        """In words."""
+        return (
+            f"Released with eta over {self.over} at most {self.limit:g}: per example mean "
+            f"{number(float(self.eta.mean()), 4)}, largest {number(float(self.eta.max()), 4)}; whole data "
+            f"{number(self.dataset, 4)}. Derived from the data: not to be published with the model."
+        )
+
+
+class PrivateRelease(Wrapper):
+    """Fit, measure, calibrate and perturb in one ``fit``.
+
+    Parameters
+    ----------
+    estimator : scikit-learn model
+        Any that :func:`fisherleak.measure` reads.
+    eta : float
+        The limit on Fisher information loss.
+    over : {"admissible", "max", "mean", "dataset"}
+        What is limited, as in :func:`fisherleak.calibrate`. By default the eta of whoever could have been in the table, so that
+        nobody's row decides the noise's scale; with the others that scale tells about the row that decides it, and
+        ``UncountedScaleWarning`` says so.
+    attributes : names, optional
+        The attributes that count, without the label. Everything, with the label, by default. Not for "dataset".
+    noise : Noise, optional
+        The kind of noise, any of ``fl.NOISES``; its scale is replaced. ``fl.Gaussian`` by default.
+    polish : bool
+        Move the model to its exact minimum before it is measured and perturbed.
+    keep_unperturbed : bool
+        Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
+    random_state : int or Generator, optional
+        For tests only, with a warning: see :func:`fisherleak.release`.
+    public : {"nothing", "levels", "preprocessing"}
+        What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
+        default nothing, and eta counts end to end. Levels that an encoder learned, and classes of y, are accepted where at
+        least five rows have each; with "levels", always.
+    bounds : mapping, optional
+        For "admissible": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
+        the rows, on a coarse grid on which the two values farthest out agree.
+
+    Attributes
+    ----------
+    estimator_ : scikit-learn model
+        The released model: the only one to pass on.
+    noise_ : Noise
+    leakage_ : ReleaseReport or Leakage
+        Derived from the data: do not publish it with the model. Copies and pickles have it with ``keep_unperturbed`` only.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = fl.PrivateRelease(Ridge(), eta=5.0).fit(X, y)
+    >>> bool(model.leakage_.eta.max() <= 5.0)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        eta: float = 1.0,
+        over: str = ADMISSIBLE,
+        attributes: Sequence[str | int] | None = None,
+        noise: Noise | None = None,
+        polish: bool = False,
+        keep_unperturbed: bool = False,
+        random_state: Seed = None,
+        public: str = "nothing",
+        bounds: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.eta = eta
+        self.over = over
+        self.attributes = attributes
+        self.noise = noise
+        self.polish = polish
+        self.keep_unperturbed = keep_unperturbed
+        self.random_state = random_state
+        self.public = public
+        self.bounds = bounds
+
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
+        """Fit the estimator, find the noise for the limit, and keep a model built with it."""
+        self._check_options()
+        warn_of_seed(self.random_state)
+        y = one_target(self.estimator, y)
+        model = fit_weighted(clone(self.estimator), X, y, sample_weight)
+        check_releasable(model)
+        declared = counted_levels(model, X, y, self.public)
+        counted = "preprocessing" if self.public == "preprocessing" else "nothing"
+        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
+        if self.polish:
+            move(model, np.asarray(host(leak.fits[0].theta)), counted)
+        seed = self.random_state if self.over == ADMISSIBLE else None
+        found = calibrate(leak, self.eta, self.over, attributes=self.attributes, bounds=self.bounds, random_state=seed)
+        self.noise_ = publishable(found)
+        quiet = leak.with_noise(self.noise_)
+        self.estimator_ = built(model, self.noise_, self.random_state, declared)
+        self.leakage_: Leakage | ReleaseReport
+        if "unperturbed_" in vars(self):
+            delattr(self, "unperturbed_")
+        if self.keep_unperturbed:
+            self.unperturbed_, self.leakage_ = model, quiet
+        else:
+            eta = np.asarray(host(quiet.per_example(self.attributes)))
+            self.leakage_ = ReleaseReport(eta, float(self.eta), self.over, quiet.dataset())
+        return self
+
+    def _check_options(self) -> None:
+        check_positive(self.eta, "eta")
+        check_public(self.public)
+        if self.over not in OVER:
+            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
+        if self.bounds is not None and self.over != ADMISSIBLE:
+            raise InvalidInputError(f"bounds are for over='admissible' only; got over={self.over!r}.")
+        if self.over == "dataset" and self.attributes is not None:
+            raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
+
+    def __getstate__(self) -> Any:
+        # an estimator that was passed in fitted would carry the unperturbed model along, and exact etas tell of the rows
+        state = dict(super().__getstate__())
+        if not self.keep_unperturbed:
+            state["estimator"] = clone(self.estimator)
+            state.pop("leakage_", None)
+        return state
+
+
+def move(model: Estimator, theta: Vector, public: str) -> None:
+    """Give a fitted model the parameters that were measured: in raw units where its scalers are counted."""
+    _, scales = neutral(model) if public == "nothing" else (model, None)
+    estimator = final_estimator(model)
+    if scales is not None:
+        width = theta.shape[0] - int(estimator.fit_intercept)
+        theta = scaled_parameters(theta, complete(scales, width))
+    set_parameters(estimator, theta)

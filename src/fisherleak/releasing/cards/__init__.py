@@ -1,0 +1,1 @@
+"""Cards: every field that one may hold, its sentences, its digest and signature; may import what ``releasing`` may."""

@@ -1,0 +1,284 @@
+"""What a card may say: every field with what stands in it, and nothing else.
+
+A card is a text that travels with a model, and whatever it holds travels too. So there is one table of its fields, ``FIELDS``:
+each is there once, in this order, with values of these types and sizes. Names, levels and texts of settings are whoever
+releases to choose; the table bounds their length, and an audit holds them against the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.noise import NOISES
+from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.errors import DataError
+from fisherleak.protection.calibrate.shapes import SHAPES
+from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.releasing.noise.shaping import OWN
+from fisherleak.tables.design.features import MOST_FEATURES
+from fisherleak.training.model_kinds import KINDS
+from fisherleak.training.trained_model import COUNTED, PUBLIC
+
+__all__ = [
+    "ALGORITHM",
+    "CARD",
+    "DIGEST",
+    "EARLIER",
+    "FIELDS",
+    "HASH",
+    "LONGEST",
+    "LONGEST_MISSING",
+    "LONGEST_SOURCE",
+    "MOST_MISSING",
+    "SETTINGS",
+    "SIGNATURE",
+    "VERSION",
+    "check_fields",
+    "wrong_place",
+]
+
+Check = Callable[[Any, str], str | None]
+"""(value, the way to it) -> the way to the first place that is wrong, or None."""
+CARD = "fisherleak.card/3"
+EARLIER = ("fisherleak.card/1", "fisherleak.card/2")
+"""Cards whose digests and signatures can still be verified; those of the second schema, of version 0.1.0, are loaded too."""
+ALGORITHM, HASH = "Ed25519", "SHA-256"
+LONGEST = 1000
+"""Characters of a name, a level or a sentence of settings, at most."""
+LONGEST_SOURCE = 100
+"""Characters of the name of a file, at most."""
+MOST_MISSING, LONGEST_MISSING = 8, 24
+"""Texts that stand for missing cells, and their characters, at most."""
+MOST_PARAMETERS = 10**7
+PACKAGES = ("fisherleak", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "dask", "distributed", "python")
+"""Whose versions a card says; those after the fourth, but for Python's own, where they were loaded."""
+VERSION = r"[0-9]{1,5}(\.[0-9]{1,5}){1,3}((a|b|rc|\.dev|\.post)[0-9]{1,5})?"
+
+
+def _is(holds: Callable[[Any], bool]) -> Check:
+    return lambda value, way: None if holds(value) else way
+
+
+def one_of(*values: Any) -> Check:
+    return _is(lambda value: any(type(value) is type(each) and value == each for each in values))
+
+
+def text(most: int = LONGEST, least: int = 0) -> Check:
+    return _is(lambda value: isinstance(value, str) and least <= len(value) <= most and _encodes(value))
+
+
+def _encodes(value: str) -> bool:
+    """Halves of a pair of code units do not."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def file_name() -> Check:
+    """The last part of a path, or words: printable, and short."""
+    return _is(lambda value: isinstance(value, str) and len(value) <= LONGEST_SOURCE and value.isprintable())
+
+
+def whole(least: int, most: int) -> Check:
+    return _is(lambda value: type(value) is int and least <= value <= most)
+
+
+def finite(least: float = -1e308, most: float = 1e308) -> Check:
+    """A finite one; one without a fraction may be written as a whole number of at most 64 bits."""
+    return _is(
+        lambda value: (type(value) is float or (type(value) is int and abs(value) < 2**64)) and least <= value <= most
+    )
+
+
+def matching(pattern: str) -> Check:
+    known = re.compile(pattern)
+    return _is(lambda value: isinstance(value, str) and known.fullmatch(value) is not None)
+
+
+def either(*checks: Check) -> Check:
+    def check(value: Any, way: str) -> str | None:
+        found = [each(value, way) for each in checks]
+        # the way that leads deepest says most
+        return None if None in found else max((each for each in found if each is not None), key=len)
+
+    return check
+
+
+nothing, truth = one_of(None), one_of(True, False)
+positive, name = finite(5e-324), text(least=1)
+
+
+def list_of(item: Check, most: int = MOST_PARAMETERS) -> Check:
+    def check(value: Any, way: str) -> str | None:
+        if not isinstance(value, list) or len(value) > most:
+            return way
+        return next((wrong for k, each in enumerate(value) if (wrong := item(each, f"{way}[{k}]"))), None)
+
+    return check
+
+
+def pair(*items: Check) -> Check:
+    def check(value: Any, way: str) -> str | None:
+        if not isinstance(value, list) or len(value) != len(items):
+            return way
+        return next((wrong for k, each in enumerate(items) if (wrong := each(value[k], f"{way}[{k}]"))), None)
+
+    return check
+
+
+def record(known: Mapping[str, Check], optional: tuple[str, ...] = ()) -> Check:
+    """Exactly these keys, in this order; those that are optional may be left out."""
+
+    def check(value: Any, way: str) -> str | None:
+        if not isinstance(value, dict):
+            return way
+        for key in value:
+            if key not in known:
+                return f"{way}.{key[:80]}"
+        for key in known:
+            if key not in value and key not in optional:
+                return f"{way}.{key}"
+        if [*value] != [key for key in known if key in value]:
+            return f"{way} (in another order)"
+        return next((wrong for key in value if (wrong := known[key](value[key], f"{way}.{key}"))), None)
+
+    return check
+
+
+def by_name(item: Check, most: int = MOST_FEATURES + 1) -> Check:
+    """A record with names of columns for keys."""
+
+    def check(value: Any, way: str) -> str | None:
+        if not isinstance(value, dict) or len(value) > most:
+            return way
+        for key, each in value.items():
+            if wrong := name(key, way) or item(each, f"{way}.{key[:80]}"):
+                return wrong
+        return None
+
+    return check
+
+
+names = list_of(name, 100_000)
+level = either(truth, text(), finite())
+SETTINGS: dict[str, Check] = {
+    "target": name,
+    "model": one_of(*(kind.name for kind in KINDS)),
+    "l2": finite(0.0),
+    "held_out": finite(0.0, 1.0),
+    "seed": whole(0, 2**64 - 1),
+    "numbers": names,
+    "categories": names,
+    "drop": names,
+    "id": either(nothing, name),
+    "group": either(nothing, name),
+    "person": either(nothing, name),
+    "public": one_of(*PUBLIC),
+    "levels": list_of(pair(name, list_of(text(), 100_000)), MOST_FEATURES),
+    "rare": whole(0, 10**6),
+    "decimal": one_of(None, ".", ","),
+    "na": list_of(text(LONGEST_MISSING), MOST_MISSING),
+    "unite": names,
+    "keep_total": truth,
+    "intercept_l2": finite(0.0),
+    "missing": one_of("impute", "drop"),
+    "bounds": list_of(pair(name, pair(finite(), finite())), MOST_FEATURES + 1),
+}
+"""All settings of a card, in the order of ``Settings``."""
+NUMBER = {"name": name, "kind": one_of("number"), "scale": positive, "centre": finite()}
+CATEGORY = {
+    "name": name,
+    "kind": one_of("category"),
+    "levels": list_of(level, MOST_FEATURES + 1),
+    "pooled": truth,
+    "of": name,
+}
+FROM = {"from": one_of("declared", "rows")}
+BOUNDS = either(
+    record({"low": finite(), "high": finite(), **FROM}),
+    record({"levels": list_of(text(), MOST_FEATURES + 1), **FROM}),
+    record({"classes": whole(2, MOST_FEATURES), **FROM}),
+)
+OWN_SHAPE: dict[str, Check] = {"shape": one_of(*OWN, FOR_ANYONE)}
+FOR_THE_ROWS: dict[str, Check] = {"over": one_of("max"), "eta": positive}
+FOR_ANYBODY: dict[str, Check] = {
+    "over": one_of(ADMISSIBLE),
+    "eta": positive,
+    "bounds": by_name(BOUNDS),
+    "step": one_of(STEP),
+    "offset": finite(0.0, 1.0),
+    "probability": finite(0.0, 1.0),
+}
+CALIBRATED = either(
+    record(FOR_THE_ROWS),
+    record(FOR_THE_ROWS | OWN_SHAPE),
+    record(FOR_ANYBODY),
+    record(FOR_ANYBODY | OWN_SHAPE | {"least": positive}),
+)
+"""How the scale of a noise was found: each way with its own fields."""
+NOISE: dict[str, Check] = {
+    "kind": one_of(*NOISES),
+    "scale": positive,
+    "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(finite()))),
+    "calibrated": CALIBRATED,
+}
+DIGEST = record({"algorithm": one_of(HASH), "value": matching("[0-9a-f]{64}")})
+SIGNATURE = record(
+    {"algorithm": one_of(ALGORITHM), "public_key": matching("[0-9a-f]{64}"), "value": matching("[0-9a-f]{128}")}
+)
+OPTIONAL = ("ledger", "signature")
+FIELDS: dict[str, Check] = {
+    "schema": one_of(CARD),
+    "model": record(
+        {
+            "file_sha256": matching("[0-9a-f]{64}"),
+            "kind": one_of(*(kind.name for kind in KINDS)),
+            "parameters": whole(1, MOST_PARAMETERS),
+            "trusted_types": list_of(text(100), 20),
+        }
+    ),
+    "settings": record(SETTINGS),
+    "balanced": truth,
+    "counted": one_of(*COUNTED.values()),
+    "columns": list_of(either(record(NUMBER), record(CATEGORY, ("of",))), MOST_FEATURES),
+    "target": record({"name": name, "unit": positive, "classes": either(nothing, list_of(level, MOST_FEATURES))}),
+    "data": record({"source": file_name(), "rows": whole(1, 10**15)}),
+    "noise": record(NOISE, ("shape", "calibrated")),
+    "grid": either(positive, list_of(positive)),
+    "eta": record(
+        {"limit": either(nothing, positive), "limit_on": text(10**6), "limit_columns": either(nothing, names)}
+    ),
+    "shape": record({"name": one_of(*SHAPES), "from": either(nothing, file_name())}),
+    "assumptions": list_of(text(10**6), 40),
+    "versions": record({package: matching(VERSION) for package in PACKAGES}, PACKAGES[4:-1]),
+    "ledger": record({"release": whole(1, 10**9), "mark": matching("[0-9a-f]{64}")}),
+    "digest": DIGEST,
+    "signature": SIGNATURE,
+}
+"""Every field of a card, in its order; a new one is one entry here, and a line in docs/promises.md."""
+EARLIER_FIELDS: dict[str, Check] = {name: check for name, check in FIELDS.items() if name != "ledger"} | {
+    "schema": one_of(EARLIER[-1]),
+    "settings": record({name: check for name, check in SETTINGS.items() if name != "bounds"}),
+    "versions": record(
+        {package: matching(VERSION) for package in PACKAGES} | {"fisherleak": one_of("0.1.0")}, PACKAGES[4:-1]
+    ),
+}
+"""The same of version 0.1.0, whose settings had no bounds, and whose cards named no ledger."""
+
+
+def wrong_place(card: Json) -> str | None:
+    """The first field of a card that is not known, is missing, or holds what it must not."""
+    wrong = record(EARLIER_FIELDS if card.get("schema") == EARLIER[-1] else FIELDS, OPTIONAL)(card, "")
+    return None if wrong is None else wrong.removeprefix(".") or "the card itself"
+
+
+def check_fields(card: Json, where: str) -> None:
+    """Refuse a card with anything else than its fields."""
+    wrong = wrong_place(card)
+    if wrong is not None:
+        raise DataError(
+            f"The card {where} says under '{wrong}' what no card says there, or lacks it: it may carry other data. Do not pass "
+            "it on; release the model again."
+        )

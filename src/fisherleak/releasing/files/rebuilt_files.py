@@ -1,0 +1,145 @@
+"""Whether a model's file holds what its card accounts for and nothing else: it is built again from these, and compared.
+
+All of a released model but its parameters follows from its card. The parameters are read off their places, held against the
+card's grid, and put into a model that is built anew. The file must be that model's, byte for byte. Where it was written with
+other versions of scikit-learn or skops, the nodes of both are compared: what versions name differently is in one table, and a
+node, key, attribute or member that is not known is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.namespaces import Json
+from fisherleak.protection.release.release import set_parameters
+from fisherleak.releasing.cards.cards import model_of
+from fisherleak.releasing.cards.signatures import CARD
+from fisherleak.releasing.files.earlier_files import typed_as
+from fisherleak.releasing.files.model_files import ModelFile, holds
+from fisherleak.releasing.files.model_nodes import decoded, differing, last_step, scikit_learn_of, steps_of
+from fisherleak.training.pipelines import PublicModel, off_the_grid, pipeline_with
+
+__all__ = ["check_rebuilt"]
+
+Vector = NDArray[np.float64]
+MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**12, 2**6
+"""What a file takes at most: for itself, and for every column, parameter and character of a name or level (six times what any
+of them took)."""
+
+
+def check_rebuilt(path: Path, card: Json) -> Pipeline:
+    """The model in a file, built anew; refuses a file that is not the one that its card and its parameters on the grid give.
+
+    Nothing is loaded from the file but the numbers in it: a file of other versions of scikit-learn or skops gives the model of
+    the version that runs.
+    """
+    try:
+        return _model_in(path, card)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # of nodes that no model has
+        raise holds(path, "another model") from None
+
+
+def _model_in(path: Path, card: Json) -> Pipeline:
+    earlier, model = card["schema"] != CARD, model_of(card)
+    file = ModelFile.read(path, _most_bytes(card), earlier)
+    _check_sizes(path, file, model)
+    model = typed_as(model, file) if earlier else model
+    built = pipeline_with(model, np.zeros(model.parameters))
+    raw = _parameters(path, file, built[-1])
+    _check_grid(path, model, raw, card["grid"], earlier)
+    set_parameters(built[-1], raw)
+    own = ModelFile.of(built)
+    same = own.same_as(file)
+    wrong = None if same else next(differing(decoded(file), decoded(own)), None)
+    if wrong is None and scikit_learn_of(file.tree) != card["versions"]["scikit-learn"]:
+        wrong = "another version of scikit-learn than its card"
+    if wrong is None and not same and _versions(file) == _versions(own):
+        wrong = "attributes that this version of scikit-learn does not write so"
+    if wrong is not None:
+        raise holds(path, wrong)
+    return built
+
+
+def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
+    """Refuse a file with other numbers of columns or parameters than its card, before anything of that size is built."""
+    numbers = sum(feature.kind == "number" for feature in model.features)
+    steps = len(model.features) - numbers + (numbers > 0)
+    coef = file.arrays[last_step(file.tree)["coef_"]["file"]]
+    outputs = len(model.classes) if model.kind.several else 1
+    if len(steps_of(file.tree)[0]["transformers"]["content"]) != steps or len(coef) < 8 * (model.parameters - outputs):
+        raise holds(path, "another number of columns or parameters than its card")
+
+
+def _most_bytes(card: Json) -> int:
+    """Of a file with this card."""
+    texts = len(json.dumps([card["columns"], card["target"]]))
+    columns, size = len(card["columns"]), int(card["model"]["parameters"])
+    return MODEL_BYTES + COLUMN_BYTES * columns + PARAMETER_BYTES * size + CHARACTER_BYTES * texts
+
+
+# Parameters
+
+
+def _parameters(path: Path, file: ModelFile, blank: Any) -> Vector:
+    """Coefficients and intercepts, read off where an estimator with all of them zero has them; arrays are never decoded."""
+    try:
+        found = [_values(file, last_step(file.tree)[name], getattr(blank, name)) for name in ("coef_", "intercept_")]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise holds(path, "another model") from None
+    raw = np.concatenate(found)
+    if not np.isfinite(raw).all():
+        raise holds(path, "parameters that are not finite")
+    return raw
+
+
+def _values(file: ModelFile, node: Json, like: Any) -> Vector:
+    if not isinstance(like, np.ndarray):
+        number = json.loads(node["content"])
+        if type(number) is not float:
+            raise TypeError
+        return np.array([number])
+    buffer = io.BytesIO()
+    np.save(buffer, like, allow_pickle=False)
+    data, zeros = file.arrays[node["file"]], buffer.getvalue()
+    head = len(zeros) - like.nbytes
+    if len(data) != len(zeros) or data[:head] != zeros[:head]:
+        raise ValueError
+    return np.frombuffer(data[head:], dtype="<f8").astype(np.float64)
+
+
+def _check_grid(path: Path, model: PublicModel, raw: Vector, grid: Any, earlier: bool) -> None:
+    """Refuse parameters whose last digits the noise and its grid did not make.
+
+    Earlier versions summed intercepts in floats, whose order a machine decides: theirs may be off by what that rounds.
+    """
+    steps = np.broadcast_to(np.asarray(grid, dtype=np.float64), raw.shape)
+    try:
+        with np.errstate(all="ignore"):
+            away = off_the_grid(model, raw, steps)
+    except (OverflowError, ValueError):
+        raise holds(path, "parameters that are too large") from None
+    outputs = len(model.classes) if model.kind.several else 1
+    room = np.zeros(raw.size)
+    if earlier:
+        largest = np.abs(raw).max() * (1.0 + math.fsum(abs(feature.centre) for feature in model.features))
+        room[-outputs:] = raw.size * np.finfo(float).eps * largest / steps[-outputs:]
+    off = int(np.sum(~(away <= room)))
+    if off:
+        raise holds(path, f"{off} of {raw.size} parameters that are off the card's grid")
+
+
+def _versions(file: ModelFile) -> list[Any]:
+    """Of skops and scikit-learn, as a file says them."""
+    return [
+        file.tree.get("protocol"),
+        file.tree.get("_skops_version"),
+        scikit_learn_of(file.tree),
+    ]

@@ -1,0 +1,348 @@
+"""Released models in files: saved with skops beside a JSON card, and built anew from card and parameters where they are read.
+
+A card says how the model came about, so that someone with the same table can fit it again and measure it. Nothing on it is
+computed exactly from the rows: what depends on them is on a public grid (centres, scales, the noise), rounded (how many there
+are) or taken as public by whoever releases (names, levels); docs/promises.md lists every field. No object is loaded from a
+file.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.atomic import check_file_place, written_whole
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.models.several import all_parameters
+from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from fisherleak.protection.release.release import warn_of_seed
+from fisherleak.releasing.cards.canonical_settings import SORTED, canonical_settings
+from fisherleak.releasing.cards.card_fields import LONGEST, LONGEST_MISSING, LONGEST_SOURCE, MOST_MISSING, wrong_place
+from fisherleak.releasing.cards.cards import card_of, two_digits
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
+from fisherleak.releasing.cards.signatures import (
+    CARD,
+    EARLIER,
+    MOST_BYTES,
+    MOST_PARTS,
+    card_path,
+    card_text,
+    file_digest,
+    read_card,
+    sealed,
+    signing_key,
+    too_large,
+)
+from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.verification import whole_model
+from fisherleak.releasing.ledgers.spending import mark, spend
+from fisherleak.releasing.noise.any_record_noise import shape_of_card
+from fisherleak.releasing.noise.noise_request import AskedNoise, limited_columns
+from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
+from fisherleak.tables import RawTable, Room
+from fisherleak.training.balancing import balanced, balanced_again, check_balance, reweighted
+from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
+from fisherleak.training.pipelines import framed, own_parameters, released_pipeline
+from fisherleak.training.trained_model import Settings, Trained, train, trained_on
+from fisherleak.training.utility import Tradeoff, tradeoff
+
+__all__ = [
+    "CARD",
+    "SavedModel",
+    "card_path",
+    "load_model",
+    "retrain",
+    "save_model",
+]
+
+DRAWS = 100
+"""Noisy copies whose average utility tells what the noise costs."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A released model and its card."""
+
+    path: Path
+    model: Pipeline
+    card: dict[str, Any]
+    whole: str = ""
+    """What was checked of file and card, in a sentence."""
+
+    @property
+    def noise(self) -> Noise:
+        """On the model's own coefficients, where the card holds it whole."""
+        return from_card(self.card["noise"])
+
+    def noise_on(self, trained: Trained) -> Noise:
+        """The same, with a shape that the card only names computed again from the rows."""
+        claims, named = self.card.get("eta"), self.card["noise"].get("shape")
+        if not isinstance(named, str):
+            return from_card(self.card["noise"])
+        if named == FOR_ANYONE:
+            return from_card(self.card["noise"], shape_of_card(self.card, trained))
+        columns = claims.get("limit_columns") if isinstance(claims, dict) else None
+        return from_card(self.card["noise"], own_rows_shape(trained, named, columns))
+
+    @property
+    def scale(self) -> float:
+        return float(self.card["noise"]["scale"])
+
+    @property
+    def settings(self) -> Settings:
+        known = {item.name for item in fields(Settings)}
+        given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
+        given.setdefault("missing", "drop")  # as cards were before they said so
+        given.update({key: _tuples(value) for key, value in given.items() if isinstance(value, list)})
+        return Settings(**given)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON, inside one another, as settings have them."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def save_model(
+    raw: RawTable,
+    settings: Settings,
+    path: Path,
+    *,
+    eta: float | None = None,
+    noise: float | Noise | None = None,
+    attribute: str | Sequence[str] | None = None,
+    over: str = ADMISSIBLE,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    balance: bool = False,
+    shape: str | None = None,
+    shape_from: RawTable | None = None,
+    choose_l2: bool = False,
+    overwrite: bool = False,
+    sign: Path | None = None,
+    ledger: Path | None = None,
+    limit: float | None = None,
+    random_state: int | None = None,
+    tell: Callable[[Sequence[str]], object] | None = None,
+) -> tuple[Json, Tradeoff]:
+    """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
+
+    Parameters
+    ----------
+    raw, settings
+        The table, and what decides the model.
+    path : Path
+        The model's file; its card is ``path`` + ".json". The model before the noise is never written.
+    eta : float, optional
+        The limit: on every row in standard units (on every person where ``settings.person`` says whose rows they are; with
+        ``over="max"`` only), or on every value of ``attribute`` in its own unit. The least Gaussian noise
+        that keeps it is added, rounded up on a grid of powers of 2^(1/4).
+    noise : float or Noise, optional
+        The noise to add in place of a limit; a number is the scale of Gaussian noise.
+    attribute : str or sequence of str, optional
+        The column, or columns, that the limit is on: it holds for every value of each.
+    over : {"admissible", "max"}
+        Whose etas the limit is on: of whoever could be in the table in place of any row, so that no row decides the noise's
+        scale; or of the rows that are there, whose scale tells about the row that decides it.
+    bounds : mapping, optional
+        In the columns' own units: (low, high) of numbers and of the target. The centre and scale in which noise acts on a
+        column follow from them, so that no row moves these. For "admissible" they say who could be in the table; others are
+        then taken from the rows, on a coarse grid on which the two values farthest out agree.
+    balance : bool
+        Reweight with IRFIL before. The weights follow from the data, and a limit counts that: with ``over="max"`` only, for one
+        output, and without a ledger.
+    shape : {"isotropic", "hessian", "least-loss"}, optional
+        Of the noise, in the frame where it acts. From the table's own rows "hessian" and "least-loss" are counted with
+        ``over="admissible"``; the former is the default there where public numbers say so (``unasked_shape.PublicShape``) and
+        without ``ledger``; "isotropic" is elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes both, uncounted.
+    shape_from : RawTable, optional
+        Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
+    choose_l2 : bool
+        In place of ``settings.l2`` take the penalty that public numbers give (``penalties.PublicPenalty``), where a limit is on
+        every row that could be there (of several classes: on whatever); elsewhere nothing changes.
+    overwrite : bool
+    sign : Path, optional
+        An Ed25519 private key (PEM) to sign the card with, and with it the model.
+    ledger : Path, optional
+        A ledger to record the release on, before any file is written: what fails later was counted, never the other way round.
+    limit : float, optional
+        With ``ledger``: refuse the release if it takes any row's eta, all recorded releases counted, past this, in
+        standard units.
+    random_state : int, optional
+        For tests only: noise that can be drawn again protects nothing, and ``SeededReleaseWarning`` says so.
+    tell : callable, optional
+        Is given what was decided about the table, in sentences, as soon as it is read: no card has them.
+    """
+    warn_of_seed(random_state)
+    if limit is not None and ledger is None:
+        raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
+    if (eta is None) == (noise is None):
+        raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
+    asked = AskedNoise(eta, noise, limited_columns(attribute), over, shape, shape_from)
+    asked.check(settings, ledger)
+    if balance:
+        check_balance(over, eta is not None, asked.named in OWN and shape_from is None, ledger is not None)
+    for place in (path, card_path(path)):
+        check_file_place(place, overwrite)
+    key = None if sign is None else signing_key(sign)
+    declared = settings.bounds if bounds is None else tuple(bounds.items())
+    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
+    trained = train(raw, settings)
+    settings = canonical_settings(settings, raw.names, trained)
+    if tell is not None:
+        tell(trained.design.decided)
+    check_enough(trained.design)
+    penalty = asked.penalty(trained) if choose_l2 else None
+    l2 = settings.l2 if penalty is None else penalty.l2
+    held = l2 if asked.holds_levels(trained) else settings.intercept_l2
+    if (l2, held) != (settings.l2, settings.intercept_l2):
+        settings = replace(settings, l2=l2, intercept_l2=held)
+        trained = trained_on(trained.kind, trained.design, l2, None, trained.public, held)
+    trained = trained if asked.given is None else trained.with_noise(asked.given)
+    if balance:
+        trained = reweighted(trained) if asked.target is None else balanced(trained)
+    unasked = asked.unasked(trained, ledger)
+    how = asked.named if unasked is None else unasked.name
+    chosen = asked.noise_for(trained, settings, how, random_state)
+    number = None if ledger is None else spend(ledger, trained, settings, chosen, limit)
+    trained = trained.with_noise(chosen)
+    source = None if shape_from is None else shape_from.source
+    words = [each.words() for each in (penalty, unasked) if each is not None]
+
+    def card(digest: str) -> Json:
+        marked = None if ledger is None or number is None else mark(ledger, number, digest)
+        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words, marked)
+        return sealed(told, key)
+
+    return _written(released_pipeline(trained, chosen, random_state), path, card), tradeoff(
+        trained, [chosen.scale], DRAWS, settings.seed
+    )
+
+
+def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:
+    """Write the model and its card, which holds the model's digest, both or neither; give back the card."""
+    names = [path.name, card_path(path).name]
+    with written_whole(path.parent, names) as folder:
+        (folder / path.name).write_bytes(ModelFile.of(released).encoded())
+        told = card(file_digest(folder / path.name))
+        text = card_text(told)
+        (folder / names[1]).write_bytes(text)
+        _check_own(folder / path.name, told, text)
+    return told
+
+
+def _check_own(path: Path, card: Json, text: bytes) -> None:
+    """Refuse to write what no audit would pass."""
+    if too_large(text):
+        raise InvalidInputError(
+            f"The card would have {len(text):,} bytes: at most {MOST_BYTES:,}, and {MOST_PARTS:,} lists and records, are read. "
+            "Shorten names of columns and levels, leave columns out with `drop`, or leave out `shape_from`: a covariance "
+            "of public rows stands on the card, one that is named does not."
+        )
+    wrong = wrong_place(card)
+    if wrong is not None:
+        raise InvalidInputError(
+            f"The card would say more under '{wrong}' than a card may: shorten this name, level or text, or leave it out "
+            f"(names and levels have at most {LONGEST} characters, names of files {LONGEST_SOURCE}; of texts for missing cells "
+            f"there are at most {MOST_MISSING}, of {LONGEST_MISSING} characters each)."
+        )
+    whole_model(path, card)
+
+
+def load_model(path: Path) -> SavedModel:
+    """A released model with its card; refuses damaged, foreign and changed files in one sentence."""
+    _check_readable(path)
+    card = read_card(card_path(path))
+    if card["schema"] == EARLIER[0]:
+        raise InvalidInputError(
+            f"The card '{card_path(path)}' is of schema {card['schema']}: such a release holds centres and scales that were "
+            "not counted, and cannot be measured end to end. Release again."
+        )
+    model = card.get("model")
+    if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
+        raise DataError(
+            f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
+        )
+    built, checked = whole_model(path, card)
+    return SavedModel(path, built, card, checked)
+
+
+def _check_readable(path: Path) -> None:
+    if path.is_dir():
+        raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
+    if not path.exists():
+        raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    try:
+        whole = zipfile.is_zipfile(path)
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if not whole:
+        raise DataError(
+            f"'{path}' is damaged or no skops file: only models that were released with a card are loaded, never pickles."
+        )
+
+
+def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:
+    """Fit the model again from the table it was released from, and check that the release belongs to it.
+
+    The released parameters must lie from the refit as far as their noise goes. Too near means that there is no noise, too far
+    that the model or the table is another. A table that differs by less than the noise hides passes: a checksum of it would
+    give every single value away.
+    """
+    trained = train(raw, saved.settings, room)
+    if two_digits(trained.design.n) != saved.card["data"].get("rows"):
+        raise InvalidInputError(
+            f"{raw.source} is not the table that '{saved.path.name}' was released from: it has {trained.design.n} rows to "
+            f"train on, the card says about {saved.card['data'].get('rows')}."
+        )
+    if saved.card["balanced"]:
+        if trained.design.lazy:
+            raise InvalidInputError(
+                f"'{saved.path.name}' was balanced, which needs all rows of {raw.source} in memory."
+            )
+        claims = saved.card.get("eta")
+        trained = balanced_again(trained, isinstance(claims, dict) and claims.get("limit") is not None)
+    check_enough(trained.design)
+    _check_names(saved, trained, raw)
+    _check_distance(saved, trained, raw.source)
+    return trained
+
+
+def _check_names(saved: SavedModel, trained: Trained, raw: RawTable) -> None:
+    """Refuse settings that name columns or levels otherwise than a release of this table does."""
+    own, now = canonical_settings(saved.settings, raw.names, trained), saved.card["schema"] == CARD
+    for name in saved.card["settings"]:
+        found, made = getattr(saved.settings, name), getattr(own, name)
+        if found != made and (now or name not in SORTED or len(found) != len(made) or {*found} != {*made}):
+            raise InvalidInputError(
+                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {raw.source} writes in "
+                "another way: it may carry other data. Do not pass it on; release the model again."
+            )
+
+
+def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
+    theta, refit = all_parameters(saved.model[-1]), own_parameters(trained)
+    if theta.shape != refit.shape:
+        raise InvalidInputError(
+            f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
+        )
+    noise, away = saved.noise_on(trained), framed(trained.design, saved.model) - refit
+    found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
+    if found == "yes" and alike is not None and alike < UNLIKELY:
+        raise InvalidInputError(
+            f"'{saved.path.name}' has the noise that its card claims in few of its parameters only: do not pass it on."
+        )
+    if found == "too near":
+        raise InvalidInputError(
+            f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
+        )
+    if found == "too far":
+        raise InvalidInputError(
+            f"'{saved.path.name}' is farther from its refit than its noise explains: it is no release of {source}."
+        )

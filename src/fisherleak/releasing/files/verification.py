@@ -1,0 +1,155 @@
+"""Whether a released model, its card and a signature belong together, and hold nothing else; no table is needed.
+
+What the card claims of the data is another question, which an audit of the table answers (``confirmations``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.namespaces import Json
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.releasing.cards.card_checks import check_card
+from fisherleak.releasing.cards.signatures import (
+    CARD,
+    EARLIER,
+    card_path,
+    file_digest,
+    read_card,
+    signature_of,
+    unsealed,
+    verification_key,
+)
+from fisherleak.releasing.files.rebuilt_files import check_rebuilt
+from fisherleak.releasing.ledgers.on_ledger import recorded_on
+
+__all__ = [
+    "CLAIMS",
+    "LEDGER",
+    "NO_KEY",
+    "NO_SIGNATURE",
+    "OTHER_NAMES",
+    "WHOLE",
+    "WHOLE_EARLIER",
+    "Verification",
+    "verify",
+    "whole_model",
+]
+
+WHOLE = (
+    "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
+    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. "
+    "Names, levels and settings are as whoever released it gave them; an audit holds them against the table."
+)
+WHOLE_EARLIER = (
+    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
+    "numbers, times and orders that skops wrote into the file were not, and can carry other data."
+)
+EARLIEST = (
+    "The card is of schema 1: digests and signature were checked, and nothing else of file or card. Either can carry other "
+    "data; release the model again."
+)
+CLAIMS = (
+    "What the card claims of the data: noise (kind, scale, whether it was given), limit, whether rows were reweighted, "
+    "columns, categories and settings. `fisherleak audit TABLE --released MODEL` compares these with the table."
+)
+OTHER_NAMES = "Names of columns that the card has beside the model's, under {}: whether the table has them."
+LEDGER = "The release's number and mark on a ledger: `--ledger FILE` compares them with that."
+NO_SIGNATURE = (
+    "Whether the card is the one that was released: someone who changes a card can compute its digest again, and only a "
+    "signature shows it. `fisherleak release --sign` makes one, `fisherleak verify --key` checks it."
+)
+NO_KEY = (
+    "Whose key signed the card: someone who changes a card can sign it again with a key of their own. Give the publisher's key "
+    "with `--key`."
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What holds of a released model and its card, in sentences, the first thing that does not, and what was not checked."""
+
+    confirmed: tuple[str, ...]
+    failed: str | None = None
+    unchecked: tuple[str, ...] = ()
+
+
+def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> Verification:
+    """Check a released model against its card, and the card against its digest and signature; nothing is loaded from it.
+
+    Parameters
+    ----------
+    path : Path
+        The model's file; its card is ``path`` + ".json".
+    key : Path, optional
+        The publisher's public key. The card must then be signed with its private one.
+    ledger : Path, optional
+        The ledger that must record this release.
+    """
+    if path.is_dir():
+        raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
+    if not path.is_file():
+        raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    given = None if key is None else verification_key(key)
+    card = read_card(card_path(path))
+    confirmed: list[str] = []
+    checks: tuple[Callable[[], tuple[str, bool]], ...] = (
+        lambda: _file(path, card),
+        lambda: _content(path, card),
+        lambda: signature_of(card, card_path(path), key, given),
+        lambda: _whole(path, card),
+        *([] if ledger is None else [lambda: recorded_on(ledger, path)]),
+    )
+    for check in checks:
+        sentence, holds = check()
+        if not holds:
+            return Verification(tuple(confirmed), sentence)
+        confirmed.append(sentence)
+    return Verification(tuple(confirmed), unchecked=_left_open(card, key is not None, ledger is not None))
+
+
+def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
+    """What stands on a card and was held against nothing."""
+    found = [CLAIMS]
+    settings, columns = card.get("settings", {}), card.get("columns", [])
+    own = {settings.get("target"), *(column.get("name") for column in columns)}
+    single = [name for name in ("id", "group", "person") if settings.get(name) not in (None, *own)]
+    lists = [name for name in ("numbers", "categories", "drop", "unite") if not {*settings.get(name, ())} <= own]
+    if lists + single:
+        found.append(OTHER_NAMES.format(", ".join(f"settings.{name}" for name in lists + single)))
+    if "ledger" in card and not by_ledger:
+        found.append(LEDGER)
+    if not by_key:
+        found.append(NO_KEY if "signature" in card else NO_SIGNATURE)
+    return tuple(found)
+
+
+def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
+    """The model in a file, built anew, and what was checked; refuses anything in file or card that is not accounted for."""
+    check_card(card, f"'{card_path(path)}'")
+    return check_rebuilt(path, card), WHOLE if card["schema"] == CARD else WHOLE_EARLIER
+
+
+def _file(path: Path, card: Json) -> tuple[str, bool]:
+    model = card.get("model")
+    if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
+        return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
+    return "The model's file is the one that the card describes, by its checksum.", True
+
+
+def _content(path: Path, card: Json) -> tuple[str, bool]:
+    wrong = unsealed(card, card_path(path))
+    return ("The card says what it said when it was written, by its digest.", True) if wrong is None else (wrong, False)
+
+
+def _whole(path: Path, card: Json) -> tuple[str, bool]:
+    if card["schema"] == EARLIER[0]:
+        return EARLIEST, True
+    try:
+        return whole_model(path, card)[1], True
+    except (DataError, InvalidInputError) as error:
+        return str(error), False

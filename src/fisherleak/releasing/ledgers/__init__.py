@@ -1,0 +1,1 @@
+"""Releases of tables on ledgers; may import what ``releasing`` may."""

@@ -1,0 +1,133 @@
+"""A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak._support.json import plain
+from fisherleak._support.namespaces import Json
+from fisherleak.engine.encodings import Encoding
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import information_of
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.models import as_table
+from fisherleak.protection.ledger.ledger import Ledger
+from fisherleak.protection.ledger.ledger_entries import recordable
+from fisherleak.tables import RawTable
+from fisherleak.tables.design.design import Design, design_of
+from fisherleak.training.model_kinds import label_rules
+from fisherleak.training.trained_model import Settings, Trained
+
+__all__ = ["Spent", "mark", "spend", "spent_on"]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What all recorded releases reveal about the rows of a table, in standard units.
+
+    Attributes
+    ----------
+    releases : list of dict
+        Number, time, words, number of rows and largest eta of each.
+    ids : array of shape (n,)
+        Of the rows: by the column that names them, or their numbers in the table.
+    eta : array of shape (n,)
+        Of each row, all its releases together.
+    left : int
+        Rows of releases that are no longer in the table: the ledger keeps their record.
+    renamed : int
+        Rows that have the values of a recorded row under another id, and carry its total.
+    """
+
+    releases: list[Json]
+    ids: NDArray[Any]
+    eta: NDArray[np.float64]
+    left: int
+    renamed: int
+
+
+def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
+    """Record the release of a model with noise on its own coefficients, unless it takes anyone past a limit."""
+    if trained.design.filled:
+        raise InvalidInputError(
+            f"`ledger` needs rows without gaps, and '{trained.design.filled[0].column}' has missing values that are filled: a "
+            "ledger reads the table again for other rows, with other centres. Use `missing='drop'`."
+        )
+    recordable(trained.leak.with_noise(noise))
+    leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
+    label = (trained.design.target.centre, trained.design.target.scale)
+    return Ledger(path)._record(
+        *(_in_own_units(leak, trained.design), _ids(trained.design)),
+        None if trained.design.target.classes else label,
+        limit,
+        _units(trained.design),
+        _about(settings),
+    )
+
+
+def mark(path: Path, number: int, file_digest: str) -> Json:
+    """Tie the file of a recorded release to its number on the ledger; what its card says of that."""
+    return Ledger(path)._mark(number, file_digest)
+
+
+def spent_on(path: Path, raw: RawTable) -> Spent:
+    """What the releases on a ledger have told about the rows of a table, read as for the last of them."""
+    ledger = Ledger(path)
+    settings = replace(_settings(ledger), held_out=0.0)
+    design = design_of(raw, settings.choices, settings.model, 0.0, settings.seed, None, label_rules())
+    ids = _ids(design)
+    asked = ledger._asked(design.frame(), design.labels(), ids)
+    etas = asked.etas(_units(design), _about(settings))
+    return Spent(ledger.entries, ids, etas, asked.left, asked.known.renamed)
+
+
+def _about(settings: Settings) -> Json:
+    return {"settings": plain(asdict(settings))}
+
+
+def _settings(ledger: Ledger) -> Settings:
+    told = [entry["about"]["settings"] for entry in ledger.entries if entry["about"]]
+    if not told:
+        raise InvalidInputError(
+            f"'{ledger.path}' records no release of this command: hold it against its table in Python, "
+            "fisherleak.Ledger(path).leakage(X, y)."
+        )
+    known = {item.name for item in fields(Settings)}
+    given = {"missing": "drop"} | told[-1]  # as it was before ledgers said so
+    return Settings(**{name: _tuples(value) for name, value in given.items() if name in known})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _ids(design: Design) -> NDArray[Any]:
+    return np.asarray(host(design.rows if design.ids is None else design.ids))
+
+
+def _units(design: Design) -> Mapping[str, float]:
+    """How many of its own units make a standard one, by column; that of the label under an empty name."""
+    found = {feature.name: feature.scale for feature in design.features if feature.kind == "number"}
+    return found | {"": 1.0 if design.target.classes else design.target.scale}
+
+
+def _in_own_units(leak: Leakage, design: Design) -> Leakage:
+    """The leakage about raw columns: numbers per unit of their own, categories by their levels."""
+    attributes = []
+    for feature in design.features:
+        if feature.kind == "number":
+            attributes.append(Attribute(feature.name, feature.columns, [[1.0 / feature.scale]]))
+            continue
+        matrix = np.eye(len(feature.levels))[1:]
+        attributes.append(Attribute(feature.name, feature.columns, None, Encoding(tuple(feature.levels), matrix)))
+    jacobian = replace(leak._information.jacobians[0], attributes=tuple(attributes))
+    return Leakage(information_of(jacobian), leak.noise, as_table(design.frame()))

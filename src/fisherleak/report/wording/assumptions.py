@@ -1,0 +1,134 @@
+"""What an audit's figures hold under, in sentences: whom they bound, what is counted, what was decided about the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from fisherleak.auditing.exposure.revealed import MEANING, shares_unknown
+from fisherleak.auditing.records import Audit
+from fisherleak.training.noise_words import noise_words
+from fisherleak.training.trained_model import COUNTED, Settings
+
+__all__ = ["assumptions_of", "policy_scope", "unread_cells"]
+
+LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under [require] and [utility] only."
+
+MOST_NAMED = 10
+"""Columns that a sentence names at most."""
+OWN_SHAPE = (
+    "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
+    "attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too, with "
+    "the noise's covariance made anew for each value at the same scale; for noise of least loss they are upper bounds. "
+    "Membership, where it is measured, is how often the best test is correct with the noise's covariance made anew without the "
+    "row, at the same scale."
+)
+BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
+
+
+def assumptions_of(audit: Audit) -> list[str]:
+    design = audit.design
+    own = "in its unit too" if design.target.standardised else "as the model sees it"
+    people = design.people
+    known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
+    return [
+        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
+        f"Etas of rows, groups and the whole data are in standard units: every number counts in {_units(audit)}, every "
+        f"category by its indicators, and the label counts {own}. Etas of single columns are in the column's own unit.",
+        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
+        f"level at public centres. {audit.noise.note}",
+        *_shares_sentence(audit),
+        COUNTED[audit.trained.public],
+        "The categories that occur, l2 and the scale of the noise are public.",
+        audit.presence.note
+        or f"Whether someone is in the table is measured beside eta, for attackers who know {known}. The number of rows is "
+        "taken as public.",
+        "This is not differential privacy and not anonymity.",
+        "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
+        "Rows are counted from 1; only training rows are measured, because the model knows no others.",
+        *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
+        *(() if audit.presence.kind != "upper bound" else (BOUNDED,)),
+        *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
+        *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
+        *design.decided,
+    ]
+
+
+def policy_scope(audit: Audit) -> str:
+    """What the rules of a policy were checked for: which rows and which options, and whether they limit anything."""
+    settings, design, plain = audit.settings, audit.design, Settings(audit.settings.target)
+    other = [
+        item.name
+        for item in fields(Settings)
+        if item.name not in ("target", "held_out", "seed") and getattr(settings, item.name) != getattr(plain, item.name)
+    ]
+    options = ", ".join(f"{name.replace('_', '-')} {_shown(getattr(settings, name))}" for name in other)
+    told = (
+        f"Checked for the model of {design.n:,} of {design.rows_read:,} rows (held-out {settings.held_out:g}, seed "
+        f"{settings.seed}){f', with {options}' if options else ''}. Rows that are held out, and columns that are left out, are "
+        "in no rule."
+    )
+    about = set() if audit.policy is None else set(audit.policy.sections)
+    nothing = () if about - {"utility", "require"} else (LIMITS_NOTHING,)
+    return " ".join((told, *_uncovered(audit), *nothing))
+
+
+def _uncovered(audit: Audit) -> Iterator[str]:
+    """What a reader may think that rules on columns and attacks cover: scales without bounds, and who lacks a number."""
+    policy, features = audit.policy, audit.design.features
+    if policy is None or not {"columns", "label", "attacks"} & set(policy.sections):
+        return
+    unbounded = [f"'{name}'" for name in audit.design.unbounded]
+    if unbounded:
+        yield (
+            f"{_listed(unbounded)} {'has' if len(unbounded) == 1 else 'have'} no declared bounds: public centres and scales "
+            "follow from the rows. Of columns with rules no other value of one row changes them. Of others it may, which is in "
+            "no rule."
+        )
+    lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
+    if lacking:
+        yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+
+
+def _shown(value: object) -> str:
+    return " ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
+
+
+def _units(audit: Audit) -> str:
+    """What a standard unit of a number is: from declared bounds, or from the rows."""
+    rows = "standard deviations of its column (rounded to a public grid, within 9 %)"
+    if not audit.design.declared:
+        return rows
+    bounds = "units of the width of its declared bounds over √12"
+    return f"{bounds}, or, without bounds, in {rows}" if audit.design.unbounded else bounds
+
+
+def _classes_sentence(count: int) -> str:
+    return (
+        f"The label is one of {count} classes, counted as {count} numbers of which its own is one and the others are zero, "
+        "moved so that their sum stays: another class is a move of length √2. Eta of a label is per unit of such a move, and "
+        "no chance of guessing the class."
+    )
+
+
+def _people_sentence(column: str | None, people: int, rows: int) -> str:
+    return (
+        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas "
+        "of people or of their values in a column are said, all rows of the person are taken together. How many rows each "
+        "person has is public."
+    )
+
+
+def unread_cells(audit: Audit, show_values: bool) -> list[str]:
+    """Cells that are no numbers, where values may be shown."""
+    return [f"Row {cell.row} of '{cell.column}' holds {cell.text!r}." for cell in audit.design.unread if show_values]
+
+
+def _shares_sentence(audit: Audit) -> list[str]:
+    """What a share is, or why there is none."""
+    why = shares_unknown(audit.trained)
+    return [MEANING if why is None else f"No share of a number is stated: {why}."]

@@ -1,0 +1,117 @@
+"""The meaning of numbers where several rows belong to one person, and the choice between the two."""
+
+from __future__ import annotations
+
+from fisherleak.auditing.report_summary import Summary
+from fisherleak.report.wording.words import WORDS, Word
+
+__all__ = ["OF_PEOPLE", "words_for"]
+
+OF_PEOPLE = {
+    "eta_row": Word(
+        "η of a person",
+        "Everything in all rows of one person, all columns and labels, taken together; the attacker knows the rows of everyone "
+        "else, and how many this person has. 1/η is the least error for the unit combination of these values that the release "
+        "reveals most, where every number counts in standard deviations of its column and every category by its indicators. It "
+        "is never below the η of a single row of the person, and grows with the number of rows.",
+    ),
+    "row": Word(
+        "person",
+        "What the person is called in the column that tells whose rows they are, with the number of rows in brackets. The page "
+        "shows values only where that was asked for.",
+    ),
+    "cell": Word(
+        "largest, mean and median η of a person's values",
+        "η of this column alone in all rows of a person together, everything else known to the attacker: the largest over "
+        "people, the average, and the one in the middle. Per unit of the column.",
+    ),
+    "exposure": Word(
+        "exposure of a person's values in a column",
+        "η of one column in all rows of one person together, times the spread of the column, so that columns in different "
+        "units can be compared. For a category, or a column without a spread, it is η itself.",
+    ),
+    "eta_label": Word(
+        "η of the label",
+        "The labels (the target) of all rows of a person together, everything else known to the attacker.",
+    ),
+    "error_least": Word(
+        "least error",
+        "1/η of the most exposed person: no unbiased attacker has a smaller standard deviation for the unit combination of a "
+        "person's values in this column that is revealed most, in the column's own unit.",
+    ),
+    "error_typical": Word(
+        "typical least error",
+        "1/η of the person in the middle (the median): for half of the people the least error of an unbiased attacker is "
+        "larger.",
+    ),
+    "eta_max": Word("η of the most exposed person", "The largest η of any person: nobody is revealed more than this."),
+    "eta_mean": Word(
+        "mean η", "The average of the people's η. It hides the worst: read it with the largest and the spread."
+    ),
+    "eta_spread": Word(
+        "spread of η",
+        "The standard deviation of the people's η: how unequally the model leans on them, also because some have more rows.",
+    ),
+    "eta_median": Word("median η", "Half of the people have a smaller η, half a larger one."),
+    "eta_least": Word("smallest η", "The η of the person whom the release reveals least."),
+    "eta_quantiles": Word(
+        "5 % and 95 % quantiles",
+        "One person in twenty has an η below the first, and one in twenty an η above the second.",
+    ),
+    "closest": Word(
+        "closest column",
+        "The column that is revealed most for its size over all rows of this person: the least error, divided by the column's "
+        "spread, is the smallest. Numbers only.",
+    ),
+    "group_mean": Word(
+        "mean, spread and largest η in a group",
+        "Over the people of the group. Where the means differ, the model leans more on the people of one group than on those "
+        "of another.",
+    ),
+    "attack": Word(
+        "attack accuracy",
+        "How often an attacker guesses the value that all rows of a person have right, from the release and everything else, "
+        "on average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the baseline and "
+        "not with zero. Stronger attackers than those tried may exist.",
+    ),
+    "attack_people": Word(
+        "attacks on people",
+        "How often the attacker is right about the person whom he knows best, about one person in twenty, and about the one in "
+        "the middle, over the noise; and of how many people he is right nine times in ten or more. An average hides those who "
+        "are found out. Not said of attackers who see no release.",
+    ),
+    "told_apart": Word(
+        "telling two values apart",
+        "The release with the person's own value in all rows and the one with the value that would move the model most are two "
+        "known distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. "
+        "Tried for some people, drawn at random, and for the one with the largest η in the column.",
+    ),
+    "presence": Word(
+        "presence in the table",
+        "Whether someone was in the table at all, with all rows. The attacker knows all rows of everyone else and those of the "
+        "person in question, and sees the release; presence and absence are as likely. Nobody is right more often than this, "
+        "whatever they compute; 50 of 100 is guessing. What leaves must not tell how many rows there are: whoever knows all "
+        "others could count.",
+    ),
+    "presence_auc": Word(
+        "AUC",
+        "How often the best attacker ranks a release with the person's rows above one without them: a half is guessing, one is "
+        "certain.",
+    ),
+    "balance": Word(
+        "equalising (IRFIL)",
+        "Iteratively reweighted Fisher information loss: people with a large η get a smaller weight on all their rows and the "
+        "model is fitted again, until all have about the same η. η is computed with the weights held fixed; the weights depend "
+        "on the data too, so equal η does not mean that the whole procedure reveals as much about everyone.",
+    ),
+    "gate": Word(
+        "limit",
+        "The η that no person may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
+    ),
+}
+"""What changes where all rows of a person are one set."""
+
+
+def words_for(summary: Summary) -> dict[str, Word]:
+    """The meaning of every number, for rows or for people."""
+    return WORDS if summary.data.people is None else WORDS | OF_PEOPLE

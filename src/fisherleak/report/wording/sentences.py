@@ -1,0 +1,128 @@
+"""What the report says in whole sentences: about a column, the model, presence, and what nothing here promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fisherleak._support.numbers import NOTHING, in_hundred, number
+from fisherleak.auditing.report_summary import MembershipFound, Summary
+from fisherleak.report.wording.words import Word
+
+__all__ = [
+    "NOT_PROMISED",
+    "any_value",
+    "chosen_how",
+    "columns_used",
+    "counted_sentence",
+    "measured_sentence",
+    "not_promised",
+    "presence_sentence",
+]
+
+NOT_PROMISED: tuple[Word, ...] = (
+    Word(
+        "It is not differential privacy.",
+        "η is a property of this data set and this model, and not a worst case over all data sets.",
+    ),
+    Word(
+        "η alone says nothing about presence.",
+        "It is about the values of rows that are known to be in the data. How well an attacker can tell whether someone is "
+        "there is measured beside it, where there is a closed form.",
+    ),
+    Word(
+        "It is not anonymity.",
+        "Nothing here makes a row look like others.",
+    ),
+    Word(
+        "It bounds unbiased attackers.",
+        "Attackers with prior knowledge can have a smaller error, above all where the bound is near a column's spread. For "
+        "bounds on every attacker see fisherleak.bounds.",
+    ),
+    Word(
+        "Some things are taken as public.",
+        "The levels of categories, weights and l2 are known to everyone and not counted.",
+    ),
+    Word(
+        "It counts one release.",
+        "Every further release about the same people adds to the leakage.",
+    ),
+    Word(
+        "This page is itself derived from the data.",
+        "Its numbers, the row numbers and ids, and a noise scale that was chosen by looking at the data carry no noise. "
+        "Share it as carefully as the data.",
+    ),
+)
+
+PREPROCESSING = Word(
+    "Preprocessing is taken as public.",
+    "Means and spreads that were learned from the data are taken as known to everyone and are not counted.",
+)
+
+
+def not_promised(summary: Summary) -> tuple[Word, ...]:
+    """What holds for every audit, and that preprocessing is public where it is."""
+    counted = summary.model.public == "nothing"
+    return NOT_PROMISED if counted else (*NOT_PROMISED[:-2], PREPROCESSING, *NOT_PROMISED[-2:])
+
+
+def counted_sentence(summary: Summary) -> str:
+    """What of the training is in the numbers."""
+    if summary.model.public == "nothing":
+        return (
+            "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
+            "public."
+        )
+    return "The model alone: what preprocessing learned from the data is taken as public."
+
+
+def presence_sentence(found: MembershipFound, one: str = "row") -> str:
+    """How well it can be told whether a record, or a person with all rows, was in the table, in plain words."""
+    best, mean = in_hundred(found.rows[0].right), in_hundred(found.right_mean)
+    what = "someone's record was" if one == "row" else "someone, with all rows, was"
+    return (
+        f"Whether {what} in the table: the best attacker is right {best} of 100 times about the most exposed "
+        f"{one}, and {mean} of 100 times on average, against 50 by guessing."
+    )
+
+
+def any_value(value: Any) -> str:
+    """A limit or a finding: a number, a text, a list, yes or no, or nothing.
+
+    Examples
+    --------
+    >>> any_value(0.51234), any_value(True), any_value(["a", "b"]), any_value(None)
+    ('0.512', 'yes', 'a, b', '–')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or NOTHING
+    return value if isinstance(value, str) else number(value)
+
+
+def chosen_how(chosen: str) -> str:
+    """How the scale of the noise came about."""
+    ways = {
+        "given": "as given",
+        "calibrated": "chosen so that a limit on η holds",
+        "default": "the default, since none was given",
+    }
+    return ways.get(chosen, chosen)
+
+
+def columns_used(summary: Summary) -> int:
+    """Columns of the table that the model was fitted on; features that tell who lacks a value are no columns of it."""
+    known = {column.name for column in summary.data.columns}
+    found = sum(attribute.name in known for attribute in summary.attributes)
+    return found or len(summary.attributes)
+
+
+def measured_sentence(summary: Summary) -> str:
+    """One sentence on what was fitted to what."""
+    data, model, noise = summary.data, summary.model, summary.noise
+    return (
+        f"A {model.kind} model of “{data.target}” was fitted on {number(data.train_rows)} rows and "
+        f"{number(columns_used(summary))} columns of {data.source}. Before it is released, {noise.kind} noise of scale "
+        f"σ = {number(noise.scale)} is added to each of its {number(model.parameters)} parameters. This "
+        "page says how much the released parameters then reveal about the rows it was fitted on."
+    )

@@ -1,0 +1,242 @@
+"""Tables as they are written, brought to plain columns: text that holds numbers, spellings that are one, a last row of sums.
+
+Every step is a sentence, with the argument that decides otherwise; values of rows are in none of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables.decide.choices import Choices, sort_of
+from fisherleak.tables.decide.numbers_in_text import Survey, Unread, surveys_of
+from fisherleak.tables.decide.total_rows import without_totals
+from fisherleak.tables.read.cell_formats import class_marks, is_missing, read_number
+from fisherleak.tables.read.parts import MemoryPart, Part, RawTable, over_parts
+
+__all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
+
+OTHER = "(other)"
+"""The level that stands for all that are pooled."""
+MOST_MARKS = 6
+MOST_CLASSES = 1000
+"""Different texts of a target past which they are no classes."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the cells of a column are brought to plain ones.
+
+    ``decimal`` reads text as numbers; ``na`` are texts or numbers that count as missing; ``unite`` makes texts one that differ
+    in case or blanks only; ``kept`` are levels that stay, while others become ``OTHER``.
+    """
+
+    decimal: str | None = None
+    na: tuple[str, ...] = ()
+    unite: bool = False
+    kept: tuple[str, ...] | None = None
+
+    def of(self, values: Any) -> Any:
+        """An Arrow column, changed."""
+        import pyarrow as pa
+
+        if sort_of(values.type) == "number":
+            return _without(values, self.na)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        encoded = pa.concat_arrays(values.chunks or [pa.array([], values.type)]).dictionary_encode()
+        new = [self._cell(text) for text in encoded.dictionary.to_pylist()]
+        kind = pa.string() if self.decimal is None else pa.float64()
+        return pa.chunked_array([pa.array(new, kind).take(encoded.indices)])
+
+    def _cell(self, text: str) -> Any:
+        if text in self.na:
+            return None
+        if self.decimal is not None:
+            return None if is_missing(text) else read_number(text, self.decimal)
+        text = " ".join(text.casefold().split()) if self.unite else text
+        if not text.strip():
+            return None
+        return text if self.kept is None or text in self.kept else OTHER
+
+
+def _without(values: Any, na: Sequence[str]) -> Any:
+    """A column of numbers with null in place of some."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = [read_number(text) for text in na]
+    numbers = pa.array([number for number in given if number is not None], pa.float64())
+    hit = pc.is_in(pc.cast(values, pa.float64(), safe=False), value_set=numbers)
+    return pc.if_else(hit, pa.scalar(None, values.type), values)
+
+
+@dataclass(frozen=True)
+class ChangedPart:
+    """A part whose columns are changed as they are read."""
+
+    part: Part
+    how: Mapping[str, Change]
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    @property
+    def start(self) -> int:
+        return self.part.start
+
+    def read(self, names: Sequence[str]) -> Any:
+        return _applied(self.part.read(names), self.how)
+
+    def where(self, row: int) -> str:
+        return self.part.where(row)
+
+    def finer(self, most: int) -> Iterator[ChangedPart]:
+        for piece in self.part.finer(most):
+            yield ChangedPart(piece, self.how)
+
+
+def _applied(table: Any, how: Mapping[str, Change]) -> Any:
+    for j, name in enumerate(table.column_names):
+        if name in how:
+            table = table.set_column(j, name, how[name].of(table.column(j)))
+    return table
+
+
+def changed(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
+    """The same table with some columns changed: at once in memory, when they are read else."""
+    if not how:
+        return raw
+    import pyarrow as pa
+
+    parts = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
+    for k, part in enumerate(parts):
+        here = isinstance(part, MemoryPart)
+        parts[k] = MemoryPart(_applied(part.table, how), part.start) if here else ChangedPart(part, how)
+    kinds = tuple(_kind(kind, how.get(name)) for name, kind in zip(raw.names, raw.kinds, strict=True))
+    assert all(isinstance(kind, pa.DataType) for kind in kinds)
+    return replace(raw, kinds=kinds, parts=parts if isinstance(raw.parts, list) else tuple(parts))
+
+
+def _kind(kind: Any, change: Change | None) -> Any:
+    import pyarrow as pa
+
+    if change is None or sort_of(kind) == "number":
+        return kind
+    return pa.string() if change.decimal is None else pa.float64()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table brought to plain columns, what was done, and cells that are no numbers."""
+
+    raw: RawTable
+    notes: tuple[str, ...]
+    unread: tuple[Unread, ...] = field(repr=False)
+
+
+def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
+    """The table with numbers where text holds numbers, without a total in its last row."""
+    if choices.decimal not in (None, ".", ","):
+        raise InvalidInputError(f"decimal must be '.' or ','; got {choices.decimal!r}.")
+    surveys = surveys_of(raw, choices, lazily)
+    marks = _decimals(surveys, choices)
+    how = {name: Change(decimal=mark, na=choices.na) for name, mark in marks.items()}
+    if choices.na:
+        numeric = [name for name in raw.names if sort_of(raw.kind(name)) == "number" and name not in choices.drop]
+        how |= {
+            name: Change(na=choices.na) for name in numeric if any(read_number(text) is not None for text in choices.na)
+        }
+        texts = (name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in how)
+        how |= {name: Change(na=choices.na) for name in texts}
+    gone = _marks_of_target(raw, choices, lazily) if choices.target not in marks else {}
+    if gone:
+        how[choices.target] = Change(na=(*choices.na, *gone))
+    for name in choices.unite:
+        if sort_of(raw.kind(name)) != "text":
+            raise InvalidInputError(f"`unite` names '{name}', which holds {raw.kind(name)}, not text.")
+        how[name] = Change(na=(*choices.na, *gone) if name == choices.target else choices.na, unite=True)
+    notes = [_sentence(name, surveys[name], mark) for name, mark in marks.items()]
+    if gone:
+        notes.append(
+            f"In the target '{choices.target}' {_counted(gone)}. `categories={[choices.target]!r}` makes it a class."
+        )
+    unread = tuple(
+        Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
+    )
+    if not choices.keep_total:
+        raw, total = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
+        notes += total
+    return Written(changed(raw, how), tuple(notes), unread)
+
+
+def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]:
+    """The decimal mark of every column of text that is taken as numbers."""
+    sure = [survey.decimal for survey in surveys.values() if survey.decimal and survey.is_numbers(survey.decimal)]
+    usual = "," if "," in sure else "."  # one table has one notation
+    found = {}
+    for name, survey in surveys.items():
+        mark = choices.decimal or survey.decimal or usual
+        if name in choices.numbers or survey.is_numbers(mark):
+            found[name] = mark
+    return found
+
+
+def _sentence(name: str, survey: Survey, decimal: str) -> str:
+    tally = survey.tally(decimal)
+    told = f"'{name}' is text and is taken as numbers"
+    if tally.styles:
+        told += f", written {' and '.join(sorted(tally.styles))}"
+    if survey.decimal is None:
+        told += f" (`decimal={'.' if decimal == ',' else ','!r}` reads the marks the other way)"
+    if survey.marks:
+        told += f"; {_counted(survey.marks)}"
+    if tally.unread:
+        rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in tally.first)
+        more = f" and {tally.unread - len(tally.first)} more" if tally.unread > len(tally.first) else ""
+        told += f"; {tally.unread} cell{'s are no numbers and count' if tally.unread > 1 else ' is no number and counts'} as "
+        told += f"missing ({rows}{more})"
+    return f"{told}. `categories={[name]!r}` takes it as text."
+
+
+def _counted(marks: Mapping[str, int]) -> str:
+    """How many cells are marks of missing ones, and which."""
+    listed = [f"{mark!r} {count}" if mark != "blank" else f"blank {count}" for mark, count in marks.items()]
+    more = " and others" if len(listed) > MOST_MARKS else ""
+    count = sum(marks.values())
+    return f"{count} cell{'s count' if count > 1 else ' counts'} as missing ({', '.join(listed[:MOST_MARKS])}{more})"
+
+
+def _marks_of_target(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, int]:
+    """What stands for missing classes in a target of text, and how often; nothing where the target is taken as it is."""
+    import pyarrow.compute as pc
+
+    name = choices.target
+    if sort_of(raw.kind(name)) != "text":
+        if name in choices.categories:
+            raise InvalidInputError(
+                f"`categories` names the target '{name}', which holds {raw.kind(name)}: `model` says whether those are classes."
+            )
+        return {}
+    if name in choices.categories:
+        return {}
+
+    def of_part(part: Part) -> Counter[str]:
+        found = pc.value_counts(part.read((name,)).column(0).drop_null()).to_pylist()
+        return Counter({each["values"]: each["counts"] for each in found if len(found) <= MOST_CLASSES})
+
+    counts = over_parts(of_part, raw.parts, _sum_of, lazily)
+    return {mark: counts[mark] for mark in sorted(class_marks(counts)) if mark.strip() and mark not in choices.na}
+
+
+def _sum_of(a: Counter[str], b: Counter[str]) -> Counter[str]:
+    return a + b
+
+
+def changed_copy(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
+    """The changed table beside the one that stays as it is."""
+    return changed(replace(raw, parts=tuple(raw.parts)), how)

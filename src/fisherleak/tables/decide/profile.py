@@ -1,0 +1,261 @@
+"""What one pass over a table tells of its columns: counts, levels, ranges. Profiles of parts merge into that of the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak.tables.decide.choices import MOST_FORCED, Choices, called_ids, is_plain, sort_of
+from fisherleak.tables.read.arrow_columns import as_numbers, as_text, level_counts
+from fisherleak.tables.read.parts import Part, RawTable, over_parts
+
+__all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]
+
+MOST_COUNTED = 10_000
+"""Different texts past which they are not counted."""
+SKETCHED = 4096
+"""Values of a column that may be an identifier that are followed through all parts."""
+FEW_VALUES = 10
+"""A column with at most so many different numbers has few."""
+STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
+"""Numbers that are often written where one is missing."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of the finite values of a column of numbers.
+
+    Attributes
+    ----------
+    count : int
+    low, high : float
+    fractions : int
+        How many are not whole.
+    few : frozenset or None
+        The different values, None where there are more than ``FEW_VALUES``.
+    infinite : int
+        How many are infinite, and where the first of them is.
+    stand_ins : dict
+        How often each of ``STAND_INS`` occurs.
+    least, most : float
+        Of the values that are none of these.
+    """
+
+    count: int = 0
+    low: float = float("inf")
+    high: float = float("-inf")
+    fractions: int = 0
+    few: frozenset[float] | None = frozenset()
+    infinite: int = 0
+    where: str = ""
+    stand_ins: Mapping[float, int] = field(default_factory=dict)
+    least: float = float("inf")
+    most: float = float("-inf")
+
+    @property
+    def whole(self) -> bool:
+        """Whether all are whole."""
+        return self.fractions == 0
+
+    @property
+    def nearly_whole(self) -> bool:
+        """Whether all are whole but a few slips: one, or one in fifty, of at least twenty."""
+        return self.whole or (self.count >= 20 and self.fractions <= max(1, self.count // 50))
+
+
+@dataclass(frozen=True)
+class Order:
+    """How numbers follow each other: ``breaks`` counts steps other than one, ``runs`` rows with another value than before."""
+
+    first: float
+    last: float
+    ascending: bool
+    breaks: int
+    runs: int
+
+    @property
+    def counts_rows(self) -> bool:
+        return self.breaks == 0 and self.first == 1.0
+
+    def __add__(self, other: Order) -> Order:
+        return Order(
+            self.first,
+            other.last,
+            self.ascending and other.ascending and self.last <= other.first,
+            self.breaks + other.breaks + (other.first != self.last + 1),
+            self.runs + other.runs - (self.last == other.first),
+        )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Of one column.
+
+    Attributes
+    ----------
+    rows, nulls : int
+    levels : dict or None
+        How often each value occurs; None where that was not asked for, or where there are more than ``most``.
+    most : int
+    numbers : Numbers or None
+    sketch : dict
+        How often the values with the least hashes occur, for columns that may be identifiers.
+    order : Order or None
+        Of numbers that are whole, or called an identifier: those that are there.
+    called : bool
+        Whether its name is one of those that identifiers have.
+    """
+
+    rows: int
+    nulls: int
+    levels: dict[Any, int] | None = None
+    most: int = 0
+    numbers: Numbers | None = None
+    sketch: dict[int, int] = field(default_factory=dict)
+    order: Order | None = None
+    called: bool = False
+
+    @property
+    def missing(self) -> int:
+        """Values that are missing, or not a number."""
+        return self.nulls if self.numbers is None else self.rows - self.numbers.count - self.numbers.infinite
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no value that was looked at occurs twice: all of them where there are few."""
+        return all(count == 1 for count in self.sketch.values())
+
+    @property
+    def nearly_distinct(self) -> bool:
+        """Whether hardly any value that was looked at occurs twice."""
+        repeated = sum(count > 1 for count in self.sketch.values())
+        return bool(self.sketch) and repeated <= max(1, len(self.sketch) // 50)
+
+
+def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
+    """The profile of every column that is not left out, in one pass."""
+    names = tuple(name for name in raw.names if name not in choices.drop or name == choices.group)
+    kinds, called = {name: raw.kind(name) for name in names}, called_ids(raw.names)
+
+    def of_part(part: Part) -> dict[str, Profile]:
+        table = part.read(names)
+        return {
+            name: _profile(part, name, table.column(j), kinds[name], name in called, choices)
+            for j, name in enumerate(names)
+        }
+
+    def merge(a: dict[str, Profile], b: dict[str, Profile]) -> dict[str, Profile]:
+        return {name: _merged(a[name], b[name]) for name in names}
+
+    return over_parts(of_part, raw.parts, merge, lazily)
+
+
+def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choices: Choices) -> Profile:
+    sort = sort_of(kind)
+    rows, nulls = len(values), int(values.null_count)
+    target = name == choices.target
+    levels, most = None, 0
+    if is_plain(kind) and (sort in ("text", "bool") or target or name in (*choices.categories, choices.group)):
+        most = MOST_FORCED if target or sort == "number" else MOST_COUNTED
+        levels = level_counts(values, most)
+    numbers = None
+    if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
+        numbers = _numbers(part, as_numbers(values))
+    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called) else {}
+    order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
+    return Profile(rows, nulls, levels, most, numbers, sketch, order, called)
+
+
+def _order(values: NDArray[np.float64]) -> Order | None:
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return None
+    steps = np.diff(values)
+    ends = float(values[0]), float(values[-1])
+    return Order(*ends, bool(np.all(steps >= 0)), int((steps != 1).sum()), int(1 + np.count_nonzero(steps)))
+
+
+def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
+    infinite = np.isinf(values)
+    found = int(infinite.sum())
+    where = part.where(int(np.argmax(infinite))) if found else ""
+    present = values[np.isfinite(values)]
+    if not present.size:
+        return Numbers(infinite=found, where=where)
+    few = np.unique(present[:1000])
+    few = np.unique(present) if few.size <= FEW_VALUES else few
+    usual = present[~np.isin(present, STAND_INS)]
+    found_ins = {} if usual.size == present.size else {v: int(np.count_nonzero(present == v)) for v in STAND_INS}
+    return Numbers(
+        count=present.size,
+        low=float(present.min()),
+        high=float(present.max()),
+        fractions=int(np.count_nonzero(present != np.floor(present))),
+        few=frozenset(few.tolist()) if few.size <= FEW_VALUES else None,
+        infinite=found,
+        where=where,
+        stand_ins={value: count for value, count in found_ins.items() if count},
+        least=float(usual.min(initial=np.inf)),
+        most=float(usual.max(initial=-np.inf)),
+    )
+
+
+def _sketch(values: Any) -> dict[int, int]:
+    """The values with the least hashes, and how often each occurs: the same however a table is cut."""
+    import pandas
+    import pyarrow.types
+
+    if pyarrow.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    values = values.drop_null()
+    if pyarrow.types.is_floating(values.type):
+        floats = values.to_numpy()
+        floats = floats[np.isfinite(floats)]
+        whole = (floats == np.floor(floats)) & (abs(floats) < 2**53)
+        arrays = [floats[whole].astype(np.int64), floats[~whole].astype(np.float64)]  # 17.0 is 17 beside 17.5 too
+    else:
+        arrays = [values.to_numpy() if pyarrow.types.is_integer(values.type) else as_text(values)]
+    each = np.concatenate([pandas.util.hash_array(array) for array in arrays])
+    hashes, counts = np.unique(each, return_counts=True)
+    return dict(zip(hashes[:SKETCHED].tolist(), counts[:SKETCHED].tolist(), strict=True))
+
+
+def _merged(a: Profile, b: Profile) -> Profile:
+    levels = None
+    if a.levels is not None and b.levels is not None:
+        levels = dict(a.levels)
+        for value, count in b.levels.items():
+            levels[value] = levels.get(value, 0) + count
+        levels = levels if len(levels) <= a.most else None
+    numbers = a.numbers
+    if a.numbers is not None and b.numbers is not None:
+        numbers = _merged_numbers(a.numbers, b.numbers)
+    sketch = _merged_sketch(a.sketch, b.sketch)
+    order = None if a.order is None or b.order is None else a.order + b.order
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, sketch, order, a.called)
+
+
+def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
+    both = {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
+    return {key: both[key] for key in sorted(both)[:SKETCHED]}
+
+
+def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
+    few = None if a.few is None or b.few is None else a.few | b.few
+    return Numbers(
+        count=a.count + b.count,
+        low=min(a.low, b.low),
+        high=max(a.high, b.high),
+        fractions=a.fractions + b.fractions,
+        few=few if few is not None and len(few) <= FEW_VALUES else None,
+        infinite=a.infinite + b.infinite,
+        where=a.where or b.where,
+        stand_ins=dict(Counter(a.stand_ins) + Counter(b.stand_ins)),
+        least=min(a.least, b.least),
+        most=max(a.most, b.most),
+    )

@@ -1,0 +1,139 @@
+"""Last rows that are nobody's: sums and means of those above them.
+
+With a label (Total, Mean, …), one number that is the sum or the mean of those above is enough, or the label in a column of
+numbers. Without one, at least two numbers and half of all that are there must be sums, each larger than any it sums up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fisherleak.tables.decide.choices import sort_of
+from fisherleak.tables.read.parts import MemoryPart, Part, RawTable, over_parts
+
+__all__ = ["without_totals"]
+
+LABELS = {"total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg", "mean"}
+MOST = 3
+"""Rows of sums and means at most."""
+FEWEST_UNLABELLED = 10
+"""Rows of a table in which sums without a label are no chance."""
+CLOSE = 1e-4
+"""Sums are written with rounding."""
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """A column's numbers in the last rows, and of those above: sum, count, and the largest size in the last part."""
+
+    last: tuple[float | None, ...]
+    total: float
+    count: int
+    largest: float
+
+    def sums_up(self) -> bool:
+        """Whether one of them is the sum or the mean of those above."""
+        if self.count < 2:
+            return False
+        aims = (self.total, self.total / self.count)
+        return any(math.isclose(value, aim, rel_tol=CLOSE) for value in self.last if value for aim in aims)
+
+    def is_sum(self) -> bool:
+        value = self.last[-1]
+        return value is not None and abs(value) > self.largest and math.isclose(value, self.total, rel_tol=CLOSE)
+
+
+def without_totals(
+    raw: RawTable, plain: RawTable, numbers: Collection[str], lazily: bool
+) -> tuple[RawTable, list[str]]:
+    """The table without its last rows where these are sums or means of the others, and a sentence on it.
+
+    ``plain`` is the same with text turned to numbers; ``numbers`` are the columns of text that were.
+    """
+    last = raw.parts[-1]
+    texts = [name for name in raw.names if sort_of(raw.kind(name)) == "text"]
+    most = min(MOST, last.rows)
+    if raw.rows < 4:
+        return raw, []
+    tail = last.read(texts).slice(last.rows - most).to_pylist() if texts else [{}] * most
+    named = [_labelled(row) for row in tail]
+    block = next((k for k, names in enumerate(reversed(named)) if not names), most)
+    for count in range(block, 0, -1):
+        among = any(set(names) & set(numbers) for names in named[-count:])
+        if among or any(column.sums_up() for column in _ends(plain, count, lazily)):
+            return _shortened(raw, count)
+    bare = all(cell is None or not cell.strip() for cell in tail[-1].values())
+    if not block and bare and raw.rows >= FEWEST_UNLABELLED and _all_sums(plain, lazily):
+        return _shortened(raw, 1)
+    return raw, []
+
+
+def _labelled(row: dict[str, str | None]) -> list[str]:
+    """The columns of a row that call it a total."""
+    return [name for name, cell in row.items() if cell is not None and cell.strip(" :\t").casefold() in LABELS]
+
+
+def _all_sums(raw: RawTable, lazily: bool) -> bool:
+    """Whether the last row has sums and hardly anything else."""
+    last = replace(raw, parts=raw.parts[-1:])
+    if sum(_larger(column) for column in _ends(last, 1, False)) < 2:
+        return False  # no need to sum up the other parts
+    found = [column for column in _ends(raw, 1, lazily) if column.last[-1]]
+    sums = sum(column.is_sum() for column in found)
+    return sums >= 2 and 2 * sums >= len(found)
+
+
+def _larger(column: _Ends) -> bool:
+    return column.last[-1] is not None and abs(column.last[-1]) > column.largest
+
+
+def _ends(raw: RawTable, count: int, lazily: bool) -> list[_Ends]:
+    """The columns of numbers, without the last rows."""
+    import pyarrow.compute as pc
+
+    names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "number")
+    if not names:
+        return []
+
+    def of_part(part: Part) -> list[tuple[float, int]]:
+        table = part.read(names)
+        return [(float(pc.sum(column).as_py() or 0.0), len(column) - column.null_count) for column in table.columns]
+
+    def merge(a: list[tuple[float, int]], b: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        return [(x + y, m + n) for (x, m), (y, n) in zip(a, b, strict=True)]
+
+    sums = over_parts(of_part, raw.parts, merge, lazily)
+    table = raw.parts[-1].read(names)
+    found = []
+    for column, (total, present) in zip(table.columns, sums, strict=True):
+        above, ends = column.slice(0, len(column) - count), column.slice(len(column) - count).to_pylist()
+        last = tuple(None if value is None else float(value) for value in ends)
+        there = [value for value in last if value is not None]
+        found.append(_Ends(last, total - sum(there), present - len(there), _largest(above)))
+    return found
+
+
+def _largest(values: Any) -> float:
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(values).as_py()
+    return max((abs(float(end)) for end in ends.values() if end is not None), default=0.0)
+
+
+def _shortened(raw: RawTable, count: int) -> tuple[RawTable, list[str]]:
+    rows = raw.rows - count
+    which = f"The last row ({raw.rows}) looks like a total of the others and is"
+    if count > 1:
+        which = f"The last {count} rows ({rows + 1} to {raw.rows}) look like totals of the others and are"
+    last = raw.parts[-1]
+    shorter = MemoryPart(last.table.slice(0, last.rows - count), last.start) if isinstance(last, MemoryPart) else None
+    part: Any = replace(last, rows=last.rows - count) if shorter is None else shorter  # type: ignore[type-var]
+    kept = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
+    kept[-1:] = [part] if part.rows else []
+    parts = kept if isinstance(raw.parts, list) else tuple(kept)
+    return replace(raw, rows=rows, parts=parts), [
+        f"{which} left out; `keep_total=True` keeps {'it' if count == 1 else 'them'}."
+    ]

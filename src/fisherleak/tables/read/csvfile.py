@@ -1,0 +1,361 @@
+"""CSV files: delimiter, encoding and header found or refused, then read by Arrow."""
+
+from __future__ import annotations
+
+import codecs
+import csv as plain_csv
+import io
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from fisherleak._support.namespaces import Json
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.tables.read.first_line import reads_as_row
+
+__all__ = ["BLANKS", "CsvForm", "csv_to_parquet", "delimiter_of", "encoding_of", "fields_of", "first_line", "read_csv"]
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+BLANKS = " "
+"""The delimiter of files whose fields are separated by one or more blanks."""
+FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
+ROW_NAMES = "rownames"
+"""What the column is called that R writes without a name."""
+BLOCK = 2**24
+"""Bytes read at a time: one row must fit."""
+HEAD = 2**19
+"""Bytes in which the first line is held against the rows below it."""
+MISSING = [
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>"),
+    *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),
+]
+"""Fields that count as missing: those of pandas."""
+Named = Callable[[list[str], str], tuple[tuple[str, ...], tuple[str, ...]]]
+CONVERSION = re.compile(r"In CSV column #(\d+): .*?conversion error to [^:]*:(?: invalid value '(.*)')?", re.DOTALL)
+RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV file is written, as far as that was said.
+
+    ``header`` is whether its first line names the columns; ``columns`` are names that take the place of those, or are those of
+    a file without a header.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    columns: tuple[str, ...] | None = None
+
+
+def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...]]:
+    """An Arrow table and what was assumed, in sentences."""
+    from pyarrow import csv
+
+    options, note = _options(file, source, form)
+    with _refusals(source, options), _with_commas(file, options) as lines:
+        table = csv.read_csv(lines, **options)
+        _check_text(table.schema, source, options)
+    return table, note
+
+
+def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> tuple[str, ...]:
+    """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
+
+    ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
+    later row does not fit, the file is read again with a wider one.
+    """
+    import pyarrow
+
+    options, note = _options(file, source, form)
+    kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
+    wider: dict[str, Any] = {}
+    with _refusals(source, options), _with_commas(file, options) as lines:
+        while True:
+            lines.seek(0)
+            try:
+                return (*note, *_written(lines, source, options, kinds, wider, path, named))
+            except pyarrow.ArrowInvalid as error:
+                found = CONVERSION.search(str(error))
+                if found is None or int(found[1]) >= len(kinds):
+                    raise
+                name = list(kinds)[int(found[1])]
+                if pyarrow.types.is_string(kinds[name]):
+                    raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, name)) from None
+                wider[name] = kinds[name] = _wider(kinds[name], found[2] or "")
+
+
+def _wider(kind: Any, field: str) -> Any:
+    """The first type after ``kind``, in the order in which Arrow tries them, that a field has."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    order = [pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), pa.timestamp("s"), pa.timestamp("ns")]
+    order += [pa.float64(), pa.string()]
+    line = io.BytesIO(('"' + field.replace('"', '""') + '"\n').encode("utf-8", "replace"))
+    options = {"read_options": csv.ReadOptions(column_names=["x"])}
+    for wider in order[order.index(kind) + 1 : -1] if kind in order else ():
+        line.seek(0)
+        with suppress(pa.ArrowInvalid):
+            csv.read_csv(line, convert_options=csv.ConvertOptions(column_types={"x": wider}), **options)
+            return wider
+    return pa.string()
+
+
+def _written(
+    file: IO[bytes],
+    source: str,
+    options: Json,
+    kinds: Json,
+    wider: Json,
+    path: Path,
+    named: Named,
+) -> tuple[str, ...]:
+    import pyarrow
+    from pyarrow import csv
+    from pyarrow.parquet import ParquetWriter
+
+    convert = csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, column_types=wider)
+    with csv.open_csv(file, **{**options, "convert_options": convert}) as reader:
+        _check_text(reader.schema, source, options)
+        names, notes = named(reader.schema.names, source)
+        kinds.update(zip(reader.schema.names, reader.schema.types, strict=True))
+        schema = pyarrow.schema(list(zip(names, reader.schema.types, strict=True)))
+        with ParquetWriter(path, schema) as writer:
+            for batch in reader:
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+        return notes
+
+
+def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[str, ...]]:
+    """How Arrow is to read the file, and what was assumed."""
+    from pyarrow import csv
+
+    encoding = encoding_of(file, source, form.encoding)
+    line = first_line(file, source, encoding)
+    chosen, note = delimiter_of(line, source, form.delimiter)
+    names, skipped, more = _names(_first_rows(file, encoding, chosen), source, form)
+    read = {} if names is None else {"column_names": names, "skip_rows": skipped and skipped + _blank_lines(file)}
+    options = {
+        # one thread, so that rows have numbers
+        "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False, **read),
+        "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
+        "convert_options": csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
+    }
+    return options, (*note, *more)
+
+
+@contextmanager
+def _with_commas(file: IO[bytes], options: Json) -> Iterator[IO[bytes]]:
+    """The same file; where fields are separated by blanks, a copy with commas in their place."""
+    if options["parse_options"].delimiter != BLANKS:
+        yield file
+        return
+    encoding = options["read_options"].encoding
+    with tempfile.TemporaryFile() as copy:
+        text = io.TextIOWrapper(copy, encoding="utf-8", newline="", write_through=True)
+        writer = plain_csv.writer(text)
+        lines = io.TextIOWrapper(file, encoding=encoding)
+        for line in lines:
+            if line.strip("\ufeff \t\r\n"):
+                writer.writerow(fields_of(line))
+        lines.detach()
+        text.detach()
+        copy.seek(0)
+        options["parse_options"].delimiter = ","
+        options["read_options"].encoding = "utf-8"
+        options["read_options"].skip_rows = min(options["read_options"].skip_rows, 1)  # blank lines are gone
+        yield copy
+
+
+def fields_of(line: str) -> list[str]:
+    """The fields of a line between blanks; a quoted one may hold blanks."""
+    found = FIELD.finditer(line.strip("\ufeff"))
+    return [bare if bare is not None else quoted.replace('""', '"') for quoted, bare in (m.groups() for m in found)]
+
+
+def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[list[str] | None, int, tuple[str, ...]]:
+    """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
+    if not rows:
+        raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
+    first, below = list(rows[0]), rows[1:]
+    if form.header is not False and below and all(len(row) == len(first) + 1 for row in below[:20]):
+        first = [ROW_NAMES, *first]  # as R's write.table does
+        if form.columns is None:
+            note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
+            return first, 1, (note,)
+    if form.columns is not None and len(form.columns) != len(first):
+        raise InvalidInputError(
+            f"`columns` gives {len(form.columns)} names, and {source} has {len(first)} columns: name each of them."
+        )
+    evidence = reads_as_row(first, below) if form.header is None else 0
+    if form.columns is not None:
+        if evidence < 0:
+            raise InvalidInputError(
+                f"The first line of {source} looks like a header, and `columns` gives names too: `header=True` has them take "
+                "its place, `header=False` takes it as a row."
+            )
+        return list(form.columns), int(form.header is True), ()
+    if form.header is False:
+        note = f"{source} was read without a header, so that its columns are called by their place."
+        return [f"column {j + 1}" for j in range(len(first))], 0, (note,)
+    if evidence > 0:  # without a word of that line: it is somebody's row
+        raise InvalidInputError(
+            f"{source} seems to have no header: its first line reads like a row. Name the columns with `columns`, or read it "
+            "with `header=False`; `header=True` takes that line as names all the same."
+        )
+    return None, 0, ()
+
+
+def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> list[list[str]]:
+    """The fields of the first lines that are not blank."""
+    head = file.read(HEAD)
+    whole = len(head) < HEAD
+    file.seek(0)
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if delimiter == BLANKS:
+        rows = [fields_of(line) for line in text.split("\n") if line.strip()]
+        return rows if whole or len(rows) < 3 else rows[:-1]
+    try:
+        rows = [row for row in plain_csv.reader(io.StringIO(text), delimiter=delimiter) if any(map(str.strip, row))]
+    except plain_csv.Error:  # Arrow says what is wrong
+        rows = [next(plain_csv.reader([text.lstrip().split("\n", 1)[0][:1000]], delimiter=delimiter))]
+    return rows if whole or len(rows) < 3 else rows[:-1]  # the last may be cut
+
+
+def _blank_lines(file: IO[bytes]) -> int:
+    """Blank lines before the first that is not."""
+    head = file.read(HEAD)
+    file.seek(0)
+    lines = head.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return next((k for k, line in enumerate(lines) if line.strip(b"\xef\xbb\xbf \t")), 0)
+
+
+@contextmanager
+def _refusals(source: str, options: Json) -> Iterator[None]:
+    """Turns complaints about a file into one sentence."""
+    import pyarrow
+
+    encoding = options["read_options"].encoding
+    try:
+        yield
+    except UnicodeError:
+        raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
+    except pyarrow.ArrowInvalid as error:
+        raise _refusal(error, source, options["parse_options"].delimiter, encoding) from None
+    except MemoryError:
+        raise
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{source} cannot be read as CSV: {str(error).splitlines()[0][:120]}.") from None
+
+
+def _check_text(schema: Any, source: str, options: Json) -> None:
+    binary = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_bytes(kind)]
+    if binary:
+        raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, binary[0]))
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow.types
+
+    return bool(pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind))
+
+
+def _quoted(file: IO[bytes]) -> bool:
+    """Whether there are quotes early on, so that rows may span lines."""
+    head = file.read(BLOCK)
+    file.seek(0)
+    return b'"' in head
+
+
+def encoding_of(file: IO[bytes], source: str, given: str | None) -> str:
+    """The encoding that was given, if Python knows it, or UTF-8; what is no such text is refused."""
+    if given is not None:
+        try:
+            # refuses encodings that are not of text, and those that take no damage: idna
+            known = "x".encode(given).decode(given, errors="replace") == "x"
+        except (LookupError, ValueError):
+            known = False
+        if not known:
+            raise InvalidInputError(
+                f"encoding must be one of text that Python knows, such as utf-8 or latin-1; got {given!r}."
+            )
+        return given
+    head = file.read(4096)
+    file.seek(0)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InvalidInputError(f"{source} is encoded in UTF-16: read it with `encoding='utf-16'`.")
+    if b"\x00" in head:
+        raise InvalidInputError(
+            f"{source} holds binary data, which is neither CSV nor Parquet: save it as one of these."
+        )
+    return "utf-8"
+
+
+def first_line(file: IO[bytes], source: str, encoding: str) -> str:
+    """The first line that is not blank: the header."""
+    head = file.read(BLOCK)
+    file.seek(0)
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeError:
+        # the damage may lie in the rows: whether it matters is for the reader to say
+        text = head.replace(b"\r", b"\n").split(b"\n", 1)[0].decode(encoding, errors="replace")
+    lines = (line for line in text.replace("\r", "\n").split("\n") if line.strip("\ufeff \t"))
+    first = next(lines, "")
+    if not first:
+        raise InvalidInputError(f"{source} holds blank lines only: a table needs a header and rows.")
+    return first.removeprefix("\ufeff")
+
+
+def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[str, ...]]:
+    """The delimiter, and a sentence where it was not given and is not a comma."""
+    counts = {mark: line.count(mark) for mark in DELIMITERS}
+    best = max(counts, key=lambda mark: counts[mark])
+    if given is not None:
+        given = {"\\t": "\t", "tab": "\t"}.get(given, given)
+        if len(given) != 1 or given in '\r\n"' or not given.isascii():
+            raise InvalidInputError(f"delimiter must be one character, such as ';' or tab; got {given!r}.")
+        if given not in line and counts[best] > 0:
+            raise InvalidInputError(
+                f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use `delimiter={best!r}`."
+            )
+        return given, ()
+    if counts[best] == 0 and len(fields_of(line)) > 1:
+        return BLANKS, ("Fields are taken to be separated by blanks.",)
+    if counts[best] == 0:
+        raise InvalidInputError(
+            f"{source} has one column only, or an unusual delimiter: a table needs a target and another column, "
+            "and `delimiter` names the delimiter."
+        )
+    return best, () if best == "," else (f"Fields are taken to be separated by {DELIMITERS[best]}s.",)
+
+
+def _refusal(error: Exception, source: str, delimiter: str, encoding: str) -> InvalidInputError:
+    text = str(error)
+    ragged = RAGGED.search(text)
+    if ragged:
+        line, expected, actual = ragged.groups()
+        where = "a row" if line is None else f"line {line}"
+        return InvalidInputError(
+            f"{source} has {actual} field{'s' * (actual != '1')} in {where} where its header has {expected}: mend that row, "
+            f"or name the delimiter with `delimiter` (taken: {delimiter!r})."
+        )
+    if "UTF8" in text or "utf-8" in text:
+        return InvalidInputError(_badly_encoded(source, encoding, None))
+    if "straddl" in text or ("block" in text and "size" in text):
+        return InvalidInputError(
+            f"{source} has a row of more than {BLOCK // 2**20} MiB, which no table has: is a quote left open, or the "
+            "delimiter another?"
+        )
+    return InvalidInputError(f"{source} cannot be read as CSV: {text.splitlines()[0][:120]}.")
+
+
+def _badly_encoded(source: str, encoding: str, column: str | None) -> str:
+    where = "" if column is None else f" in column '{column[:80]}'"
+    return f"{source} is not encoded in {encoding}{where}: name its encoding, such as `encoding='latin-1'`."

@@ -1,0 +1,143 @@
+"""Audits held against policies: every rule agrees with the figures, and the noise that is said keeps what it is said to keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from fisherleak import InvalidInputError
+from fisherleak.auditing import Settings, audit
+from fisherleak.auditing.exposure.membership_of_rows import told_at
+from fisherleak.auditing.policy.applied_rules import apply_policy
+from fisherleak.auditing.policy.policy import policy_of
+from fisherleak.auditing.policy.rules import judge
+from fisherleak.auditing.records import Plan
+from fisherleak.report.summarise import summarise
+from fisherleak.tables import Moments
+
+FAST: dict[str, Any] = {"draws": 4, "attacks": False}
+SETTINGS = Settings(
+    "income",
+    group="city",
+    bounds=(("age", (0.0, 120.0)), ("weight", (0.0, 200.0)), ("income", (-100_000.0, 200_000.0))),
+)
+LIMITS: dict[str, Any] = {
+    "rows": {"max_eta": 0.4},
+    "columns": {"*": {"max_revealed": 0.1}, "age": {"min_error": 30.0, "max_eta": 0.02}, "city": {"max_eta": 1e3}},
+    "label": {"max_revealed": 0.2},
+    "groups": {"max_eta_joint": 3.0, "max_eta_mean": 0.2},
+    "membership": {"max_right": 0.55},
+    "require": {"group": "city"},
+}
+
+
+def rules(table: Any, given: dict[str, Any], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    summary = summarise(audit(table, SETTINGS, policy=policy_of(given), **{**FAST, **options}))
+    return summary, {rule["rule"]: rule for rule in summary["policy"]["rules"]}
+
+
+@pytest.fixture
+def table(people: Any) -> Any:
+    return people[["age", "weight", "city", "income"]]
+
+
+def test_rules_are_what_the_audit_found(table: Any) -> None:
+    summary, found = rules(table, LIMITS, noise=300.0)
+    age, weight = summary["attributes"][:2]
+    assert set(found) == {
+        *("rows.max_eta", "columns.age.max_revealed", "columns.age.min_error", "columns.age.max_eta"),
+        *("columns.weight.max_revealed", "label.max_revealed", "groups.max_eta_joint", "groups.max_eta_mean"),
+        *("columns.city.max_eta", "membership.max_right", "require.group"),
+    }
+    values = {
+        "rows.max_eta": summary["eta"]["examples"]["max"],
+        "columns.age.max_revealed": age["revealed"]["max"],
+        "columns.age.min_error": age["error_least"],
+        "columns.age.max_eta": age["eta_max"],
+        "columns.weight.max_revealed": weight["revealed"]["max"],
+        "label.max_revealed": summary["label"]["revealed"]["max"],
+        "groups.max_eta_joint": max(group["eta_joint"] for group in summary["groups"]),
+        "groups.max_eta_mean": max(group["eta_mean"] for group in summary["groups"]),
+        "membership.max_right": summary["membership"]["right_max"],
+    }
+    for name, value in values.items():
+        rule = found[name]
+        assert rule["value"] == pytest.approx(value), name
+        over = rule["value"] < rule["limit"] if "min_" in name else rule["value"] > rule["limit"]
+        assert rule["passed"] == (not over)
+        assert (rule["count"] or 0) == 0 or not rule["passed"]
+    assert not summary["policy"]["passed"]
+
+
+def test_the_noise_that_is_said_keeps_every_limit_and_no_less_does(table: Any) -> None:
+    summary, _ = rules(table, LIMITS, noise=300.0)
+    enough = summary["policy"]["noise"]
+    assert enough > 300.0
+    assert rules(table, LIMITS, noise=enough)[0]["policy"]["passed"]
+    assert not rules(table, LIMITS, noise=enough * 0.98)[0]["policy"]["passed"]
+
+
+def test_what_was_not_measured_is_not_kept(table: Any) -> None:
+    given = {
+        "columns": {"city": {"max_attack": 0.99}},
+        "attacks": {"max_gain": 0.9},
+        "utility": {"max": 0.1},
+        "require": {"attacks": True, "public": "nothing", "group": "age", "attributes": ["city"], "held_out": 0.25},
+    }
+    summary, found = rules(table, given, noise=1e4)
+    kept = {name for name, rule in found.items() if rule["passed"]}
+    assert kept == {"require.public", "require.held_out"}
+    assert summary["policy"]["noise"] is None
+
+
+def test_attackers_and_utility(table: Any) -> None:
+    given = {
+        "columns": {"city": {"max_attack": 0.99}},
+        "attacks": {"max_gain": 0.5, "max_accuracy": 0.01},
+        "utility": {"min": -1e9, "max_loss": 1e-12},
+        "require": {"attacks": True, "attributes": ["city"]},
+    }
+    summary, found = rules(table, given, noise=1e5, attacks=True)
+    without = ("white-box, served answer", "prior", "no model, other columns")
+    best = max(a["accuracy"] for a in summary["attacks"] if a["attacker"] not in without and a["attribute"] == "city")
+    assert found["columns.city.max_attack"]["value"] == found["attacks.max_accuracy"]["value"] == pytest.approx(best)
+    failed = {name for name, rule in found.items() if not rule["passed"]}
+    assert failed == {"attacks.max_accuracy", "utility.max_loss"}
+
+
+def test_columns_that_the_table_does_not_have_are_refused(table: Any) -> None:
+    with pytest.raises(InvalidInputError, match="'agee', which the table does not have"):
+        rules(table, {"columns": {"agee": {"max_eta": 1.0}}}, noise=1.0)
+
+
+def test_what_is_not_a_number_fails(table: Any) -> None:
+    """Figures that overflow or are missing are above every limit, not below it."""
+    policy, plan = policy_of(LIMITS | {"columns": {"age": {"max_eta": 1.0}}}), {"noise": 1e6, **FAST}
+    found = audit(table, SETTINGS, policy=policy, **plan)
+    assert all(rule.passed for rule in found.rules)
+    applied = apply_policy(found.design, SETTINGS, Plan(policy=policy))
+    assert applied is not None
+    nan = float("nan")
+    digest = replace(found.rows.digest, top=[(0, nan)])
+    groups = tuple(
+        replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups
+    )
+    presence = replace(found.presence, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
+    broken = replace(
+        found,
+        rows=replace(found.rows, digest=digest),
+        columns=tuple(replace(figure, largest=nan) for figure in found.columns),
+        label=replace(found.label, largest=nan, rms=replace(found.label.rms, largest=nan)),
+        groups=groups,
+        presence=presence,
+    )
+    assert {rule.name for rule in judge(applied, broken) if rule.passed} == {"require.group"}
+
+
+def nan_moments() -> Moments:
+    return Moments(2, float("nan"), float("nan"), float("nan"), float("nan"))

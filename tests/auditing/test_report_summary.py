@@ -1,0 +1,108 @@
+"""The record of what a report shows: its JSON is what was read, values are plain, and what earlier versions lack is filled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import fisherleak as fl
+from fisherleak.auditing import report_summary as record
+from fisherleak.auditing.plain_records import Record, as_json
+from fisherleak.auditing.report_summary import Summary, read_summary
+from report import sample
+
+REPORTS = sorted((Path(__file__).parents[2] / "docs" / "reports").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
+def test_what_was_read_is_written_byte_for_byte(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    written = json.dumps(as_json(read_summary(json.loads(text))), indent=1, allow_nan=False, ensure_ascii=False)
+    assert written == text.rstrip("\n")
+
+
+def not_held(schema: dict[str, Any], kind: type[Record], path: str) -> Iterator[str]:
+    """Names of a schema that a record has no field for."""
+    hints = get_type_hints(kind)
+    for name, own in schema.get("properties", {}).items():
+        field = next((each for each in hints if each.rstrip("_") == name), None)
+        if field is None:
+            yield f"{path}.{name}"
+            continue
+        parts = [part for part in (hints[field], *get_args(hints[field])) if isinstance(part, type)]
+        for part in (part for part in parts if issubclass(part, Record)):
+            for choice in (own, *own.get("oneOf", ())):
+                yield from not_held(choice.get("items", choice), part, f"{path}.{name}")
+
+
+def test_the_record_has_what_the_published_schema_lists() -> None:
+    published = json.loads(files("fisherleak.report").joinpath("summary.schema.json").read_text(encoding="utf-8"))
+    assert list(not_held(published, Summary, "summary")) == []
+    published["properties"]["gate"]["oneOf"][0]["properties"]["rows"]["items"]["properties"]["age"] = {}
+    assert list(not_held(published, Summary, "summary")) == ["summary.gate.rows.age"]
+
+
+def test_every_part_is_a_frozen_record() -> None:
+    held = [kind for kind in vars(record).values() if isinstance(kind, type) and issubclass(kind, Record)]
+    kinds = [kind for kind in held if kind is not Record]
+    assert len(kinds) > 30
+    for kind in kinds:
+        assert is_dataclass(kind)
+        assert getattr(kind, "__dataclass_params__").frozen  # noqa: B009 - typing does not know it
+    assert {each.name for each in fields(Summary)} >= {"rows", "attributes", "label", "tradeoff", "next"}
+
+
+def test_values_are_plain_and_what_is_not_finite_is_none() -> None:
+    given: dict[str, Any] = {"name": "a", "count": np.int64(2), "mean": np.float64("nan"), "counts": np.array([1, 1])}
+    made: Any = record.HistogramGroup(**given)
+    assert as_json(made) == {"name": "a", "count": 2, "mean": None, "counts": [1, 1]}
+    assert [type(value) for value in (made.count, made.counts, made.counts[0])] == [int, tuple, int]
+    with pytest.raises(AttributeError):
+        made.count = 3
+
+
+def test_fields_of_people_are_written_only_for_people() -> None:
+    row = record.GateRow(row=3, id=None, eta=1.0)
+    assert as_json(row) == {"row": 3, "id": None, "eta": 1.0}
+    assert row.label == "3"
+    person = record.GateRow(row=3, id="Ann", eta=1.0, rows=2)
+    assert list(as_json(person)) == ["row", "id", "eta", "rows"]
+    assert person.label == "Ann"
+
+
+def test_what_earlier_versions_did_not_write_is_filled() -> None:
+    made = sample.summary()
+    for name in ("label", "people", "told_apart", "policy", "membership", "next"):
+        del made[name]
+    del made["model"]["public"]
+    found = read_summary(made)
+    assert (found.label, found.people, found.told_apart, found.policy, found.membership) == (None, None, (), None, None)
+    assert (found.noise.kind, found.model.public, found.next.note) == ("Gaussian", "preprocessing", "")
+    assert (found.values, found.number_measured) == (found.attributes, made["data"]["train_rows"])
+    assert read_summary(found) is found
+
+
+def test_keys_that_are_not_known_are_left_out() -> None:
+    made = sample.summary()
+    assert read_summary(made | {"later": 1}) == read_summary(made)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("tradeoff", 3, "'tradeoff' of a summary is an object; got int"),
+        ("groups", [1], "'groups' of a summary is an object; got int"),
+        ("model", {"kind": "linear"}, "The summary has no 'assumed'"),
+        ("versions", {"numpy": float("nan")}, "A summary holds NaN"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(place: str, value: Any, said: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match=said):
+        read_summary(sample.summary() | {place: value})

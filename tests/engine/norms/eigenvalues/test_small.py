@@ -1,0 +1,77 @@
+"""Largest eigenvalues of small matrices, compiled, portable and by Lanczos' steps, against LAPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.eigenvalues.small import _by_steps, top_of_matrices
+
+HOSTILE = [
+    np.eye(6),
+    np.zeros((6, 6)),
+    np.ones((6, 6)),
+    np.diag([1.0, 2.0, 2.0, 2.0, 1.0, 0.0]),
+    np.diag([3.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+    np.diag([1.0, 1 - 1e-9, 1 - 1e-12, 1e-8, 0.0, 0.0]),
+    1e290 * np.ones((6, 6)),
+    1e-290 * np.ones((6, 6)),
+    np.diag(np.geomspace(1.0, 1e-300, 6)),
+]
+
+
+def semidefinite(seed: int, size: int, count: int = 40) -> Any:
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(count, size, size + 2)) * np.geomspace(1.0, 10.0 ** -rng.integers(0, 9), size)[None, :, None]
+    Q, _ = np.linalg.qr(rng.normal(size=(size, size)))
+    A = Q @ A
+    return A @ A.transpose(0, 2, 1)
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 40))
+def test_it_is_lapacks(seed: int, size: int) -> None:
+    G = semidefinite(seed, size)
+    np.testing.assert_allclose(top_of_matrices(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13)
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(3, 30))
+def test_compiled_is_lapacks(seed: int, size: int) -> None:
+    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.small_numba")
+    G = semidefinite(seed, size)
+    np.testing.assert_allclose(compiled.top_of_matrices_compiled(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13)
+
+
+def test_compiled_where_it_is_hostile() -> None:
+    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.small_numba")
+    G = np.stack(HOSTILE)
+    np.testing.assert_allclose(compiled.top_of_matrices_compiled(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13)
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(3, 40))
+def test_steps_find_it_and_their_error_is_true(seed: int, size: int) -> None:
+    G = semidefinite(seed, size)
+    values, errors = top_by_products(lambda state, V: (state[0] @ V[:, :, None])[:, :, 0], (G,), size)
+    exact = np.linalg.eigvalsh(G)[:, -1]
+    assert np.all(values <= exact * (1 + 1e-13))
+    assert np.all(exact - values <= (errors + 1e-13) * exact)
+    np.testing.assert_allclose(_by_steps(G), exact, rtol=2 * WANTED)
+
+
+def test_steps_where_it_is_hostile(to_backend: Callable[[Any], Any]) -> None:
+    usual = [G for G in HOSTILE if G.max() < 1e100 and not 0 < G.max() < 1e-100]
+    found = _by_steps(to_backend(np.stack(usual)))
+    exact = np.linalg.eigvalsh(np.stack(usual))[:, -1]
+    np.testing.assert_allclose([float(x) for x in found], exact, rtol=2 * WANTED)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_on_every_library(to_backend: Callable[[Any], Any], size: int) -> None:
+    G = semidefinite(1, size)
+    found = top_of_matrices(to_backend(G))
+    np.testing.assert_allclose([float(x) for x in found], np.linalg.eigvalsh(G)[:, -1], rtol=1e-10)
