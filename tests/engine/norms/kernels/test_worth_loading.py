@@ -16,7 +16,7 @@ from fisherleak.engine.norms.kernels import worth_loading as kernels
 def test_small_tables_load_no_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading takes longer than all of their etas; tables of many values have them."""
     for name in ("grams_numba", "small_numba", "tridiagonal_numba", "lanczos_numba"):
-        monkeypatch.setitem(sys.modules, f"fisherleak.engine.norms.{name}", None)
+        monkeypatch.setitem(sys.modules, f"fisherleak.engine.norms.kernels.{name}", None)
     case = make("squared", 1, 1500, 8)
     both = fl.compose(case.leak(fl.Gaussian(0.3)), case.leak(fl.Gaussian(2.0)))
     J = dense_jacobian(case, case.fit())[:5]
