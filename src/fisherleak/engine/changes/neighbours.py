@@ -34,9 +34,12 @@ def gradients_at(risk: Risk, theta: Array) -> Array:
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
         x = with_constant(X, intercept, centre)
-        b = x.shape[0]
+        b, z = x.shape[0], x @ V.T
+        if loss.frame is None:
+            r = loss.loss.r(z, xp.broadcast_to(y[:, None], z.shape))
+            return ((r if weights is None else weights[:, None] * r).T @ x,)
         labels = xp.reshape(xp.broadcast_to(y[:, None, ...], (b, count, *y.shape[1:])), (b * count, *y.shape[1:]))
-        r = xp.reshape(loss.gradient(xp.reshape(x @ V.T, (b * count, L)), labels), (b, count * L))
+        r = xp.reshape(loss.gradient(xp.reshape(z, (b * count, L)), labels), (b, count * L))
         r = r if weights is None else r * weights[:, None]
         return (r.T @ x,)
 
