@@ -171,3 +171,9 @@ def test_every_folder_says_what_it_holds_and_what_it_may_import(folder: Path) ->
     said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert said
     assert folder == SOURCE or "import" in said, f"{folder.name}/__init__.py does not say what it may import"
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(SOURCE.rglob("__init__.py"))], ids=lambda x: x.name)
+def test_no_folder_is_long(folder: Path) -> None:
+    """A folder of more than fourteen entries is two folders; the package itself is the list of rooms."""
+    assert folder == SOURCE or len([path for path in folder.iterdir() if path.name != "__pycache__"]) <= 14
