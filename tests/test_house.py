@@ -19,6 +19,7 @@ TOPICS = {
     "attacks_on_us/test_bounds_of_mechanisms.py": "values that the best attacker learns, for every mechanism",
     "attacks_on_us/test_choice.py": "which candidate of a frontier is released",
     "attacks_on_us/test_gate.py": "options and tables that would pass a policy that they must not pass",
+    "attacks_on_us/test_gate_again.py": "noise, weights, copies, spreads and missing cells that would pass a policy",
     "attacks_on_us/test_frame.py": "rows that are recognised by public scales and centres",
     "attacks_on_us/test_hidden_in_files.py": "tables hidden in released files and cards",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",

@@ -30,7 +30,7 @@ from fisherleak.releasing.noise.default_shape import NO_SHAPE
 from fisherleak.releasing.noise.penalties import NOT_GIVEN
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
 from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, distance_of, drawn_alike, from_card, log_ratio
-from fisherleak.training.pipelines import framed, own_parameters
+from fisherleak.training.pipelines import framed, moved_from_fit, own_parameters
 from fisherleak.training.trained_model import Trained, trained_on
 
 __all__ = ["GIVEN", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
@@ -47,6 +47,9 @@ ROUNDED_UP = 1.2
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
 DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
 """Fields of a card that follow from its table, its settings and its noise."""
+FEW_WITHOUT = (
+    "Noise left out of a few parameters would not be noticed: only who released the model can say, with a signature."
+)
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
     "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
@@ -194,7 +197,7 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
 
 def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[str, bool | None]:
     """The distance from a new fit, and which noise it would have noticed: where that is little, nothing is confirmed."""
-    away = framed(trained.design, saved.model) - own_parameters(trained)
+    away, noise = moved_from_fit(trained, saved.model, noise)
     known = distance_of(noise, away)
     sentence = (
         f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the card's scale goes; "
@@ -208,8 +211,8 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
         return sentence, False
     if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
         return (
-            f"That the noise has the card's scale. {sentence} With {away.size} parameters this {power}; for a confirmation it "
-            "would have to notice noise of a quarter, and of four times the scale.",
+            f"That the noise has the card's scale. {sentence} With {away.size} parameters that rows decide this {power}; for a "
+            "confirmation it would have to notice noise of a quarter, and of four times the scale.",
             None,
         )
     alike = drawn_alike(noise, away)
@@ -221,7 +224,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             f"(p = {alike:.1g}): some parameters may have less.",
             None,
         )
-    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}).", True
+    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {FEW_WITHOUT}", True
 
 
 def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
@@ -229,7 +232,7 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
     noise, record = audit.noise.noise, saved.card["noise"]
     if record.keys() > {"kind", "scale"}:
         return None
-    away = framed(audit.design, saved.model) - own_parameters(audit.trained)
+    away, noise = moved_from_fit(audit.trained, saved.model, noise)
     ratios = {
         kind: log_ratio(noise, away, from_card({**record, "kind": kind}), away)
         for kind in NOISES
@@ -245,8 +248,8 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
     left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
     if left:
         return (
-            f"That the noise is {record['kind']}: with {away.size} parameters {' or '.join(left)} noise of the same scale is "
-            "not ruled out.",
+            f"That the noise is {record['kind']}: with {away.size} parameters that rows decide {' or '.join(left)} noise of "
+            "the same scale is not ruled out.",
             None,
         )
     return (

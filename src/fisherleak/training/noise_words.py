@@ -140,7 +140,8 @@ def drawn_alike(noise: Noise, away: Vector) -> float | None:
     """How likely values so unlike single draws are, where normal noise moved the parameters; None for other noise.
 
     In the coordinates where the noise is N(0, 1) a Kolmogorov-Smirnov test, and the largest value beside that of so many draws:
-    noise that was put into few parameters, and left out of the others, is noticed. A direction across all of them is not.
+    noise that was put into few parameters, and left out of the others, is noticed. Noise that was left out of a few is not, and
+    neither is a direction across all of them.
     """
     if not noise.normal:
         return None

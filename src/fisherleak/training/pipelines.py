@@ -26,13 +26,15 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from fisherleak._support.grids import GAP
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.sparse import inverse_of
-from fisherleak.engine.noise import Noise, noise_from_record, released
+from fisherleak.engine.noise import Gaussian, Noise, noise_from_record, released
 from fisherleak.models.several import all_parameters
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.release.release import set_parameters
+from fisherleak.rows import sum_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import Kind
 from fisherleak.training.trained_model import Trained, estimator_for, spreads_in, trained_on
@@ -42,6 +44,7 @@ __all__ = [
     "framed",
     "freed_pipeline",
     "known_pipeline",
+    "moved_from_fit",
     "off_the_grid",
     "own_parameters",
     "parameters_as_released",
@@ -75,6 +78,24 @@ def framed(design: Design, model: Pipeline) -> Vector:
     scales, centres = _units(design.features)
     coef, levels = _by_output(theta, scales.size)
     return np.append(coef * scales, levels + coef @ centres)
+
+
+def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:
+    """How far a released pipeline is from a fit, and the noise there: in the parameters that rows decide alone.
+
+    A coefficient whose feature is zero in every training row, such as that of a declared category that no row has, is zero in
+    every fit. Noise in it hides nothing.
+    """
+    away = framed(trained.design, model) - own_parameters(trained)
+    (used,) = sum_rows(lambda X: (np.count_nonzero(np.abs(X) > GAP, axis=0),), trained.design.X)
+    outputs = away.size // (used.size + 1)
+    decided = np.append(np.tile(np.asarray(used) > 0, outputs), np.ones(outputs, dtype=bool))
+    root = None if decided.all() or not noise.normal else noise.unit_information_root(away.size)
+    if root is None:  # all parameters, or independent ones
+        return away[decided], noise
+    # some of the values of N(0, C) are N(0, C restricted to them)
+    covariance = np.linalg.inv(root.T @ root)[np.ix_(decided, decided)]
+    return away[decided], Gaussian(noise.scale, covariance)
 
 
 def _by_output(theta: Vector, width: int) -> tuple[Vector, Vector]:

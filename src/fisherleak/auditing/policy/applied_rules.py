@@ -6,8 +6,8 @@ from the data. An option alone does not decide it: it could make any limit pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fisherleak._support.checks import nearest
@@ -30,13 +30,15 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 from fisherleak.training.trained_model import PUBLIC, Settings, Trained
 
-__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
+__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "refuse_fixed_weights", "yardsticks_at"]
 
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
 OF_ATTACKS = ("max_attack",)
 OTHER_UNIT = 3.0
 """Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
+FAR = 3.0
+"""Spreads from the mean of a column at most within which what stands for its missing cells lies."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class AppliedRules:
     columns : mapping of name to limits
         Of every column that the model uses.
     label : limits
+    stated : mapping of name to number
+        What an outsider starts from about a number, in its unit, as the policy states it.
     spreads : mapping of name to number
-        What an outsider starts from about a number, in its unit; the data decide the others.
+        The same, or the column's own spread where that is larger. The data decide the others.
     guessable : names
         Columns that [attacks] is about: categories, columns of two values, and numbers of few values.
     attacked : names
@@ -68,6 +72,7 @@ class AppliedRules:
     policy: Policy
     columns: Mapping[str, tuple[ColumnLimit, ...]] = field(repr=False)
     label: tuple[ColumnLimit, ...] = field(repr=False)
+    stated: Mapping[str, float] = field(repr=False)
     spreads: Mapping[str, float] = field(repr=False)
     guessable: tuple[str, ...]
     attacked: tuple[str, ...]
@@ -105,11 +110,14 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     columns = {feature.name: tuple(_of_column(policy, feature)) for feature in features}
     label = tuple(_of_label(policy, design))
     guessable = tuple(feature.name for feature in features if _is_guessed(policy, feature))
-    found = AppliedRules(policy, columns, label, _spreads(policy, design, plan.spread), guessable, ())
+    stated = _stated_spreads(policy, design, plan.spread)
+    own = _own_spreads(design, stated)
+    spreads = {name: max(value, own[name]) for name, value in stated.items()}
+    found = AppliedRules(policy, columns, label, stated, spreads, guessable, ())
     refuse_narrow(design, policy.source, _unstated_spreads(found, design), rows)
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
-    _check_missing(policy, design)
+    _check_missing(found, design)
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
@@ -117,7 +125,21 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
             "`quick` out."
         )
-    return AppliedRules(policy, columns, label, found.spreads, guessable, attacked)
+    return replace(found, attacked=attacked)
+
+
+def refuse_fixed_weights(trained: Trained, policy: Policy | None) -> None:
+    """Refuse rules on a balanced model that hold its weights fixed: etas of rows alone count how these follow from the data."""
+    if policy is None or trained.weights is None:
+        return
+    counted = {"utility", "require", *(("rows",) if trained.weighting is not None else ())}
+    fixed = [name for name in policy.sections if name not in counted]
+    if fixed:
+        what = "is counted in max_eta under [rows] alone" if "rows" in counted else "is not counted for this model"
+        raise InvalidInputError(
+            f"The rules under [{fixed[0]}] of the policy '{policy.source}' cannot be checked: the model is balanced, and how "
+            f"its weights follow from the data {what}. Release it without `balance`, or leave these rules out."
+        )
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
@@ -202,7 +224,14 @@ def _ruled(found: AppliedRules, design: Design, attacked: Sequence[str]) -> set[
     return limited | (set(attacked) - {design.target.name} if found.policy.section("attacks") else set())
 
 
-def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
+def _own_spreads(design: Design, stated: Collection[str]) -> dict[str, float]:
+    """Standard deviations of the numbers, and of a numeric target that has a stated spread."""
+    own = {feature.name: feature.prior for feature in design.features if feature.has_share}
+    target = design.target.name
+    return own | ({target: label_spread(design)} if target in stated and not design.target.classes else {})
+
+
+def _stated_spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict[str, float]:
     """Spreads that the policy states, in the unit of the data; those that were given must be the same."""
     target = design.target.name
     stated = {name: own["spread"] for name, own in policy.section("columns").items() if "spread" in own}
@@ -212,8 +241,7 @@ def _spreads(policy: Policy, design: Design, given: Mapping[str, float]) -> dict
             f"The policy '{policy.source}' states two spreads of the target '{target}': {label:g} under [label] and "
             f'{stated[target]:g} under [columns."{target}"]. Keep one.'
         )
-    own = {feature.name: feature.prior for feature in design.features if feature.has_share}
-    own |= {target: label_spread(design)} if target in stated and not design.target.classes else {}
+    own = _own_spreads(design, stated)
     for name, value in stated.items():
         if name not in own:
             raise InvalidInputError(
@@ -325,16 +353,33 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
         )
 
 
-def _check_missing(policy: Policy, design: Design) -> None:
-    """Refuse limits on every attack where a feature tells who lacks a number: no attacker guesses that."""
+def _check_missing(found: AppliedRules, design: Design) -> None:
+    """Refuse limits on attacks where cells are missing: no attacker guesses that. Refuse a fill that tells them apart."""
+    policy = found.policy
     every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
-    lacking = [feature.of for feature in design.features if feature.of is not None]
-    if every and lacking:
-        raise InvalidInputError(
-            f"The policy '{policy.source}' limits attacks on every column, and nothing can check whether a value of "
-            f"'{lacking[0]}' is missing, which the model uses: leave such rows out with `missing='drop'`, or the column with "
-            f"`drop={[lacking[0]]!r}`."
-        )
+    for feature in design.features:
+        name = feature.name if feature.of is None else feature.of
+        lacks = feature.of is not None or feature.filled
+        remedy = f"leave such rows out with `missing='drop'`, or the column with `drop={[name]!r}`."
+        if lacks and (every or any(each.key in OF_ATTACKS for each in found.columns[name])):
+            on = "every column" if every else f"'{name}'"
+            raise InvalidInputError(
+                f"The policy '{policy.source}' limits attacks on {on}, and nothing can check whether a value of '{name}' is "
+                f"missing, which the model uses: {remedy}"
+            )
+        if feature.filled and found.columns[name] and _is_far(feature):
+            raise InvalidInputError(
+                f"Missing values of '{name}' are filled with the centre of its bounds, which lies beyond the values that are "
+                f"there, or more than {FAR:g} spreads from their mean, and so tells who lacks one. No rule of the policy "
+                f"'{policy.source}' counts that: declare bounds whose centre lies among the values, {remedy}"
+            )
+
+
+def _is_far(feature: Feature) -> bool:
+    """Whether what stands for missing numbers is unlike those that are there."""
+    known, centre = feature.known, feature.centre
+    among = known.low <= centre <= known.high and abs(centre - known.mean) <= FAR * feature.prior
+    return feature.kind == "number" and not among
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

@@ -3,8 +3,9 @@ r"""Copies that make every limit easy to pass: rows that stand several times in 
 What is revealed about a value is measured with all other data known. Of k copies of a row, or of a column, each has about 1/k
 of the eta that one alone has. A column that another one nearly tells is guessed without the release too, so that a limit on the
 gain says nothing. Under a policy such rows and columns are refused, as far as they can be noticed: rows that are alike in all
-but two columns, numbers that correlate by ``CORRELATED``, categories that one other column tells. Rows that somebody made up,
-and columns that several others tell together, are a table like any other: no check can tell them.
+but two columns, one row that stands in a table more than a few times, numbers that correlate by ``CORRELATED``, categories
+that one other column tells. Rows that somebody made up, and columns that several others tell together, are a table like any
+other: no check can tell them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fisherleak._support.grids import GAP
 from fisherleak.auditing.policy.sampled_rows import SampledRows
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
-from fisherleak.tables.design.repeated_rows import copies_note, near_copies_note
+from fisherleak.tables.design.repeated_rows import copies_note, many_copies_note, near_copies_note
 
 __all__ = ["refuse_copies"]
 
@@ -39,7 +40,7 @@ Codes = NDArray[np.int64]
 def refuse_copies(design: Design, source: str, rows: SampledRows, of_columns: bool, gains: bool) -> None:
     """Refuse copies of rows, but for those of one person, and of columns; with ``gains``, columns that another one tells."""
     own = (rows.X, rows.y, [feature.columns for feature in design.features], rows.whose)
-    note = copies_note(*own) or near_copies_note(*own)
+    note = copies_note(*own) or near_copies_note(*own) or many_copies_note(*own)
     if note:
         raise InvalidInputError(f"{note} Under the policy '{source}' they are refused.")
     same = (_copied_columns(design, rows) or _correlated(design, rows)) if of_columns else None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from fisherleak._support.checks import LARGEST_LIMIT
 from fisherleak._support.numbers import number
 from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import column_figures
@@ -133,6 +134,9 @@ def passing_noise(again: Again) -> Advice:
     if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):
         return Advice(None, UTILITY)
     start, least = again.needed, again.guessed_less
+    if not start < LARGEST_LIMIT / STEP ** (STEPS + 1):  # no number, or past the range of noises
+        names = _listed([rule.name for rule in failed])
+        return Advice(None, f"No noise up to scale {LARGEST_LIMIT:g} is known to make every rule pass: {names} failed.")
     grid = [rounded_up(start * STEP**k) for k in range(STEPS + 1)]
     grid = [scale for scale in grid if scale > again.audit.noise.scale]
     first = next((k for k, scale in enumerate(grid) if scale > least), len(grid) - 1)

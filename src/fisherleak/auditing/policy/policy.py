@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fisherleak._support.checks import nearest
+from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, nearest
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["EVERY", "MEASURED_BY", "Policy", "policy_of", "read_policy"]
@@ -34,6 +34,8 @@ EVERY = "*"
 MEASURED_BY = ("spread", "kind")
 """Keys that say how a column is measured, and limit nothing."""
 LARGEST_FILE = 1_000_000
+LONGEST_SHOWN = 60
+"""Characters of a value of a policy that a refusal shows."""
 Check = tuple[str, Callable[[Any], bool]]
 
 
@@ -120,6 +122,11 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
         given = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInputError(f"The policy '{place}' is no TOML in UTF-8: {error}.") from None
+    except (ValueError, RecursionError):  # integers of thousands of digits, arrays within arrays
+        raise InvalidInputError(
+            f"The policy '{place}' has a number of too many digits, or arrays too deep within each other: a rule takes one "
+            "number, text or list."
+        ) from None
     return policy_of(given, place.name, hashlib.sha256(data).hexdigest())
 
 
@@ -154,5 +161,17 @@ def _check_rules(source: str, section: str, rules: Any, known: Mapping[str, Chec
                 f"The policy '{source}' has a rule '{key}' in [{section}]. {nearest(key, [*known])}"
             )
         words, holds = known[key]
-        if not holds(value):
-            raise InvalidInputError(f"{section}.{key} of the policy '{source}' must be {words}; got {value!r}.")
+        if isinstance(value, (int, float)) and value and not SMALLEST_LIMIT <= abs(value) <= LARGEST_LIMIT:
+            words = f"{words}, of a size from {SMALLEST_LIMIT:g} to {LARGEST_LIMIT:g}"
+        elif holds(value):
+            continue
+        raise InvalidInputError(f"{section}.{key} of the policy '{source}' must be {words}; got {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    """The start of a value; of one that Python cannot write, what it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return "one that is too long to write"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

@@ -37,8 +37,8 @@ SERVED = "white-box, served answer"
 
 
 UNCONFIRMED_REMEDY = (
-    "Gaussian noise can be confirmed on 18 parameters or more. A smaller model must be released by someone who answers for the "
-    "data, under a policy without this rule."
+    "Gaussian noise can be confirmed on 18 parameters or more that rows decide. A smaller model must be released by someone "
+    "who answers for the data, under a policy without this rule."
 )
 NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
 
@@ -74,9 +74,9 @@ def _values(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
     used = {figure.feature.name: (figure, spreads[j]) for j, figure in enumerate(audit.columns)}
     for column in (column.name for column in audit.design.columns if column.name in used):
         figure, spread = used[column]
-        yield from _value(audit, column, applied.columns[column], figure, float(spread), column in applied.spreads)
+        yield from _value(audit, column, applied.columns[column], figure, float(spread), applied.stated.get(column))
     target = audit.design.target.name
-    yield from _value(audit, target, applied.label, audit.label, float(spreads[-1]), target in applied.spreads)
+    yield from _value(audit, target, applied.label, audit.label, float(spreads[-1]), applied.stated.get(target))
 
 
 def _value(
@@ -85,9 +85,9 @@ def _value(
     limits: Sequence[ColumnLimit],
     figure: ColumnFigures | LabelFigures,
     spread: float,
-    stated: bool,
+    stated: float | None,
 ) -> Iterator[Rule]:
-    """Rules on one column or on the target; ``stated`` is whether its spread is the policy's."""
+    """Rules on one column or on the target; ``stated`` is its spread in the policy, where that has one."""
     for each in limits:
         if each.key == "max_attack":
             yield _attack(audit, each.rule, each.limit, name)
@@ -100,13 +100,21 @@ def _value(
         count = figure.counts[audit.yardsticks.levels.index(each.key)]
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
         if share:
-            words = f"{words}; spread {number(spread, 3)}, {'stated in the policy' if stated else 'that of the rows'}"
+            words = f"{words}; spread {number(spread, 3)}, {_whence(spread, stated)}"
         if each.key == "min_error":  # so that a reader notices another unit than that of the limit
             own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
             words = f"{words}, where the values vary by {number(own, 2)}"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         worst = figure.rms.worst if share else figure.worst
         yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
+
+
+def _whence(spread: float, stated: float | None) -> str:
+    """Where a spread comes from."""
+    if stated is None:
+        return "that of the rows"
+    larger = spread > stated * (1.0 + CLOSE)
+    return f"that of the rows, which is above the {stated:g} of the policy" if larger else "stated in the policy"
 
 
 def _without_share(audit: Audit, name: str) -> str:

@@ -50,7 +50,7 @@ from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced, balanced_again, check_balance, reweighted
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
-from fisherleak.training.pipelines import framed, own_parameters, released_pipeline
+from fisherleak.training.pipelines import moved_from_fit, own_parameters, released_pipeline
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
 from fisherleak.training.utility import Tradeoff, tradeoff
 
@@ -332,7 +332,7 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
-    noise, away = saved.noise_on(trained), framed(trained.design, saved.model) - refit
+    away, noise = moved_from_fit(trained, saved.model, saved.noise_on(trained))
     found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
     if found == "yes" and alike is not None and alike < UNLIKELY:
         raise InvalidInputError(

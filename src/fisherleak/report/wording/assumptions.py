@@ -85,7 +85,7 @@ def _uncovered(audit: Audit) -> Iterator[str]:
             "follow from the rows. Of columns with rules no other value of one row changes them. Of others it may, which is in "
             "no rule."
         )
-    lacking = [f"'{feature.of}'" for feature in features if feature.of is not None]
+    lacking = [f"'{feature.name}'" for feature in features if feature.gaps.rows and feature.kind == "number"]
     if lacking:
         yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
 

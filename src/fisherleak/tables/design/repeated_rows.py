@@ -8,7 +8,7 @@ and few of these in that one too; copies are alike in whichever it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -17,16 +17,22 @@ from numpy.typing import NDArray
 
 from fisherleak._support.grids import GAP
 
-__all__ = ["copies_note", "near_copies_note"]
+__all__ = ["copies_note", "many_copies_note", "near_copies_note"]
 
 Vector = NDArray[np.float64]
 Places = Sequence[tuple[int, ...]]
 Whose = NDArray[np.int64] | None
 Codes = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+Counted = Callable[[Codes, Sequence[Codes], Codes | None, int, Flags], int]
 SHARE, NEAR_SHARE = 0.02, 0.05
 """Part of the rows that must be copies before it is said, and that must be nearly so."""
 TIMES = 10
 """Times as many as chance would make."""
+MOST_OF_ONE = 4
+"""Rows of one kind, whatever their part of all, before it is said: k copies of a row have about 1/k of its eta each."""
+RARE = 0.05
+"""Part of the rows at most that have a value which tells a row apart."""
 ALIKE = 0.5
 """Part of the pairs of rows that are alike in all but one feature that must be alike in that one too, whichever it is."""
 NEARLY = ((1000, 1, 3), (100, 2, 4))
@@ -62,7 +68,7 @@ def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> st
 def near_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
     """A sentence where rows are alike but for a few features, numbers to a part of their standard deviation."""
     for steps, most, fewest in NEARLY:
-        if copies := _near_copies(X, y, places, whose, steps, most, fewest):
+        if copies := _near_copies(X, y, places, whose, steps, most, fewest, _share_copied):
             return (
                 f"{copies:,} of the {y.size:,} training rows are nearly copies of others: all that the model uses, but for "
                 f"{('one column', 'two columns')[most - 1]} at most, is the same, numbers to 1/{steps} of their standard "
@@ -71,8 +77,23 @@ def near_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) 
     return ""
 
 
-def _near_copies(X: Vector, y: Vector, places: Places, whose: Whose, steps: int, most: int, fewest: int) -> int:
-    """Rows beyond the first of each kind, with at most so many features left out, and never the label."""
+def many_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
+    """A sentence where one row stands in a table many times, or nearly so, however large the table is."""
+    for steps, most, fewest in NEARLY:
+        if copies := _near_copies(X, y, places, whose, steps, most, fewest, _copies_of_one):
+            return (
+                f"One row stands {copies:,} times in the {y.size:,} training rows, exactly or nearly: all that the model uses, "
+                f"but for {('one column', 'two columns')[most - 1]} at most, is the same, numbers to 1/{steps} of their "
+                "standard deviation. If they are one person, each counts as another and less noise seems enough: remove the "
+                "copies, or name whose rows they are with `person`."
+            )
+    return ""
+
+
+def _near_copies(
+    X: Vector, y: Vector, places: Places, whose: Whose, steps: int, most: int, fewest: int, counted: Counted
+) -> int:
+    """What is counted of rows that are alike with at most so many features left out, and never the label."""
     sets = [gone for count in range(most + 1) for gone in combinations(range(1, len(places) + 1), count)]
     some = np.random.default_rng(0).permutation(y.size)[: max(FEWEST_ROWS, MOST_WORK // len(sets))]
     X, y, whose = X[some], y[some], None if whose is None else whose[some]
@@ -80,14 +101,51 @@ def _near_copies(X: Vector, y: Vector, places: Places, whose: Whose, steps: int,
     features = [_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places]
     codes, person = _coded([_rounded(y, steps), *features], whose)
     fine = numbers & np.array([np.unique(each).size > MANY_VALUES for each in codes])
+    there = [np.ones(y.size, dtype=bool), *(X[:, columns[0]] != GAP for columns in places)]
+    measured = fine[:, None] & np.array(there)
     every = _together(codes)
     for gone in sets:
         if np.count_nonzero(fine) - np.count_nonzero(fine[list(gone)]) < fewest:
             continue
-        kept = [code for k, code in enumerate(codes) if k not in gone]
-        if copies := _copies(_together(kept) if gone else every, kept, person, NEAR_SHARE):
+        left = [k for k in range(len(codes)) if k not in gone]
+        kept = [codes[k] for k in left]
+        if copies := counted(_together(kept) if gone else every, kept, person, fewest, measured[left]):
             return copies
     return 0
+
+
+def _share_copied(every: Codes, codes: Sequence[Codes], person: Codes | None, fewest: int, measured: Flags) -> int:
+    return _copies(every, codes, person, NEAR_SHARE)
+
+
+def _copies_of_one(every: Codes, codes: Sequence[Codes], person: Codes | None, fewest: int, measured: Flags) -> int:
+    r"""The most rows of one kind, each of another person, that neither chance nor common values explain; zero where few are.
+
+    What tells a row apart are values of numbers of many values, ``measured`` (features, n), that few rows have. Of independent
+    features :math:`n \prod_j p_j` rows would be of its kind, with :math:`p_j` the part of the rows with its value of feature j.
+    """
+    ordered = np.sort(every)
+    if not np.any(ordered[MOST_OF_ONE:] == ordered[: ordered.size - MOST_OF_ONE]):
+        return 0
+    own = _of_kind(every, person)
+    rows = np.flatnonzero(own > MOST_OF_ONE)
+    own, parts = own[rows], np.array([_of_kind(code, None)[rows] for code in codes]) / every.size
+    telling = np.count_nonzero(measured[:, rows] & (parts <= RARE), axis=0)
+    found = (telling >= fewest) & (own > TIMES * every.size * np.prod(parts, axis=0))
+    for code in codes:
+        if not found.any():
+            return 0
+        found &= own >= ALIKE * _of_kind(every - code, person)[rows]
+    return int(own[found].max(initial=0))
+
+
+def _of_kind(codes: Codes, person: Codes | None) -> NDArray[np.int64]:
+    """For every row, how many are alike: of other people, where rows are theirs."""
+    kinds, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    if person is None:
+        return np.asarray(counts[place.reshape(-1)], dtype=np.int64)
+    pairs = np.unique(np.column_stack([codes, person]), axis=0)[:, 0]
+    return np.bincount(np.searchsorted(kinds, pairs), minlength=kinds.size)[place.reshape(-1)]
 
 
 def _value(X: Vector, columns: tuple[int, ...]) -> Vector:
