@@ -90,7 +90,7 @@ def test_a_column_keeps_its_own_limit_and_those_on_every_column(people: Any) -> 
     }
     assert {each.rule: each.limit for each in found.label} == {"label.max_eta": 2, "columns.income.max_revealed": 0.1}
     assert found.stated == {"age": 12}
-    assert found.spreads["age"] == pytest.approx(people.age.std(ddof=0))  # which is larger
+    assert 12 < found.spreads["age"] == pytest.approx(people.age.std(), rel=0.05)  # of the training rows
     assert found.attacked == found.guessable == ("city",)
 
 
