@@ -211,7 +211,7 @@ def _attacks(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
             value = gains[worst]
             words = (
                 f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without"
-                f"{_sampled(audit, worst)}; limit {100 * limit:g}."
+                f"{_sampled(audit, worst)}; limit {100 * limit:g}.{_cannot_fail(audit, columns, limit)}"
             )
             yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)
 
@@ -258,6 +258,17 @@ def _rate(audit: Audit, outcome: Outcome) -> float:
 def _gain(audit: Audit, column: str) -> float:
     """How much more often the best attacker with the release is right than the best one without."""
     return max(_rate(audit, o) for o in _of(audit, column, False)) - without_release(audit, column)
+
+
+def _cannot_fail(audit: Audit, columns: Sequence[str], limit: float) -> str:
+    """Columns that are guessed so often without the release that no gain is above a limit."""
+    named = [f"'{column}'" for column in columns if 1.0 - without_release(audit, column) <= limit]
+    if not named:
+        return ""
+    return (
+        f" No gain on {', '.join(named)} can be above it, so often is that guessed without the release: limit max_attack or "
+        "max_accuracy."
+    )
 
 
 def without_release(audit: Audit, column: str) -> float:

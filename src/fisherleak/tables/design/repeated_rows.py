@@ -38,6 +38,8 @@ ALIKE = 0.5
 NEARLY = ((1000, 1, 3), (100, 2, 4))
 """Parts of a standard deviation to which numbers of near copies agree, features in which these may differ, and how many
 numbers, the label among them, must be left with many values to that part."""
+ALIKE_IN_ALL = (100, 0, 3)
+"""The same, of one row that stands in a table many times: three numbers are enough where no feature differs."""
 MANY_VALUES = 20
 """Different values past which a number has many."""
 FEWEST_ROWS, MOST_WORK = 2000, 40_000_000
@@ -79,13 +81,13 @@ def near_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) 
 
 def many_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
     """A sentence where one row stands in a table many times, or nearly so, however large the table is."""
-    for steps, most, fewest in NEARLY:
+    for steps, most, fewest in (*NEARLY, ALIKE_IN_ALL):
         if copies := _near_copies(X, y, places, whose, steps, most, fewest, _copies_of_one):
             return (
-                f"One row stands {copies:,} times in the {y.size:,} training rows, exactly or nearly: all that the model uses, "
-                f"but for {('one column', 'two columns')[most - 1]} at most, is the same, numbers to 1/{steps} of their "
-                "standard deviation. If they are one person, each counts as another and less noise seems enough: remove the "
-                "copies, or name whose rows they are with `person`."
+                f"One row stands {copies:,} times in the {y.size:,} training rows, exactly or nearly: all that the model uses"
+                f"{('', ', but for one column at most,', ', but for two columns at most,')[most]} is the same, numbers to "
+                f"1/{steps} of their standard deviation. If they are one person, each counts as another and less "
+                "noise seems enough: remove the copies, or name whose rows they are with `person`."
             )
     return ""
 
@@ -129,6 +131,9 @@ def _copies_of_one(every: Codes, codes: Sequence[Codes], person: Codes | None, f
         return 0
     own = _of_kind(every, person)
     rows = np.flatnonzero(own > MOST_OF_ONE)
+    few = every[own <= MOST_OF_ONE]
+    if few.size - np.unique(few).size >= NEAR_SHARE * every.size:
+        return 0  # many rows have a twin, such as where one number follows from others: ``near_copies_note`` decides
     own, parts = own[rows], np.array([_of_kind(code, None)[rows] for code in codes]) / every.size
     telling = np.count_nonzero(measured[:, rows] & (parts <= RARE), axis=0)
     found = (telling >= fewest) & (own > TIMES * every.size * np.prod(parts, axis=0))
