@@ -139,7 +139,7 @@ def test_rules_that_hold_the_weights_of_a_balanced_model_fixed_are_refused(gate:
     assert gate("[rows]\nmax_eta = 1e9\n", "--released", "m.skops")[:2] == (0, "")
 
 
-@pytest.mark.parametrize("how", ["exactly", "nearly", "less nearly"])
+@pytest.mark.parametrize("how", ["exactly", "nearly"])
 def test_a_few_copies_of_one_row_are_refused_in_any_table(gate: Gate, how: str) -> None:
     table, rng = table_of(600), np.random.default_rng(1)
     for count in (4, 5):
@@ -147,10 +147,17 @@ def test_a_few_copies_of_one_row_are_refused_in_any_table(gate: Gate, how: str) 
         if how == "nearly":
             copied["bmi"] += np.where(copied.index == 0, 1e-9, 0.0) * rng.normal(size=len(copied))
             copied["city"] = np.where(copied.index == 0, rng.choice(["Bonn", "Genua"], len(copied)), copied.city)
-        if how == "less nearly":
-            copied["bmi"] += np.where(copied.index == 0, 0.01, 0.0) * rng.uniform(-1, 1, size=len(copied))
         status, err, _ = gate("[label]\nmax_revealed = 0.1\n", table=copied)
         assert (status, f"One row stands {count} times in the" in err) == ((2, True) if count == 5 else (1, False)), err
+
+
+def test_copies_of_one_row_that_differ_a_little_in_one_number_are_refused(gate: Gate) -> None:
+    """Below 5 % of the rows; some of them fall to the other side of a rounding."""
+    table, rng = table_of(600), np.random.default_rng(1)
+    copied = pandas.concat([table, *[table.iloc[:1]] * 24])
+    copied["bmi"] += np.where(copied.index == 0, 0.01, 0.0) * rng.normal(size=len(copied))
+    status, err, _ = gate("[label]\nmax_revealed = 0.1\n", table=copied)
+    assert (status, "One row stands" in err, "1/100 of their" in err) == (2, True, True), err
 
 
 def test_rows_that_lack_the_same_numbers_are_no_copies(gate: Gate) -> None:
