@@ -31,7 +31,7 @@ TIMES = 10
 """Times as many as chance would make."""
 MOST_OF_ONE = 4
 """Rows of one kind, whatever their part of all, before it is said: k copies of a row have about 1/k of its eta each."""
-RARE = 0.05
+RARE = 0.1
 """Part of the rows at most that have a value which tells a row apart."""
 ALIKE = 0.5
 """Part of the pairs of rows that are alike in all but one feature that must be alike in that one too, whichever it is."""
