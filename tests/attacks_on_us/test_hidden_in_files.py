@@ -817,7 +817,7 @@ def of_limit(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
     ("change", "says"),
     [
         (drawer("balanced", True), "That rows were reweighted: the noise hides"),
-        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters Gaussian"),
+        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters that rows decide Gaussian"),
     ],
 )
 def test_what_the_noise_hides_is_not_confirmed(
@@ -863,8 +863,7 @@ def test_weights_that_the_noise_does_not_hide_are_refuted(tmp_path: Path, raw: R
 @pytest.mark.parametrize("claimed", ["Gaussian", "Laplace"])
 def test_the_kind_of_noise_on_many_parameters_is_told(claimed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Gaussian(0.5).draw(2000, 0)
-    monkeypatch.setattr(confirmations, "framed", lambda design, model: drawn)
-    monkeypatch.setattr(confirmations, "own_parameters", lambda trained: 0.0)
+    monkeypatch.setattr(confirmations, "moved_from_fit", lambda trained, model, noise: (drawn, noise))
     card = {"noise": {"kind": claimed, "scale": 0.5}}
     saved: Any = SimpleNamespace(card=card, path=Path("m.skops"), model=None)
     audit: Any = SimpleNamespace(noise=SimpleNamespace(noise=from_card(card["noise"])), design=None, trained=None)
