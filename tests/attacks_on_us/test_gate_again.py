@@ -15,6 +15,7 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak.auditing.policy import rules
 from fisherleak.cli import main
 from fisherleak.engine.noise.draw_and_round import grid_of, on_grid, released
 from fisherleak.training import pipelines
@@ -205,3 +206,12 @@ def test_what_stands_for_missing_cells_lies_among_the_others(gate: Gate, lacking
     policy = "[columns.crp]\nmax_revealed = 0.9\n"
     status, err, _ = gate(policy, "--noise", "1e4", "--bounds", f"crp=0:{high}", table=lacking)
     assert (status, "so tells who lacks one" in err) == ((0, False) if high == 15 else (2, True)), err
+
+
+def test_a_gain_that_cannot_be_above_its_limit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a yes or no that 7 % of the rows have."""
+    guessed = {"hiv": 0.93, "city": 0.6}
+    monkeypatch.setattr(rules, "without_release", lambda audit, column: guessed[column])
+    audit: Any = None
+    assert "No gain on 'hiv' can be above it" in rules._cannot_fail(audit, [*guessed], 0.1)
+    assert rules._cannot_fail(audit, [*guessed], 0.05) == ""
