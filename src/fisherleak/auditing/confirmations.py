@@ -43,7 +43,7 @@ from fisherleak.training.noise_words import (
 from fisherleak.training.pipelines import framed, own_parameters
 from fisherleak.training.trained_model import Trained, trained_on
 
-__all__ = ["GIVEN", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
+__all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -83,7 +83,10 @@ EACH_PARAMETER = (
     "That each parameter has its noise: tests of all of them together can pass where more than half have none, and the others "
     "have more."
 )
-HELD_OUT = "That the {} rows which the card holds out are not in the fit: what the model would reveal about them is not measured."
+LEFT_OUT = (
+    "That {} rows of the table, which the card's settings leave out, are not in the fit: what the model would reveal about "
+    "them is not measured."
+)
 VERSIONS = "The versions of {} on the card: here are others."
 SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
 
@@ -140,8 +143,8 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(MISSING_TEXTS.format(len(saved.settings.na)))
     if saved.settings.bounds:
         found.append(DECLARED.format(len(saved.settings.bounds)))
-    if saved.settings.held_out:
-        found.append(HELD_OUT.format(audit.design.held_out))
+    if audit.design.rows_read > audit.design.n:
+        found.append(LEFT_OUT.format(audit.design.rows_read - audit.design.n))
     here = versions()
     others = [name for name, own in saved.card["versions"].items() if own != here.get(name)]
     if others:
@@ -290,8 +293,8 @@ def _gaussian(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None
     likeliest = max(ratios, key=lambda kind: ratios[kind])
     if ratios[likeliest] > -math.log(UNLIKELY):
         return (
-            f"The card of '{saved.path.name}' says that the noise is Gaussian: {likeliest} noise of the same standard deviation "
-            f"is more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            f"The card of '{saved.path.name}' says that the noise is Gaussian: {likeliest} noise of the same standard "
+            f"deviation is more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
             False,
         )
     left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
@@ -302,7 +305,8 @@ def _gaussian(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None
             None,
         )
     return (
-        f"The noise is Gaussian: {' and '.join(ratios)} noise of the same standard deviation is less than 0.001 times as likely.",
+        f"The noise is Gaussian: {' and '.join(ratios)} noise of the same standard deviation is less than 0.001 times as "
+        "likely.",
         True,
     )
 

@@ -192,7 +192,8 @@ def _declared_by(card: Json, bounds: Json) -> bool:
         if "levels" in bound:
             return declared == (name in levels)
         given = [bound["low"], bound["high"]]
-        return json.dumps(given) == json.dumps(ends[name]) if name in ends else not declared
+        # as texts, since Python takes 0 for -0.0
+        return declared == (name in ends) and json.dumps(given) == json.dumps(ends.get(name, given))
 
     return all(follows(name, bound) for name, bound in bounds.items())
 
