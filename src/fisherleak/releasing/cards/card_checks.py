@@ -186,9 +186,9 @@ def _declared_by(card: Json, bounds: Json) -> bool:
     ends, levels = dict(card["settings"]["bounds"]), dict(card["settings"]["levels"])
 
     def follows(name: str, bound: Json) -> bool:
-        declared = bound["from"] == "declared"
+        declared: bool = bound["from"] == "declared"
         if "classes" in bound:
-            return declared and bound["classes"] == len(card["target"]["classes"] or ())
+            return declared and bool(bound["classes"] == len(card["target"]["classes"] or ()))
         if "levels" in bound:
             return declared == (name in levels)
         given = [bound["low"], bound["high"]]
