@@ -26,6 +26,7 @@ REPEATABLE = {
     ("audit", "--spread"),
     ("audit", "--bounds"),
     ("release", "--bounds"),
+    ("audit", "--levels"),
     ("release", "--levels"),
     *(
         (name, option)

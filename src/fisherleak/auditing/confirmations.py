@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._support.json import versions
 from fisherleak._support.numbers import number
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
@@ -29,11 +30,20 @@ from fisherleak.releasing.noise.any_record_noise import declared_on, least_admit
 from fisherleak.releasing.noise.default_shape import NO_SHAPE
 from fisherleak.releasing.noise.penalties import NOT_GIVEN
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
-from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, distance_of, drawn_alike, from_card, log_ratio
+from fisherleak.training.noise_words import (
+    NOTICED,
+    UNALIKE,
+    UNLIKELY,
+    distance_of,
+    drawn_alike,
+    from_card,
+    log_ratio,
+    ratios_of_kinds,
+)
 from fisherleak.training.pipelines import framed, moved_from_fit, own_parameters
 from fisherleak.training.trained_model import Trained, trained_on
 
-__all__ = ["GIVEN", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
+__all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -47,9 +57,7 @@ ROUNDED_UP = 1.2
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
 DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
 """Fields of a card that follow from its table, its settings and its noise."""
-FEW_WITHOUT = (
-    "Noise left out of a few parameters would not be noticed: only who released the model can say, with a signature."
-)
+SOME_WITHOUT = "Noise left out of some parameters can pass: only who released the model can say, with a signature."
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
     "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
@@ -72,6 +80,15 @@ UNUSED = (
     "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
 )
 CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
+EACH_PARAMETER = (
+    "That each parameter has its noise: tests of all of them together can pass where more than half have none, and the others "
+    "have more."
+)
+LEFT_OUT = (
+    "That {} rows of the table, which the card's settings leave out, are not in the fit: what the model would reveal about "
+    "them is not measured."
+)
+VERSIONS = "The versions of {} on the card: here are others."
 SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
 
 
@@ -90,6 +107,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         _unchanged,
         _noise,
         _kind,
+        _gaussian,
         _weights,
         _figures,
         _limit,
@@ -114,7 +132,8 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
 def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
     told = getattr(audit.noise.noise, "calibrated", None)
-    found = [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
+    found = [EACH_PARAMETER]
+    found += [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
     if "ledger" in saved.card:
@@ -125,6 +144,12 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(MISSING_TEXTS.format(len(saved.settings.na)))
     if saved.settings.bounds:
         found.append(DECLARED.format(len(saved.settings.bounds)))
+    if audit.design.rows_read > audit.design.n:
+        found.append(LEFT_OUT.format(audit.design.rows_read - audit.design.n))
+    here = versions()
+    others = [name for name, own in saved.card["versions"].items() if own != here.get(name)]
+    if others:
+        found.append(VERSIONS.format(", ".join(others)))
     found += _unused_levels(saved, audit)
     return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
 
@@ -224,7 +249,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             f"(p = {alike:.1g}): some parameters may have less.",
             None,
         )
-    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {FEW_WITHOUT}", True
+    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
 
 
 def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
@@ -254,6 +279,34 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
         )
     return (
         f"The noise is {record['kind']}: every other kind of the same scale is less than 0.001 times as likely.",
+        True,
+    )
+
+
+def _gaussian(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
+    """The kind of a noise with a shape or a limit, which is Gaussian: beside others of the same standard deviation."""
+    if saved.card["noise"].keys() <= {"kind", "scale"}:
+        return None
+    away, noise = moved_from_fit(audit.trained, saved.model, audit.noise.noise)
+    root = noise.unit_information_root(away.size)
+    ratios = ratios_of_kinds((away if root is None else root @ away) / noise.scale)
+    likeliest = max(ratios, key=lambda kind: ratios[kind])
+    if ratios[likeliest] > -math.log(UNLIKELY):
+        return (
+            f"The card of '{saved.path.name}' says that the noise is Gaussian: {likeliest} noise of the same standard "
+            f"deviation is more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            False,
+        )
+    left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
+    if left:
+        return (
+            f"That the noise is Gaussian: with {away.size} parameters {' or '.join(left)} noise of the same standard deviation "
+            "is not ruled out.",
+            None,
+        )
+    return (
+        f"The noise is Gaussian: {' and '.join(ratios)} noise of the same standard deviation is less than 0.001 times as "
+        "likely.",
         True,
     )
 
@@ -331,7 +384,11 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
             False,
         )
     claimed = saved.card["noise"]["calibrated"]
-    if not all(_alike(claimed.get(name), told.get(name)) for name in ("bounds", "step", "least")):
+    # version 0.1.0 summed otherwise
+    same = _same if saved.card["schema"] == CARD else _alike
+    if not same(claimed["bounds"], told["bounds"]) or not all(
+        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
+    ):
         return (
             f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
             "changed, or the table was.",
@@ -341,6 +398,11 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
         True,
     )
+
+
+def _same(claimed: Any, own: Any) -> bool:
+    """Whether two records are written as the same text."""
+    return json.dumps(claimed) == json.dumps(own)
 
 
 def _alike(claimed: Any, own: Any) -> bool:

@@ -34,6 +34,7 @@ __all__ = [
     "log_ratio",
     "name_of",
     "noise_words",
+    "ratios_of_kinds",
     "unit_draws",
 ]
 
@@ -160,6 +161,18 @@ def log_ratio(noise: Noise, away: Vector, other: Noise, other_away: Vector) -> f
     """
     with np.errstate(invalid="ignore"):  # both may be impossible
         return float(other.log_density(other_away) - noise.log_density(away))
+
+
+def ratios_of_kinds(values: Vector) -> dict[str, float]:
+    r"""Logarithms of how many times as likely values are as draws of other laws with deviation 1 than as N(0, 1).
+
+    Laplace: :math:`e^{-\sqrt 2 |x|} / \sqrt 2`; uniform: :math:`1 / \sqrt{12}` up to :math:`\sqrt 3`.
+    """
+    own = float(scipy.stats.norm.logpdf(values).sum())
+    laplace = -float(np.sum(math.sqrt(2.0) * np.abs(values) + math.log(2.0) / 2.0))
+    inside = bool(np.abs(values).max() <= math.sqrt(3.0))
+    uniform = -values.size * math.log(12.0) / 2.0 if inside else -math.inf
+    return {"Laplace": laplace - own, "uniform": uniform - own}
 
 
 @functools.lru_cache(maxsize=64)

@@ -187,7 +187,7 @@ def test_noise_that_the_rows_shape_has_shares_and_passes_rules_on_them() -> None
     rng = np.random.default_rng(4)
     age, weight = np.clip(rng.normal(50, 12, 150), 20, 90), np.clip(rng.normal(70, 9, 150), 40, 110)
     table = pandas.DataFrame({"age": age, "weight": weight, "dose": 0.1 * age + 0.05 * weight + rng.normal(size=150)})
-    settings = Settings("dose", held_out=0.0)
+    settings = Settings("dose", held_out=0.0, bounds=(("age", (20.0, 90.0)),))
     options: dict[str, Any] = {"draws": 4, "attacks": False}
     trained = audit(table, settings, noise=1.0, **options).trained
     unit = own_shape(trained.leak._information.jacobians[0])

@@ -27,6 +27,9 @@ def canonical_settings(settings: Settings, names: Sequence[str], trained: Traine
     made: dict[str, Any] = {item.name: getattr(own, item.name) for item in fields(Choices)}
     features = {f.name: f for f in trained.design.features if f.kind == "category" and f.of is None}
     made["levels"] = [(n, _in_order(features[n], texts)) for n, texts in settings.levels if n in features]
+    # numbers with a point, and zero without a sign
+    settings = replace(settings, held_out=float(settings.held_out) + 0.0)
+    made["bounds"] = [(name, (float(low) + 0.0, float(high) + 0.0)) for name, (low, high) in made["bounds"]]
     return replace(settings, **made | {name: tuple(sorted(set(made[name]))) for name in SORTED})
 
 

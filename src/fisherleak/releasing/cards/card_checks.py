@@ -6,6 +6,7 @@ card by an audit (``confirmations``).
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
@@ -109,7 +110,6 @@ def _disagreeing(card: Json) -> str | None:
             and (not now or limited == [name for name in (*names, target["name"]) if name in among])
         ),
         "settings.rare": settings["rare"] >= FEWEST_ROWS,
-        "settings.held_out": settings["held_out"] < 1,
         "settings.intercept_l2": settings["intercept_l2"] in (0, settings["l2"] if kind.several else 0),
         "eta.limit_on": card["eta"]["limit_on"] == limited_words(limited, settings["person"]),
     }
@@ -168,15 +168,34 @@ def _on_grid(scale: float) -> bool:
 
 
 def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
-    """Whether bounds are those of the columns and the target, in their order, with the same levels."""
+    """Whether bounds are those of the columns and the target, in their order, declared where settings declare them."""
     if bounds is None:
         return True
+    if card["schema"] == CARD and not _declared_by(card, bounds):
+        return False
     levels: dict[str, Any] = {column["name"]: column.get("levels") for column in card["columns"]}
     order = [*levels, card["target"]["name"]]
     return [*bounds] == [name for name in order if name in bounds] and all(
         "levels" not in bound or [str(level) for level in levels.get(name) or ()] == bound["levels"]
         for name, bound in bounds.items()
     )
+
+
+def _declared_by(card: Json, bounds: Json) -> bool:
+    """Whether just those bounds count as declared that settings declare, with the same ends in every digit."""
+    ends, levels = dict(card["settings"]["bounds"]), dict(card["settings"]["levels"])
+
+    def follows(name: str, bound: Json) -> bool:
+        declared: bool = bound["from"] == "declared"
+        if "classes" in bound:
+            return declared and bool(bound["classes"] == len(card["target"]["classes"] or ()))
+        if "levels" in bound:
+            return declared == (name in levels)
+        given = [bound["low"], bound["high"]]
+        # as texts, since Python takes 0 for -0.0
+        return declared == (name in ends) and json.dumps(given) == json.dumps(ends.get(name, given))
+
+    return all(follows(name, bound) for name, bound in bounds.items())
 
 
 # Sentences

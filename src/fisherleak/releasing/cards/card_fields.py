@@ -7,6 +7,7 @@ releases to choose; the table bounds their length, and an audit holds them again
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,14 +31,17 @@ __all__ = [
     "EARLIER",
     "FIELDS",
     "HASH",
+    "LEAST_HELD_OUT",
     "LONGEST",
     "LONGEST_MISSING",
     "LONGEST_SOURCE",
+    "MOST_HELD_OUT",
     "MOST_MISSING",
     "SETTINGS",
     "SIGNATURE",
     "VERSION",
     "check_fields",
+    "is_share",
     "wrong_place",
 ]
 
@@ -51,12 +55,17 @@ LONGEST = 1000
 """Characters of a name, a level or a sentence of settings, at most."""
 LONGEST_SOURCE = 100
 """Characters of the name of a file, at most."""
+SOURCE_BYTES = 255
+"""The same in bytes of UTF-8: what file systems take."""
 MOST_MISSING, LONGEST_MISSING = 8, 24
 """Texts that stand for missing cells, and their characters, at most."""
 MOST_PARAMETERS = 10**7
 PACKAGES = ("fisherleak", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "dask", "distributed", "python")
 """Whose versions a card says; those after the fourth, but for Python's own, where they were loaded."""
-VERSION = r"[0-9]{1,5}(\.[0-9]{1,5}){1,3}((a|b|rc|\.dev|\.post)[0-9]{1,5})?"
+VERSION = r"(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3})){1,2}((a|b|rc|\.dev|\.post)(0|[1-9][0-9]{0,2}))?"
+"""Two numbers or three, and what comes before or after a version."""
+LEAST_HELD_OUT, MOST_HELD_OUT = 0.05, 0.9
+"""Share of rows that a release can hold out."""
 
 
 def _is(holds: Callable[[Any], bool]) -> Check:
@@ -78,7 +87,27 @@ def _encodes(value: str) -> bool:
 
 def file_name() -> Check:
     """The last part of a path, or words: printable, and short."""
-    return _is(lambda value: isinstance(value, str) and len(value) <= LONGEST_SOURCE and value.isprintable())
+    return _is(
+        lambda value: (
+            isinstance(value, str)
+            and len(value) <= LONGEST_SOURCE
+            and value.isprintable()
+            and len(value.encode()) <= SOURCE_BYTES
+        )
+    )
+
+
+def is_share(value: Any) -> bool:
+    """Whether a release may hold out this share of rows: none, or whole hundredths, so that no share picks out one row."""
+    if type(value) is not float or math.copysign(1.0, value) < 0:
+        return False
+    return value == 0 or (LEAST_HELD_OUT <= value <= MOST_HELD_OUT and value == round(value, 2))
+
+
+def end() -> Check:
+    """A bound: written in one way, with a point, and zero without a sign."""
+    own = finite()
+    return lambda value, way: own(value, way) if type(value) is float and str(value) != "-0.0" else way
 
 
 def whole(least: int, most: int) -> Check:
@@ -167,7 +196,7 @@ SETTINGS: dict[str, Check] = {
     "target": name,
     "model": one_of(*(kind.name for kind in KINDS)),
     "l2": finite(0.0),
-    "held_out": finite(0.0, 1.0),
+    "held_out": _is(is_share),
     "seed": whole(0, 2**64 - 1),
     "numbers": names,
     "categories": names,
@@ -184,7 +213,7 @@ SETTINGS: dict[str, Check] = {
     "keep_total": truth,
     "intercept_l2": finite(0.0),
     "missing": one_of("impute", "drop"),
-    "bounds": list_of(pair(name, pair(finite(), finite())), MOST_FEATURES + 1),
+    "bounds": list_of(pair(name, pair(end(), end())), MOST_FEATURES + 1),
 }
 """All settings of a card, in the order of ``Settings``."""
 NUMBER = {"name": name, "kind": one_of("number"), "scale": positive, "centre": finite()}

@@ -30,6 +30,8 @@ WRITING = timedelta(minutes=10)
 """How long version 0.1.0 took to write a file, at most."""
 PART_BYTES = 32
 """What a list or a record of a tree takes at least, a tenth of what any took: parsed, an empty one has 64 bytes."""
+LONGEST_KEY = 100
+"""Characters of a key of a tree, at most: attributes and steps have names of their own, never those of columns."""
 SYSTEMS = (0, 3)
 """Windows and all others, as Python writes it."""
 
@@ -97,6 +99,8 @@ class ModelFile:
                 return [copied(item) for item in node]
             if not isinstance(node, dict):
                 return node
+            if any(len(key) > LONGEST_KEY for key in node):
+                raise holds(path or Path("model"), f"a key of more than {LONGEST_KEY} characters")
             if "__id__" in node and not (type(node["__id__"]) is int and 0 <= node["__id__"] < 2**64):
                 raise holds(path or Path("model"), "a node whose number is none")
             own = next(count) if "__id__" in node else None

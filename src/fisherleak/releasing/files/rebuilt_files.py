@@ -33,6 +33,9 @@ Vector = NDArray[np.float64]
 MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**12, 2**6
 """What a file takes at most: for itself, and for every column, parameter and character of a name or level (six times what any
 of them took)."""
+ENCODER_BYTES, INDICATOR_BYTES = 24_000, 14_000
+"""What a category's encoder takes at least, and an indicator of gaps: two thirds of the least that any took. A card cannot make
+a small file cost the time of a large one."""
 
 
 def check_rebuilt(path: Path, card: Json) -> Pipeline:
@@ -74,7 +77,10 @@ def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
     steps = len(model.features) - numbers + (numbers > 0)
     coef = file.arrays[last_step(file.tree)["coef_"]["file"]]
     outputs = len(model.classes) if model.kind.several else 1
-    if len(steps_of(file.tree)[0]["transformers"]["content"]) != steps or len(coef) < 8 * (model.parameters - outputs):
+    gaps = sum(feature.of is not None for feature in model.features)
+    least = ENCODER_BYTES * (len(model.features) - numbers - gaps) + INDICATOR_BYTES * gaps
+    found = len(steps_of(file.tree)[0]["transformers"]["content"])
+    if found != steps or len(coef) < 8 * (model.parameters - outputs) or path.stat().st_size < least:
         raise holds(path, "another number of columns or parameters than its card")
 
 

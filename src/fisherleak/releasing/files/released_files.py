@@ -25,7 +25,16 @@ from fisherleak.models.several import all_parameters
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.release.release import warn_of_seed
 from fisherleak.releasing.cards.canonical_settings import SORTED, canonical_settings
-from fisherleak.releasing.cards.card_fields import LONGEST, LONGEST_MISSING, LONGEST_SOURCE, MOST_MISSING, wrong_place
+from fisherleak.releasing.cards.card_fields import (
+    LEAST_HELD_OUT,
+    LONGEST,
+    LONGEST_MISSING,
+    LONGEST_SOURCE,
+    MOST_HELD_OUT,
+    MOST_MISSING,
+    is_share,
+    wrong_place,
+)
 from fisherleak.releasing.cards.cards import card_of, two_digits
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.releasing.cards.signatures import (
@@ -195,6 +204,11 @@ def save_model(
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
     trained = train(raw, settings)
     settings = canonical_settings(settings, raw.names, trained)
+    if not is_share(settings.held_out):
+        raise InvalidInputError(
+            f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
+            f"{MOST_HELD_OUT:g} in hundredths. Give such a share, or 0."
+        )
     if tell is not None:
         tell(trained.design.decided)
     check_enough(trained.design)

@@ -55,7 +55,7 @@ EARLIEST = (
 )
 CLAIMS = (
     "What the card claims of the data: noise (kind, scale, whether it was given), limit, whether rows were reweighted, "
-    "columns, categories and settings. `fisherleak audit TABLE --released MODEL` compares these with the table."
+    "columns, categories and settings. An audit of the table with this released model compares them."
 )
 OTHER_NAMES = "Names of columns that the card has beside the model's, under {}: whether the table has them."
 LEDGER = "The release's number and mark on a ledger: `--ledger FILE` compares them with that."
