@@ -31,7 +31,7 @@ def figures(result: Audit) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.parametrize("where", ["frame", "csv", "parquet"])
+@pytest.mark.parametrize("where", ["csv", *(pytest.param(w, marks=pytest.mark.long) for w in ("frame", "parquet"))])
 @pytest.mark.parametrize("room", [None, Room(1)], ids=["in memory", "in parts"])
 def test_a_table_can_be_audited_twice(
     people: Any, tmp_path: Path, where: str, room: Room | None, monkeypatch: pytest.MonkeyPatch

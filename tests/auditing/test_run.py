@@ -184,6 +184,7 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
         assert [f.name for f in result.design.features] == ["x", "k"]
 
 
+@pytest.mark.long
 def test_files_at_an_address(folder: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     store = fsspec.filesystem("memory")

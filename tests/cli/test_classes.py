@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--drop", "who", "--draws", "4", "--json", "--quick"]
     assert main(["audit", "t.csv", "--target", "outcome", "--noise", "0.5", "--out", "r", *options]) == 0
@@ -78,6 +79,7 @@ def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixtur
     assert said(capsys)["model"]["kind"] == "linear"
 
 
+@pytest.mark.long
 def test_people_groups_and_a_gate(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["audit", "t.csv", "--target", "outcome", "--noise", "0.5", "--draws", "4", "--no-attacks", "--quiet"]
     assert main([*call, "--person", "who", "--max-eta", "100"]) == 0
@@ -126,6 +128,7 @@ def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.Captu
     assert "a ledger" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--public", "preprocessing", "--eta", "0.5"]
     call += ["--bounds", "age=0:80", "--bounds", "dose=-4:4", "--out", "a.skops"]

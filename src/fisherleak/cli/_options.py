@@ -26,6 +26,7 @@ OPTIONS = {
             "overwrite",
             "attribute",
             "sign",
+            "key",
             "public",
             "levels",
             "over",

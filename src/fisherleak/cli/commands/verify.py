@@ -10,6 +10,7 @@ import typer
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli import _layout as layout
+from fisherleak.cli._options import in_options
 
 __all__ = ["verify"]
 
@@ -49,12 +50,13 @@ def verify(
     from fisherleak.releasing.files.verification import verify as verified
 
     found = verified(model, key, ledger)
+    unchecked = [in_options(sentence) for sentence in found.unchecked]
     if json:
         document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
-        common.emit_json({**document, "failed": found.failed, "unchecked": list(found.unchecked)})
+        common.emit_json({**document, "failed": found.failed, "unchecked": unchecked})
     elif not quiet:
         for sentence in found.confirmed:
             layout.paragraph(common.printable(sentence))
         if found.failed is None:
-            layout.sentences("Not checked:", found.unchecked)
+            layout.sentences("Not checked:", unchecked)
     return 0 if found.failed is None else common.say(found.failed, status=1)

@@ -58,14 +58,14 @@ CLAIMS = (
     "columns, categories and settings. An audit of the table with this released model compares them."
 )
 OTHER_NAMES = "Names of columns that the card has beside the model's, under {}: whether the table has them."
-LEDGER = "The release's number and mark on a ledger: `--ledger FILE` compares them with that."
+LEDGER = "The release's number and mark on a ledger: with `ledger` they are compared with that."
 NO_SIGNATURE = (
     "Whether the card is the one that was released: someone who changes a card can compute its digest again, and only a "
-    "signature shows it. `fisherleak release --sign` makes one, `fisherleak verify --key` checks it."
+    "signature shows it. A release makes one with `sign`, and verifying with `key` checks it."
 )
 NO_KEY = (
     "Whose key signed the card: someone who changes a card can sign it again with a key of their own. Give the publisher's key "
-    "with `--key`."
+    "with `key`."
 )
 
 
