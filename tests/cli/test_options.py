@@ -73,7 +73,8 @@ def test_only_sentences_are_reworded() -> None:
 
 def test_every_option_is_one_of_a_command(fisherleak: Command) -> None:
     helped = " ".join(
-        fisherleak(command, "--help").out for command in ("answers", "audit", "release", "attack", "reproduce")
+        fisherleak(command, "--help").out
+        for command in ("answers", "audit", "release", "verify", "attack", "reproduce")
     )
     assert set(OPTIONS.values()) <= set(re.findall(r"--[a-z0-9-]+", helped))
     arguments = {item.name for record in (Settings, Plan) for item in fields(record)}
