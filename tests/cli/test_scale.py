@@ -161,7 +161,8 @@ def installed(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.long
 def test_an_audit_on_a_cluster(folder: Path, server: Server) -> None:
-    base = ("audit", folder / "*.parquet", "--target", "ill", "--id", "person", "--draws", 4, "--no-attacks", "--json")
+    table = ("audit", folder / "*.parquet", "--target", "ill", "--id", "person")
+    base = (*table, "--noise", 0.03, "--draws", 4, "--no-attacks", "--json")
     here = json.loads(installed(*base).stdout)
     away = installed(*base, "--cluster", server.address)
     assert (away.returncode, away.stderr) == (0, "")
