@@ -107,7 +107,6 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         _unchanged,
         _noise,
         _kind,
-        _gaussian,
         _weights,
         _figures,
         _limit,
@@ -252,61 +251,33 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
     return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
 
 
-def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
-    """The kind of a noise without a shape or a limit, beside the others of its scale; with either it is Gaussian."""
-    noise, record = audit.noise.noise, saved.card["noise"]
-    if record.keys() > {"kind", "scale"}:
-        return None
-    away, noise = moved_from_fit(audit.trained, saved.model, noise)
-    ratios = {
-        kind: log_ratio(noise, away, from_card({**record, "kind": kind}), away)
-        for kind in NOISES
-        if kind != record["kind"]
-    }
-    likeliest = max(ratios, key=lambda kind: ratios[kind])
-    if ratios[likeliest] > -math.log(UNLIKELY):
-        return (
-            f"The card of '{saved.path.name}' says that the noise is {record['kind']}: {likeliest} noise of the same scale is "
-            f"more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
-            False,
-        )
-    left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
-    if left:
-        return (
-            f"That the noise is {record['kind']}: with {away.size} parameters that rows decide {' or '.join(left)} noise of "
-            "the same scale is not ruled out.",
-            None,
-        )
-    return (
-        f"The noise is {record['kind']}: every other kind of the same scale is less than 0.001 times as likely.",
-        True,
-    )
-
-
-def _gaussian(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
-    """The kind of a noise with a shape or a limit, which is Gaussian: beside others of the same standard deviation."""
-    if saved.card["noise"].keys() <= {"kind", "scale"}:
-        return None
+def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    """The kind of the noise, beside others of its scale; with a shape or a limit, beside others of its standard deviation."""
+    record = saved.card["noise"]
     away, noise = moved_from_fit(audit.trained, saved.model, audit.noise.noise)
-    root = noise.unit_information_root(away.size)
-    ratios = ratios_of_kinds((away if root is None else root @ away) / noise.scale)
-    likeliest = max(ratios, key=lambda kind: ratios[kind])
+    if record.keys() <= {"kind", "scale"}:
+        kind, same, others = str(record["kind"]), "scale", [kind for kind in NOISES if kind != record["kind"]]
+        ratios = {other: log_ratio(noise, away, from_card({**record, "kind": other}), away) for other in others}
+    else:
+        root = noise.unit_information_root(away.size)
+        kind, same = "Gaussian", "standard deviation"
+        ratios = ratios_of_kinds((away if root is None else root @ away) / noise.scale)
+    likeliest = max(ratios, key=lambda other: ratios[other])
     if ratios[likeliest] > -math.log(UNLIKELY):
         return (
-            f"The card of '{saved.path.name}' says that the noise is Gaussian: {likeliest} noise of the same standard "
-            f"deviation is more than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            f"The card of '{saved.path.name}' says that the noise is {kind}: {likeliest} noise of the same {same} is more than "
+            f"{1 / UNLIKELY:,.0f} times as likely. The card was changed.",
             False,
         )
-    left = [kind for kind, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
+    left = [other for other, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
     if left:
         return (
-            f"That the noise is Gaussian: with {away.size} parameters {' or '.join(left)} noise of the same standard deviation "
-            "is not ruled out.",
+            f"That the noise is {kind}: with {away.size} parameters that rows decide {' or '.join(left)} noise of the same "
+            f"{same} is not ruled out.",
             None,
         )
     return (
-        f"The noise is Gaussian: {' and '.join(ratios)} noise of the same standard deviation is less than 0.001 times as "
-        "likely.",
+        f"The noise is {kind}: {' and '.join(ratios)} noise of the same {same} is less than 0.001 times as likely.",
         True,
     )
 
