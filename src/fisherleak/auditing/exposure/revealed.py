@@ -63,11 +63,10 @@ UNBOUNDED = 1e100
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
-    "The share of a number revealed is (h s)² / (1 + (h s)²), with h² the mean of eta² over a normal belief around the "
-    "column's mean, of spread s: the column's own unless another was given. The model is refitted for each value. At most this "
-    "part of the variance is revealed, on average over that belief, to an attacker who knows all else (van Trees' "
-    "inequality). Shares are exact for the squared loss, and for the largest of each column where refits are within "
-    "reach; others are upper bounds."
+    "The share of a number revealed is (h s)² / (1 + (h s)²): the largest part of its variance that an attacker who knows all "
+    "else learns (van Trees). h² is the mean of eta² over a normal belief around the column's mean, of spread s, with the model "
+    "refitted for each value. Shares are exact for the squared loss, and for the largest of each column where refits are "
+    "within reach; others are upper bounds."
 )
 """What a share is."""
 SEVERAL_ROWS = (

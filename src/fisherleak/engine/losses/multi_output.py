@@ -7,7 +7,7 @@ to the gradient, :math:`Q^T \partial r / \partial y`, is (1, L, q), that of all 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -39,10 +39,19 @@ def _softmax_value(Z: Array, y: Array) -> Array:
     return top + xp.log(xp.sum(xp.exp(away - top[:, None]), axis=1))
 
 
+FEW_CLASSES = 8
+"""Up to which columns are compared one after another: reductions over short axes are slow."""
+
+
+def _highest(Z: Array) -> Array:
+    xp, K = namespace(Z), Z.shape[1]
+    return reduce(xp.maximum, [Z[:, k : k + 1] for k in range(K)]) if K <= FEW_CLASSES else xp.max(Z, axis=1, keepdims=True)
+
+
 def _shares(Z: Array) -> Array:
     xp = namespace(Z)
-    e = xp.exp(Z - xp.max(Z, axis=1, keepdims=True))
-    return e / xp.sum(e, axis=1, keepdims=True)
+    e = xp.exp(Z - _highest(Z))
+    return e / (e @ xp.ones_like(e[:1, :])[0, :, None])
 
 
 def _softmax_gradient(Z: Array, y: Array) -> Array:
@@ -50,7 +59,7 @@ def _softmax_gradient(Z: Array, y: Array) -> Array:
     xp = namespace(Z)
     own, p = own_class(y, Z.shape[1]), _shares(Z)
     others = xp.where(own, xp.zeros_like(p), p)
-    return xp.where(own, -xp.sum(others, axis=1, keepdims=True), others)
+    return xp.where(own, -(others @ xp.ones_like(p[:1, :])[0, :, None]), others)
 
 
 def _softmax_curvature(Z: Array, y: Array) -> Array:

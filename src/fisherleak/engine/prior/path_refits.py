@@ -2,7 +2,8 @@ r"""Eta along the path of refits while one value moves, by refits: for the cells
 
 Newton's method for many paths and places in step, with conjugate gradients for its steps and for :math:`H^{-1} u`. They are
 preconditioned by the inverse of the fit's own H with the moved row in place (``cell_paths``); of several outputs by that of H
-alone, where the moved row adds a few products. For every loss, and with scales that the value moves.
+alone, where the moved row adds a few products. Where several outputs have few parameters, H itself is made and solved. For
+every loss, and with scales that the value moves.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ INEXACT = 1e-3
 CLOSE = 1e-7
 """Part of H^-1 u that may be left."""
 ROUNDING = 1e-8
+FEW = 48
+"""Parameters of several outputs up to which the Hessians are made: as many products as a quarter of their number."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,11 @@ class Paths:
     @cached_property
     def penalty(self) -> Vector:
         return np.asarray(host(self.risk.penalty))
+
+    @cached_property
+    def squares(self) -> Vector:
+        """Products of all pairs of columns, (n, p p)."""
+        return np.asarray((self.x[:, :, None] * self.x[:, None, :]).reshape(len(self.x), -1))
 
     @cached_property
     def curvature(self) -> Vector:
@@ -222,6 +230,17 @@ class _Curved:
         return np.asarray(whole.reshape(b, -1) + moved.paths.penalty * vectors + moved.scaled(vectors))
 
     @cached_property
+    def hessians(self) -> Vector:
+        """sum_i A_i (x) x_i x_i^T, with what the moved row, the penalty and the folded scale add, (b, L p, L p)."""
+        moved, paths, (b, L) = self.moved, self.moved.paths, self.own.shape[:2]
+        p, e = paths.x.shape[1], moved.places.direction
+        of_others = (self.A.reshape(b * L * L, -1) @ paths.squares).reshape(b, L, L, p, p)
+        of_row = self.own[..., None, None] * (moved.row[:, :, None] * moved.row[:, None, :])[:, None, None]
+        of_scale = moved.folded[:, None, None] * e[:, :, None] * e[:, None, :]
+        whole = of_others + of_row + np.eye(L)[None, :, :, None, None] * of_scale[:, None, None]
+        return np.asarray(np.moveaxis(whole, 2, 3).reshape(b, L * p, L * p) + np.diag(paths.penalty * np.ones(L * p)))
+
+    @cached_property
     def _update(self) -> tuple[Vector, Vector] | None:
         """U^T H^-1 and (I + K M)^-1 K of one output, (b, 2, p) and (b, 2, 2)."""
         moved, paths = self.moved, self.moved.paths
@@ -245,7 +264,10 @@ class _Curved:
         return np.asarray(found - (along * turned).sum(axis=1))
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
-        """The inverses of the Hessians times vectors, by conjugate gradients, and which settled."""
+        """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
+        if 1 < self.moved.paths.loss.outputs and right.shape[1] <= FEW:
+            direct = np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0]
+            return direct, np.isfinite(direct).all(axis=1)
         solution, rest = np.zeros_like(right), right.copy()
         along = self.nearly_solved(rest)
         size = (rest * along).sum(axis=1)
