@@ -64,8 +64,8 @@ SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
     "The share of a number revealed is (h s)² / (1 + (h s)²): the largest part of its variance that an attacker who knows all "
-    "else learns (van Trees). h² is the mean of eta² over a normal belief around the column's mean, of spread s, with the model "
-    "refitted for each value. Shares are exact for the squared loss, and for the largest of each column where refits are "
+    "else learns (van Trees). h² is the mean of eta² over a normal belief around the column's mean, of spread s, with the "
+    "model refitted for each value. Shares are exact for the squared loss, and for the largest of each column where refits are "
     "within reach; others are upper bounds."
 )
 """What a share is."""

@@ -45,7 +45,11 @@ FEW_CLASSES = 8
 
 def _highest(Z: Array) -> Array:
     xp, K = namespace(Z), Z.shape[1]
-    return reduce(xp.maximum, [Z[:, k : k + 1] for k in range(K)]) if K <= FEW_CLASSES else xp.max(Z, axis=1, keepdims=True)
+    return (
+        reduce(xp.maximum, [Z[:, k : k + 1] for k in range(K)])
+        if K <= FEW_CLASSES
+        else xp.max(Z, axis=1, keepdims=True)
+    )
 
 
 def _shares(Z: Array) -> Array:

@@ -8,6 +8,7 @@ every loss, and with scales that the value moves.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -265,9 +266,10 @@ class _Curved:
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
-        if 1 < self.moved.paths.loss.outputs and right.shape[1] <= FEW:
-            direct = np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0]
-            return direct, np.isfinite(direct).all(axis=1)
+        if self.moved.paths.loss.outputs > 1 and right.shape[1] <= FEW:
+            with contextlib.suppress(np.linalg.LinAlgError):  # one that is singular stops all of them
+                direct = np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0]
+                return direct, np.isfinite(direct).all(axis=1)
         solution, rest = np.zeros_like(right), right.copy()
         along = self.nearly_solved(rest)
         size = (rest * along).sum(axis=1)
