@@ -52,6 +52,8 @@ COARSE = 1.5
 HALVINGS = 5
 WORK = 2**22
 """Refits times rows (and outputs) that take a few seconds."""
+NODES = 17
+"""Refits that a mean takes, mostly."""
 BATCH = 2
 
 
@@ -227,7 +229,9 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | 
 
 
 def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None) -> Means:
-    """Bounds replaced by means for the cells that are worst in their column, and then for others, as far as the work allows."""
+    """Bounds replaced by means for the cells that are worst in their column, and then for the others where the work allows it:
+    for all of them, or of several outputs, which have no bounds, for as many as it allows.
+    """
     exact = np.zeros(squares.shape, dtype=bool)
     asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
     refits = _Refits.of(jacobian, beliefs, noise)
@@ -240,6 +244,8 @@ def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: Movin
         cells = [(int(i), int(j)) for j, rows in zip(asked, wanted, strict=True) for i in rows]
         if not cells:
             rest = np.where(exact | np.isnan(squares), -1.0, squares * scale**2)
+            if not jacobian.several and np.count_nonzero(rest > 0) * NODES * len(squares) > left:
+                break  # a few more of many means would change nothing that is shown
             order = np.argsort(-rest, axis=None)[: 64 * BATCH]
             cells = [(int(k) // rest.shape[1], int(k) % rest.shape[1]) for k in order if rest.flat[k] > 0]
         if not cells:

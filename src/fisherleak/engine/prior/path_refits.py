@@ -181,6 +181,18 @@ class _Moved:
         whole = (whole + r_own[:, :, None] * self.row[:, None, :]).reshape(b, -1)
         return _Curved(self, whole + paths.penalty * theta + self.scaled(theta), np.moveaxis(A, 1, 3), A_own)
 
+    def at_fit(self) -> _Curved:
+        """Gradients at the parameters of the fit, where that of the rows as they were is zero: without a pass over them."""
+        paths, at, (b, L) = self.paths, self.places, (len(self.places.rows), self.paths.loss.outputs)
+        V, x, omega = paths.theta.reshape(L, -1), paths.x[at.rows], paths.omega[at.rows][:, None]
+        own = self.row @ V.T
+        r_own = np.asarray(paths.loss.gradient(own, self.labels)) * omega
+        r_before = np.asarray(paths.loss.gradient(x @ V.T, paths.y[at.rows])) * omega
+        whole = r_own[:, :, None] * self.row[:, None, :] - r_before[:, :, None] * x[:, None, :]
+        A_own = np.asarray(paths.loss.curvature(own, self.labels)) * omega[:, :, None]
+        gradient = whole.reshape(b, -1) + self.scaled(np.tile(paths.theta, (b, 1)))
+        return _Curved(self, gradient, np.empty((b, L, L, 0)), A_own)
+
     def scaled(self, vectors: Vector) -> Vector:
         """What the folded scale adds to the penalty, times vectors."""
         e, V = self.places.direction[:, None, :], vectors.reshape(len(vectors), self.paths.loss.outputs, -1)
@@ -314,7 +326,7 @@ def _minima(moved: _Moved) -> tuple[Vector, NDArray[np.bool_]]:
     going, some = np.arange(count), moved
     for number in range(MOST_STEPS):
         here = theta[going]
-        curved = some.at(here)
+        curved = some.at_fit() if number == 0 else some.at(here)
         near_step = curved.nearly_solved(curved.gradient)
         step = near_step if number == 0 else curved.solved(curved.gradient, INEXACT)[0]
         decrement = np.sqrt(np.maximum((step * curved.gradient).sum(axis=1), 0.0))
