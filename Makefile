@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Two processes, of which the one that is done takes tests of the other. Each computes on one core.
 TWO = -n 2 --dist worksteal
-test test-oldest: export OMP_NUM_THREADS = 1
-test test-oldest: export OPENBLAS_NUM_THREADS = 1
+test test-oldest test-long coverage: export OMP_NUM_THREADS = 1
+test test-oldest test-long coverage: export OPENBLAS_NUM_THREADS = 1
 # The interpreter's own monitoring measures coverage at almost no cost, where there is one.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info >= (3, 12))'),True)
 export COVERAGE_CORE ?= sysmon
@@ -16,7 +16,7 @@ ifneq ($(wildcard ../shared/data),)
 export FISHERLEAK_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-long test-corpus test-oldest bench lint docs format clean
+.PHONY: demo test test-long test-corpus test-oldest coverage bench lint docs format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fisherleak audit --l2 0.1 --out demo --overwrite
@@ -31,7 +31,11 @@ test-corpus: $(VENV)-corpus/.ready
 	$(VENV)-corpus/bin/python -m pytest -m long tests/test_corpus.py
 
 test-oldest: $(VENV)-oldest/.ready
-	$(VENV)-oldest/bin/python -m pytest $(TWO) --cov --cov-report=
+	$(VENV)-oldest/bin/python -m pytest $(TWO)
+
+# Lines that no test runs; takes twice the time of the tests, so it is asked for.
+coverage: $(VENV)/.test
+	$(BIN)/python -m pytest $(TWO) --cov
 
 bench: $(VENV)/.test $(VENV)-corpus/.ready
 	$(BIN)/python benchmarks/startup.py

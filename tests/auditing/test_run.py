@@ -114,7 +114,7 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
     table = people(3_000)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=500)
     table.to_csv(tmp_path / "t.csv", index=False)
-    settings = Settings("ill", id="person")
+    settings = Settings("cost", id="person")
     given: Any = {"noise": 0.5, "draws": 4, "attacks": False}
     results = [audit(tmp_path / "t.csv", settings, **given)]
     results += [audit(tmp_path / name, settings, LITTLE, **given) for name in ("t.parquet", "t.csv")]
@@ -203,12 +203,12 @@ def test_files_at_an_address(folder: Path) -> None:
 
 
 def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
-    result = audit(folder, Settings("ill"), draws=4, attacks=False)
+    result = audit(folder, Settings("cost"), draws=4, attacks=False)
     files = [f"part-{k}.parquet" for k in range(11)]
     lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
     once = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert result.design.sha256 == once
-    assert audit(folder, Settings("ill"), LITTLE, draws=4, attacks=False).design.sha256 == once
+    assert audit(folder, Settings("cost"), LITTLE, draws=4, attacks=False).design.sha256 == once
 
 
 def test_identifiers_that_repeat_are_refused(tmp_path: Path) -> None:

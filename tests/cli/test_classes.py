@@ -102,6 +102,7 @@ def test_shaped_noise_of_several_classes_is_told_by_its_name_and_confirmed(
     assert "The limit of 0.5 on every row, in standard units follows" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.long
 def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.CaptureFixture[str]) -> None:
     skops = pytest.importorskip("skops.io")
     call = ["release", "t.csv", "--target", "outcome", "--drop", "who", "--out"]

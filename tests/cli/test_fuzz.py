@@ -179,7 +179,7 @@ def check_answer(
 
 
 @given(command_lines())
-@settings(max_examples=80)
+@settings(max_examples=25)
 def test_any_table_gets_an_answer_or_a_sentence(case: Any) -> None:
     with threadpool_limits(1):
         check_answer(case)

@@ -335,6 +335,7 @@ def test_least_loss_of_several_classes_keeps_the_limit_and_costs_less(three_clas
     assert noise.gap <= 1e-3
 
 
+@pytest.mark.long
 def test_no_covariance_of_several_classes_is_cheaper_by_more_than_the_gap(three_classes: Any) -> None:
     X, y, fit = three_classes
     leak = fl.measure(fit, X, y)

@@ -28,6 +28,7 @@ def test_names_that_are_all_empty_are_no_table(tmp_path: Path, text: str) -> Non
         audit(tmp_path / "t.csv", Settings(""))
 
 
+@pytest.mark.long
 def test_a_large_csv_file_becomes_a_temporary_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Types that the first block suggests are widened when later rows ask for it."""
     monkeypatch.setattr(csvfile, "BLOCK", 20_000)

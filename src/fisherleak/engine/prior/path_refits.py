@@ -2,8 +2,8 @@ r"""Eta along the path of refits while one value moves, by refits: for the cells
 
 Newton's method for many paths and places in step, with conjugate gradients for its steps and for :math:`H^{-1} u`. They are
 preconditioned by the inverse of the fit's own H with the moved row in place (``cell_paths``); of several outputs by that of H
-alone, where the moved row adds a few products. Where several outputs have few parameters, H itself is made and solved. For
-every loss, and with scales that the value moves.
+alone, where the moved row adds a few products. Where there are few parameters, H itself is made and solved. For every loss,
+and with scales that the value moves.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ INEXACT = 1e-3
 CLOSE = 1e-7
 """Part of H^-1 u that may be left."""
 ROUNDING = 1e-8
-FEW = 48
-"""Parameters of several outputs up to which the Hessians are made: as many products as a quarter of their number."""
+FEW = (16, 48)
+"""Parameters of one and of several outputs up to which the Hessians are made: that takes a quarter as many products."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,13 @@ class _Moved:
     def labels(self) -> Any:
         return self.paths.y[self.places.rows] if self.places.labels is None else self.places.labels
 
-    @cached_property
-    def others(self) -> Vector:
-        """Weights of all rows but the moved one, (b, n)."""
-        weights = np.tile(self.paths.omega, (len(self.places.rows), 1))
-        weights[np.arange(len(weights)), self.places.rows] = 0.0
-        return weights
+    def of_others(self, values: Any, shape: tuple[int, ...]) -> Vector:
+        """Values of all rows, weighted, and zero of the moved one, (b, n, ...)."""
+        found = np.require(np.asarray(values, dtype=np.float64).reshape(shape), requirements="W")
+        if self.paths.risk.weights is not None:
+            found = found * self.paths.omega.reshape(-1, *(1,) * (len(shape) - 2))
+        found[np.arange(shape[0]), self.places.rows] = 0.0
+        return found
 
     def take(self, chosen: Any) -> _Moved:
         return _Moved(self.paths, self.places.take(chosen))
@@ -172,8 +173,8 @@ class _Moved:
         z = np.moveaxis((V.reshape(b * L, -1) @ paths.x.T).reshape(b, L, n), 1, 2).reshape(b * n, L)
         own = (V @ self.row[:, :, None])[:, :, 0]
         y = np.broadcast_to(paths.y[None], (b, *paths.y.shape)).reshape(b * n, *paths.y.shape[1:])
-        r = np.asarray(paths.loss.gradient(z, y)).reshape(b, n, L) * self.others[:, :, None]
-        A = np.asarray(paths.loss.curvature(z, y)).reshape(b, n, L, L) * self.others[:, :, None, None]
+        r = self.of_others(paths.loss.gradient(z, y), (b, n, L))
+        A = self.of_others(paths.loss.curvature(z, y), (b, n, L, L))
         omega = paths.omega[self.places.rows][:, None]
         r_own = np.asarray(paths.loss.gradient(own, self.labels)) * omega
         A_own = np.asarray(paths.loss.curvature(own, self.labels)) * omega[:, :, None]
@@ -278,7 +279,7 @@ class _Curved:
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
-        if self.moved.paths.loss.outputs > 1 and right.shape[1] <= FEW:
+        if right.shape[1] <= FEW[self.moved.paths.loss.outputs > 1]:
             with contextlib.suppress(np.linalg.LinAlgError):  # one that is singular stops all of them
                 direct = np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0]
                 return direct, np.isfinite(direct).all(axis=1)
