@@ -10,7 +10,7 @@ import pytest
 
 import cases
 import fisherleak as fl
-from fisherleak.engine.changes import removal, removal_steps, third_derivative
+from fisherleak.engine.changes import removal, removal_expansion, removal_steps
 from fisherleak.engine.changes.removal import removal_moves, removal_norms
 from fisherleak.engine.jacobian import Jacobian
 
@@ -40,7 +40,7 @@ def moves(case: cases.Case, rows: Any = None) -> cases.Vector:
 def test_norms_are_those_of_refitted_models(loss: str, weighted: bool, intercept: bool, n: int) -> None:
     """With few rows for each pair of parameters by chords alone, with many by the third derivative first."""
     case = cases.make(loss, seed=3, n=n, d=4, weighted=weighted, intercept=intercept)
-    assert third_derivative.pays(n, 4) == (n == 150)
+    assert removal_expansion.pays(n, 4) == (n == 150)
     some = np.unique([1, 7, n // 2, *range(0, n, 1 + n // 30)])
     expected = moves(case, some)
     found = removal_norms(jacobian(case))

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 import cases
 import fisherleak as fl
-from fisherleak.engine.replacement import replaced_sets
-from fisherleak.engine.replacement.replaced_rows import replacement_moves
-from fisherleak.engine.replacement.replaced_sets import set_replacement_moves
-from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.changes import solver
+from fisherleak.engine.changes.replacement import replacement_moves
+from fisherleak.engine.changes.starting_fit import StartingFit
 
 Rows = NDArray[np.int64]
 
@@ -31,8 +30,8 @@ def test_moves_are_those_of_refitted_models(loss: str, weighted: bool, intercept
     sets, fit = people(n), case.fit()
     new = case.X.copy()
     new[:, 1] = 0.7
-    shared = Replacements(fit, case.X, case.y, 500)
-    found = set_replacement_moves(shared, sets, new[np.concatenate(sets)])
+    shared = StartingFit(fit, case.X, case.y, 500)
+    found = replacement_moves(shared, sets, new[np.concatenate(sets)])
     for k, rows in enumerate(sets):
         X = case.X.copy()
         X[rows] = new[rows]
@@ -48,7 +47,7 @@ def test_labels_change_together(loss: str) -> None:
     y = np.digitize(case.y, [-0.3, 0.5]).astype(float) if loss == "softmax" else case.y
     fit = fl.minimise(case.X, y, loss, 1e-2, None, True)
     sets, new = people(80), np.ones(80)
-    found = set_replacement_moves(Replacements(fit, case.X, y, 6), sets, None, new[np.concatenate(sets)])
+    found = replacement_moves(StartingFit(fit, case.X, y, 6), sets, None, new[np.concatenate(sets)])
     for k, rows in enumerate(sets):
         other = y.copy()
         other[rows] = 1.0
@@ -63,7 +62,7 @@ def test_a_softmax_model_moves_with_the_features_of_a_set() -> None:
     fit, sets = fl.minimise(X, y, "softmax", 1e-2, weights, True), people(90)
     new = X.copy()
     new[:, 0] = 1.0
-    found = set_replacement_moves(Replacements(fit, X, y, 6), sets, new[np.concatenate(sets)])
+    found = replacement_moves(StartingFit(fit, X, y, 6), sets, new[np.concatenate(sets)])
     for k, rows in enumerate(sets):
         other = X.copy()
         other[rows] = new[rows]
@@ -75,22 +74,22 @@ def test_a_softmax_model_moves_with_the_features_of_a_set() -> None:
 def test_a_set_of_one_row_is_the_row(loss: str) -> None:
     case = cases.make(loss, n=70, d=3, intercept=True)
     rows, new = np.arange(0, 70, 7), case.X + 0.5
-    shared = Replacements(case.fit(), case.X, case.y, 10)
+    shared = StartingFit(case.fit(), case.X, case.y, 10)
     one = replacement_moves(shared, rows, new[rows])
-    sets = set_replacement_moves(shared, [np.array([row]) for row in rows], new[rows])
+    sets = replacement_moves(shared, [np.array([row]) for row in rows], new[rows])
     np.testing.assert_allclose(sets.values, one.values, rtol=1e-4, atol=1e-8)
 
 
 def test_what_does_not_change_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """And where steps do not settle, fits give the same."""
     case = cases.make("logistic", n=70, d=3, intercept=True)
-    shared, sets = Replacements(case.fit(), case.X, case.y, 10), people(70)
+    shared, sets = StartingFit(case.fit(), case.X, case.y, 10), people(70)
     new = case.X.copy()
     new[sets[2], 0] += 1.0
-    found = set_replacement_moves(shared, sets, new[np.concatenate(sets)])
+    found = replacement_moves(shared, sets, new[np.concatenate(sets)])
     assert np.flatnonzero(np.any(found.values != 0, axis=1)).tolist() == [2]
-    monkeypatch.setattr(replaced_sets, "MORE_CHORDS", 1)
-    again = set_replacement_moves(shared, sets, new[np.concatenate(sets)])
+    monkeypatch.setattr(solver, "PATIENCE", 1)
+    again = replacement_moves(shared, sets, new[np.concatenate(sets)])
     assert again.refitted == 1
     np.testing.assert_allclose(again.values, found.values, rtol=1e-4, atol=1e-12)
 
@@ -101,7 +100,7 @@ def test_a_class_that_nobody_else_has_is_refused_by_the_name_of_the_set(loss: st
     y = np.zeros(40)
     y[[3, 4]] = 1.0
     y[5:12] = 0.0 if loss == "logistic" else 2.0
-    shared = Replacements(fl.minimise(X, y, loss, 1e-2, None, True), X, y, 1, called=lambda row: f"the rows of p{row}")
+    shared = StartingFit(fl.minimise(X, y, loss, 1e-2, None, True), X, y, 1, called=lambda row: f"the rows of p{row}")
     with pytest.raises(fl.SeparableClassesError, match="With the change in the rows of p3 there is no model"):
-        set_replacement_moves(shared, [np.array([3, 4, 7])], None, np.zeros(3))
-    assert np.any(set_replacement_moves(shared, [np.array([3, 7])], None, np.zeros(2)).values)
+        replacement_moves(shared, [np.array([3, 4, 7])], None, np.zeros(3))
+    assert np.any(replacement_moves(shared, [np.array([3, 7])], None, np.zeros(2)).values)

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 import cases
 import fisherleak as fl
-from fisherleak.engine.replacement import settling
-from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
-from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.changes import solver
+from fisherleak.engine.changes.replacement import Moves, replacement_moves
+from fisherleak.engine.changes.starting_fit import StartingFit
 
 SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
 
 
 def moves(fit: fl.Fit, X: Any, y: Any, rows: Any, changed: Any = None, labels: Any = None) -> Moves:
-    return replacement_moves(Replacements(fit, X, y, len(rows)), rows, changed, labels)
+    return replacement_moves(StartingFit(fit, X, y, len(rows)), rows, changed, labels)
 
 
 def refitted(case: cases.Case, row: int, features: cases.Vector) -> cases.Vector:
@@ -82,7 +82,7 @@ def test_columns_far_from_zero_keep_their_digits() -> None:
 
 
 def test_a_violent_change_is_fitted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "MOST_CHORDS", 1)
+    monkeypatch.setattr(solver, "MOST_CHORDS", 1)
     case = cases.make("logistic", n=25, d=2, l2=1e-2)
     changed = case.X + 10.0
     fit = case.fit()
@@ -226,7 +226,7 @@ def test_many_rows_move_by_the_third_derivative_within_the_bound_that_is_stated(
         X, y, weights = case.X, case.y, case.weights
     l2, intercept = 1e-3, True
     fit = fl.minimise(X, y, loss, l2, weights, intercept)
-    shared = Replacements(fit, X, y, 1500)
+    shared = StartingFit(fit, X, y, 1500)
     assert shared.expansion is not None
     changed, labels = X.copy(), None
     if by_label:
