@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.engine.changes.starting_fit import gradients_at
 from fisherleak.engine.changes.expansion import FOLLOWED, _linear_forms, pays_expansion
-from fisherleak.engine.changes.starting_fit import StartingFit
+from fisherleak.engine.changes.starting_fit import StartingFit, gradients_at
 
 
 def problem(loss: str, spread: float = 1.0, n: int = 2000) -> StartingFit:

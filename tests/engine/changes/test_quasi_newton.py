@@ -7,9 +7,9 @@ import pytest
 
 import fisherleak as fl
 from fisherleak._support.arrays import Array
-from fisherleak.engine.changes import refits, solver
+from fisherleak.engine.changes import changed_fits, solver
+from fisherleak.engine.changes.changed_fits import changed_risk, refitted
 from fisherleak.engine.changes.quasi_newton import followed_to_minimum
-from fisherleak.engine.changes.refits import changed_risk, refitted
 from fisherleak.engine.changes.replacement import replacement_moves
 from fisherleak.engine.changes.solver import converged
 from fisherleak.engine.changes.starting_fit import StartingFit
@@ -50,7 +50,7 @@ def test_rows_that_steps_lose_are_followed_without_a_fit(monkeypatch: pytest.Mon
     lost = converged(shared, changes, hessian)[2]
     assert lost.any()
     true = np.stack([refitted(shared.fit, changed_risk(shared, changes, k))[0] for k in range(rows.size)])
-    monkeypatch.setattr(refits, "SMALL", 5)
+    monkeypatch.setattr(changed_fits, "SMALL", 5)
     monkeypatch.setattr(solver, "refitted", lambda *_: pytest.fail("fitted again"))
     found = replacement_moves(shared, rows, far, labels)
     assert found.refitted == lost.sum()

@@ -316,18 +316,22 @@ def _walked(task: RemovalTask, buckets: Sequence[Bucket], finish: Finish) -> Arr
         left = []
         for start, some in _blocks(task, rows, "Leaving rows out"):
             moves = by_newton(task, _removed(task, some))
+            if bool(xp.all(moves.converged)):
+                places.append(where[start : start + some.shape[0]])
+                found.append(finish(task, moves))
+                continue
             near, far = (xp.nonzero(chosen)[0] for chosen in (moves.converged, ~moves.converged))
             places.append(xp.take(where, start + near))
             found.append(finish(task, moves.take(near)))
             left.append(start + far)
-        far = xp.concat(left)
-        later.append((xp.take(where, far), xp.take(rows, far, axis=0)))
+        if left:
+            far = xp.concat(left)
+            later.append((xp.take(where, far), xp.take(rows, far, axis=0)))
     count = sum(int(where.shape[0]) for where, _ in later)
     task = _with_third(task, count)
     for where, rows in later:
-        if where.shape[0]:
-            places.append(where)
-            found.append(_improved(task, rows, finish))
+        places.append(where)
+        found.append(_improved(task, rows, finish))
     return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
 
 
@@ -391,6 +395,8 @@ def _fitted(task: RemovalTask, part: Removed, moves: BoundedMoves) -> BoundedMov
 
 def _removed(task: RemovalTask, rows: Array) -> Removed:
     xp = namespace(task.risk.X)
-    rows = rows[:, None] if rows.ndim == 1 else rows
-    own = gather((task.risk.X, task.risk.y, task.risk.weights), xp.reshape(xp.clip(rows, 0, None), (-1,)))
-    return removed(task.model, task.B, *own, rows, task.fold)
+    flat = rows if rows.ndim == 1 else xp.reshape(xp.clip(rows, 0, None), (-1,))
+    X, y, weights = gather((task.risk.X, task.risk.y, task.risk.weights), flat)
+    assert X is not None
+    assert y is not None
+    return removed(task.model, task.B, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.fold)

@@ -7,8 +7,8 @@ at the fit. As far as the Hessian changes by no more than the part :math:`\rho` 
 .. math:: |D_* - D|_A \le |\Phi(D) - D|_A / (1 - \rho) .
 
 ``removal_expansion`` bounds :math:`\rho` and what :math:`\Phi(D)` is off where it is not computed in full. Where :math:`\rho`
-has no useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between :math:`e^{-s}` and
-:math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
+has no useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between
+:math:`e^{-s}` and :math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
 :math:`t = L e^s |g| \max_i |x_i|`, by the norm of :math:`A^{-1}`. H_- is no less than the part ``left`` of H.
 """
 
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.changes.changed_fits import REFITTED, refitted, risk_without
 from fisherleak.engine.changes.changed_rows import UNSURE, Rows
-from fisherleak.engine.changes.refits import REFITTED, refitted, risk_without
 from fisherleak.engine.changes.removal_expansion import Remainders, ThirdDerivative, higher_terms, slopes
 from fisherleak.engine.changes.removed_rows import SLOW, Removed, moves_of_squared, ratio
 from fisherleak.engine.changes.starting_fit import ROUNDING, MovingScales, gradients_at, roots_of_inverse

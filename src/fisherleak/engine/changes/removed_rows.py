@@ -65,9 +65,9 @@ class Removed:
     z: Array
     r: Array
     U: Array
-    """C H^-1, (b, q, p)."""
+    """C H^-1, (b, q, p); x H^-1 of one row."""
     inner: Array
-    """(I - C H^-1 C^T)^-1, (b, q, q)."""
+    """(I - C H^-1 C^T)^-1, (b, q, q); a / (1 - h) of one row."""
     left: Array
     """1 - lambda: H_- - left H is not negative; no less than ``UNSURE``."""
     push: Array
@@ -82,7 +82,8 @@ class Removed:
     @property
     def weightless(self) -> Array:
         """Sets none of whose rows is in the sum of losses, (b,)."""
-        return namespace(self.omega).all(self.omega == 0, axis=1)
+        still = self.omega == 0
+        return still[:, 0] if still.shape[1] == 1 else namespace(still).all(still, axis=1)
 
     def pushed(self, vectors: Array) -> Array:
         """P times vectors, one for each set or one for all."""
@@ -133,17 +134,20 @@ def removed(
     """What leaving sets of rows out takes away: X, y and weights are those of the rows (b, k), one after the other."""
     xp = namespace(B)
     b, k = rows.shape
-    there = xp.astype(rows >= 0, B.dtype)
-    omega = xp.reshape(there, (b * k,)) if weights is None else weights * xp.reshape(there, (b * k,))
+    there = None if k == 1 else xp.astype(rows >= 0, B.dtype)
+    omega = xp.ones_like(y) if weights is None else weights
+    omega = omega if there is None else omega * xp.reshape(there, (b * k,))
     part = model.rows(X, y, omega)
     x = xp.reshape(part.x, (b, k, part.x.shape[1]))
     z, r, a, omega, y = (xp.reshape(each, (b, k)) for each in (part.x @ model.theta, part.r, part.a, omega, y))
-    C = _roots_of(a, x)
-    U = xp.reshape(xp.reshape(C, (-1, C.shape[2])) @ B, C.shape)
     if k == 1:
-        left = xp.clip(1.0 - row_dots(C[:, 0, :], U[:, 0, :], xp), UNSURE, None)
-        inner = (1.0 / left)[:, None, None]
+        U = (part.x @ B)[:, None, :]
+        left = 1.0 - a[:, 0] * row_dots(part.x, U[:, 0, :], xp)
+        left = xp.where(left > UNSURE, left, UNSURE)
+        inner = (a[:, 0] / left)[:, None, None]
     else:
+        C = _roots_of(a, x)
+        U = C @ B
         values, vectors = xp.linalg.eigh(C @ xp.matrix_transpose(U))
         bent = xp.clip(1.0 - values, UNSURE, None)
         inner, left = (vectors / bent[:, None, :]) @ xp.matrix_transpose(vectors), bent[:, -1]

@@ -82,9 +82,9 @@ def replacement_moves(
         for chosen in _blocks(shared, order, what):
             own = xp.take(order, chosen, axis=0)
             flat = xp.reshape(xp.clip(own, 0, None), (-1,))
-            parts = (each if each is None else _taken(each, flat, own.shape) for each in (changed, labels))
+            features, other = (each if each is None else _taken(each, flat, own.shape) for each in (changed, labels))
             some = xp.where(own >= 0, _taken(everyone, flat, own.shape), NOBODY)
-            values, error, count = _moved(shared, some, *parts, what, sets)
+            values, error, count = _moved(shared, some, features, other, what, sets)
             places.append(xp.take(where, chosen))
             found.append(values)
             errors.append(error)

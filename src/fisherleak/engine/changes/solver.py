@@ -5,7 +5,7 @@ D solves :math:`D = F(D) = D_1 - H'^{-1} (N(D) + O(D))` with :math:`D_1` the New
 do beyond H'. With N from the third derivative of the risk and a few rows that are followed exactly (``expansion``), some rounds
 cost no pass over the rows. Moves that are not near enough then go on with the gradient of all rows, O(n p) a step (chord steps:
 the same H'), and those for which that does not converge are fitted again: with the row's own curvature renewed
-(``quasi_newton``), many at once or one by one (``refits``).
+(``quasi_newton``), many at once or one by one (``changed_fits``).
 
 With q the rate at which F contracts by the norm of H, and :math:`\epsilon` what is left out of N, a round from D to F(D) ends,
 by the norm of H, no further from the minimum than
@@ -25,17 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak.engine.changes.changed_fits import REFITTED, changed_risk, fitted_at_once, refitted
 from fisherleak.engine.changes.changed_rows import EPSILON, UNSURE, ChangedHessian, ChangedRows, put_rows, times_rows
 from fisherleak.engine.changes.expansion import Expansion
 from fisherleak.engine.changes.quasi_newton import followed_to_minimum
-from fisherleak.engine.changes.refits import REFITTED, changed_risk, fitted_at_once, refitted
 from fisherleak.engine.changes.starting_fit import AT_ONCE, CLOSE, FAR, StartingFit, gradients_at
 from fisherleak.errors import FisherleakError, NearSingularWarning
 
 __all__ = ["converged", "solved"]
 
 MOST_CHORDS = 8
-"""Moves that need more are fitted again, together (``refits``)."""
+"""Moves that need more are fitted again, together (``changed_fits``)."""
 MORE_CHORDS = 20
 """The same where such a fit costs far more than some steps: with many rows, or with several outputs."""
 PATIENCE = 60

@@ -10,8 +10,8 @@ import pytest
 
 import cases
 import fisherleak as fl
-from fisherleak.engine.changes import refits
-from fisherleak.engine.changes.refits import changed_risk, fitted_at_once, refitted
+from fisherleak.engine.changes import changed_fits
+from fisherleak.engine.changes.changed_fits import changed_risk, fitted_at_once, refitted
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.fit.minimise import risk_of_fit
 
@@ -54,8 +54,8 @@ def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, inter
     fit = fl.minimise(X, y.astype(float), "logistic" if K == 2 else "softmax", 1e-3, weights, intercept)
     shared, rows = StartingFit(fit, X, y.astype(float), 18), np.arange(0, 18, 3)
     changes = shared.replaced(rows, None, (y[rows] + 1.0) % K)
-    assert refits._changing(shared, changes)[0].basis is not None
-    assert refits._changing(shared, shared.replaced(rows, X[rows] + 1.0, None))[0].basis is None
+    assert changed_fits._changing(shared, changes)[0].basis is not None
+    assert changed_fits._changing(shared, shared.replaced(rows, X[rows] + 1.0, None))[0].basis is None
     moves, error, lost = fitted_at_once(shared, changes)
     assert not lost.any()
     for k in range(rows.size):
@@ -82,7 +82,7 @@ def test_what_has_no_minimum_is_left_to_fits_that_say_so(monkeypatch: pytest.Mon
     shared = StartingFit(fl.minimise(X, y, "logistic", 0.0, intercept=True), X, y, 2)
     _, _, lost = fitted_at_once(shared, shared.replaced(np.array([5, 0]), None, np.array([1.0, 1.0])))
     assert lost.tolist() == [True, False]
-    monkeypatch.setattr(refits, "SMALL", 5)
+    monkeypatch.setattr(changed_fits, "SMALL", 5)
     assert fitted_at_once(shared, shared.replaced(np.array([0]), None, np.array([1.0])))[2].all()
 
 
