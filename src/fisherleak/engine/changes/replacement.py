@@ -73,8 +73,11 @@ def replacement_moves(
     """
     xp = namespace(shared.X)
     sets = isinstance(rows, Sequence)
-    everyone = like(np.concatenate(list(rows)), shared.X, xp) if isinstance(rows, Sequence) else rows
-    starts = np.cumsum([0, *(each.size for each in rows[:-1])]) if isinstance(rows, Sequence) else np.arange(len(rows))
+    if isinstance(rows, Sequence):
+        everyone = like(np.concatenate(list(rows)), shared.X, xp)
+        starts = np.cumsum([0, *(each.size for each in rows[:-1])])
+    else:
+        everyone, starts = rows, np.arange(int(rows.shape[0]))
     if labels is not None:
         _refuse_lost_labels(shared, host(everyone), host(labels), starts, what, sets)
     places, found, errors, again = [], [], [], 0
