@@ -119,11 +119,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "leakage/test_leakage.py",
     ),
     "engine/jacobian/jacobian.py": ("engine/norms/test_shared_basis.py", "engine/norms/test_several_outputs.py"),
-    "engine/changes/left_out.py": (
-        "engine/changes/test_removal.py",
-        "engine/changes/test_several_removal.py",
-        "leakage/test_membership.py",
-    ),
     "engine/mechanisms/self_shaped.py": (
         "engine/norms/test_data_shaped.py",
         "engine/norms/test_averaged.py",
@@ -173,10 +168,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "engine/norms/eigenvalues/tridiagonal.py": ("engine/norms/eigenvalues/test_small.py",),
     "engine/norms/kernels/tridiagonal_numba.py": ("engine/norms/eigenvalues/test_small.py",),
-    "engine/changes/several_left_out.py": (
-        "engine/changes/test_several_removal.py",
-        "engine/changes/test_sets_left_out.py",
-    ),
     "engine/losses/derivatives.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
     "engine/losses/multi_output.py": ("engine/losses/test_losses.py", "engine/fit/test_class_labels.py"),
     "engine/losses/one_output.py": ("engine/losses/test_losses.py", "engine/losses/test_loss.py"),
@@ -189,10 +180,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "engine/fit/risk.py": (
         "engine/fit/test_minimise.py",
         "engine/fit/test_class_labels.py",
-        "engine/changes/test_neighbours.py",
+        "engine/changes/test_starting_fit.py",
     ),
     "engine/changes/removal_steps.py": ("engine/changes/test_removal.py", "attacks_on_us/test_membership_never_low.py"),
-    "engine/changes/third_derivative.py": ("engine/changes/test_removal.py",),
     "engine/fit/training_rows.py": ("engine/fit/test_minimise.py", "models/test_read.py"),
     "errors.py": ("test_public.py", "cli/test_bad_input.py"),
     "leakage/behind.py": ("nn/test_last_layer.py", "nn/test_heads.py"),

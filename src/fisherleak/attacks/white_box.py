@@ -30,11 +30,10 @@ from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_
 from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
 from fisherleak.attacks.likelihoods.scores import by_density, by_distance
 from fisherleak.attacks.outcome import Outcome, outcome_of
+from fisherleak.engine.changes.replacement import Moves, replacement_moves
+from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
-from fisherleak.engine.replacement.replaced_sets import set_replacement_moves
-from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["WhiteBox"]
@@ -92,7 +91,7 @@ class WhiteBox(Attacker):
 
     name = "white-box"
     of_people = True
-    _shared: Replacements | None = None
+    _shared: StartingFit | None = None
     """What all replacements in the same rows share, where several columns are attacked."""
 
     def __init__(
@@ -126,17 +125,15 @@ class WhiteBox(Attacker):
         Where people are attacked, if all of a person's rows have it.
         """
         target = self.target
-        shared = self._shared or Replacements(target.fit, target.features, target.y, target.m * (target.k - 1))
+        shared = self._shared or StartingFit(target.fit, target.features, target.y, target.m * (target.k - 1))
         everyone = None if target.members is None else np.concatenate(target.members)
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
             by_label = target.encoded is not None
             changed, labels = (None, target.labels(k, everyone)) if by_label else (target.changed(k, everyone), None)
-            if target.members is None:
-                found.append(replacement_moves(shared, target.rows, changed, labels, what))
-            else:
-                found.append(set_replacement_moves(shared, target.members, changed, labels, what))
+            rows = target.rows if target.members is None else target.members
+            found.append(replacement_moves(shared, rows, changed, labels, what))
         return tuple(found)
 
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:

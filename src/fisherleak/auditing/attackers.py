@@ -23,9 +23,9 @@ from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.attacks.ideal import Learned
 from fisherleak.auditing.exposure.distinguishable import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
+from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.jacobian import Jacobian, held_levels
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
@@ -267,10 +267,10 @@ class _Attacks:
         return held_levels(read, own) if own and read.several else read
 
     @cached_property
-    def _shared(self) -> Replacements:
+    def _shared(self) -> StartingFit:
         """What moves of the parameters share, whatever the column."""
         count = self.most * self.columns
-        return Replacements(self._read.fit, self._read.X, self._read.y, count, called=self._called)
+        return StartingFit(self._read.fit, self._read.X, self._read.y, count, called=self._called)
 
     def _called(self, row: int) -> str:
         """What a training row is called in the table: its number from 1, or whose rows it is among."""

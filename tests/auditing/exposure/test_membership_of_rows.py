@@ -20,7 +20,7 @@ from fisherleak.auditing.exposure.membership_of_rows import presence_of, told_at
 from fisherleak.auditing.policy.policy import policy_of
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
-from fisherleak.engine.changes import left_out
+from fisherleak.engine.changes import removed_rows
 from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.outputs import write_outputs
@@ -87,7 +87,7 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
     trained = train(from_frame(table), Settings("y", held_out=0.0, l2=0.1, bounds=bounds))
     expected = np.array([moved_without(trained, row) for row in range(30)])
     np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
-    by_rounds = left_out._conjugate
+    by_rounds = removed_rows._conjugate
     counts = []
 
     def counted(*given: Any) -> Any:
@@ -95,7 +95,7 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
         counts.append((int(settled.sum()), settled.size))
         return moves, settled & False
 
-    monkeypatch.setattr(left_out, "_conjugate", counted)
+    monkeypatch.setattr(removed_rows, "_conjugate", counted)
     np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
     assert sum(some for some, _ in counts) == sum(every for _, every in counts) == 30
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.attacks.likelihoods.tilted_likelihood import TiltedLikelihood
+from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.remade_covariance import Reshaped
-from fisherleak.engine.changes.sets_left_out import Rows
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import (

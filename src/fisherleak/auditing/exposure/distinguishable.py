@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak.bounds import best_test, hammersley_chapman_robbins
+from fisherleak.engine.changes.replacement import replacement_moves
+from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.replacement.replaced_rows import replacement_moves
-from fisherleak.engine.replacement.settling import Replacements
 from fisherleak.errors import FisherleakError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.rows.selection import some_rows
@@ -96,7 +96,7 @@ def told_of_leakage(leak: Leakage, cells: Vector, label: Vector, yes_no: Collect
     ]
     columns = sorted(columns, key=lambda item: -float(cells[:, item[0]].max()))[:MOST_TOLD]
     classes = _classes(fit, y)
-    shared = Replacements(fit, X, y, sum(SOME_ROWS * len(values) for _, values in columns) + SOME_ROWS * len(classes))
+    shared = StartingFit(fit, X, y, sum(SOME_ROWS * len(values) for _, values in columns) + SOME_ROWS * len(classes))
     try:
         return list(_told(leak, shared, cells, columns, label, classes, called))
     except FisherleakError:  # one that is left out might be the one that is told best
@@ -105,7 +105,7 @@ def told_of_leakage(leak: Leakage, cells: Vector, label: Vector, yes_no: Collect
 
 def _told(
     leak: Leakage,
-    shared: Replacements,
+    shared: StartingFit,
     cells: Vector,
     columns: Sequence[tuple[int, Vector]],
     label: Vector,

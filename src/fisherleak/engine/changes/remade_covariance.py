@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, like, namespace
-from fisherleak.engine.changes.left_out import MovingScales
+from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.removal import removal_moves
-from fisherleak.engine.changes.sets_left_out import Rows
+from fisherleak.engine.changes.starting_fit import MovingScales
 from fisherleak.engine.changes.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
 from fisherleak.engine.fit.newton import factor_at
 from fisherleak.engine.fit.risk import Risk, with_constant

@@ -1,16 +1,16 @@
-r"""Minimisers with one example left out, for every example, without fitting again.
+r"""Minimisers with one row left out, for every row, or with a set of rows, without fitting again.
 
-Example i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives, T the third derivative of the
-risk and :math:`H_-` the Hessian of the others (``left_out``), the parameters move by D,
+Row i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives, T the third derivative of the
+risk and :math:`H_-` the Hessian of the others (``removed_rows``), the parameters move by D,
 
 .. math:: D = H_-^{-1} \Big( r x - \tfrac12 \big(T[D, D] - \omega a' (x \cdot D)^2 x\big) + O(D^3) \Big) ,
 
-so that :math:`D = r u / (1 - h)` exactly for the squared loss. For the others that is a Newton step, with a bound of what it
-leaves out. Where that is above the tolerance, T improves it in O(n p^3) for all examples; then the terms after T, by a pass
-over the rows in single precision; then chord steps (the same H_-, the gradient of all rows: O(n p) each for each example). Each
-comes with a bound of its error (``removal_steps``), which is added to what is said, so that no length is below the truth.
-Examples for which no step settles are fitted again. Where nothing is minimal without an example (the only one of its class, or
-of its level without a penalty), the move is infinite.
+so that :math:`D = r u / (1 - h)` exactly for the squared loss. For others that is a Newton step, improved where needed by T, by
+the terms after T and by chord steps, each with a bound of its error (``removal_steps``), which is added to what is said, so
+that no length is below the truth. Rows for which no step converges are fitted again. Where nothing is minimal without a row
+(the only one of its class, or of its level without a penalty), the move is infinite.
+
+Several outputs are changed rows whose new weight is zero (``solver``).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
-from fisherleak.engine.changes.left_out import Leaving, MovingScales, closed_form, leave_out
-from fisherleak.engine.changes.neighbours import AT_ONCE, EPSILON
-from fisherleak.engine.changes.remainders import remainders, steepness
+from fisherleak.engine.changes.changed_rows import EPSILON, Rows, filled_up, members, put_rows
+from fisherleak.engine.changes.expansion import pays_expansion
+from fisherleak.engine.changes.removal_expansion import pays, remainders, steepness, third_derivative
 from fisherleak.engine.changes.removal_steps import (
-    AT_MINIMUM,
     WORK,
     BoundedMoves,
     Bucket,
@@ -38,20 +38,16 @@ from fisherleak.engine.changes.removal_steps import (
     by_third,
     refit,
 )
-from fisherleak.engine.changes.sets_left_out import Rows, filled_up, leave_sets_out, members
-from fisherleak.engine.changes.several_removal import (
-    is_light_for_several,
-    several_removal_moves,
-    several_removal_norms,
-)
-from fisherleak.engine.changes.third_derivative import pays, third_derivative
-from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
+from fisherleak.engine.changes.removed_rows import Removed, closed_form, removed
+from fisherleak.engine.changes.solver import solved
+from fisherleak.engine.changes.starting_fit import AT_ONCE, MovingScales, StartingFit
+from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.eigenvalues.large_sets import top_of_factors
-from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.rows import map_rows, rows_per_block, sum_rows
+from fisherleak.errors import FisherleakError, InvalidInputError, UnsupportedModelError
+from fisherleak.rows import gather, map_rows, rows_per_block, sum_rows
 
 __all__ = ["CLOSE", "EXACT", "check_fixed", "check_normal", "is_known", "is_light", "removal_moves", "removal_norms"]
 
@@ -63,6 +59,10 @@ PASSES = 12
 """Products n x p that a row takes by chords, about: T pays from p^2 of them."""
 SET_COPIES = 3
 """What is held of a set, in copies of its rows."""
+AT_MINIMUM = 1e-12
+"""Distance from the minimum up to which a fit counts as there."""
+LIGHT = WORK // 8
+"""Products n x n x parameters of a pass that take a few seconds: a pass of several outputs is slower than one of one."""
 Finish = Callable[[RemovalTask, BoundedMoves], Array]
 """From moves for rows as they are centred to what is wanted of them."""
 
@@ -76,22 +76,21 @@ def removal_norms(
     ``tolerance`` of it; for the squared loss, by rounding. Lazy rows are lazy here too, for the squared loss alone.
     """
     X, loss = jacobian.X, jacobian.fit.loss
-    if jacobian.several:
-        chosen = sets if sets is not None or rows is None else [np.array([row]) for row in host(rows).tolist()]
-        return several_removal_norms(jacobian, tolerance, chosen)
-    if sets is not None:
-        return _without_sets(jacobian, tolerance, sets)
-    if jacobian.gradient:
-        return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays)
+    if jacobian.gradient and not jacobian.several:
+        return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays) if sets is None else _sums_of(jacobian, sets)
+    if loss.quadratic and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
+        form = _closed_form_of_several(jacobian) if jacobian.several else closed_form(jacobian)
+        return map_rows(form, *jacobian.arrays)
     if is_lazy(X):
-        if not loss.quadratic:
-            raise InvalidInputError(
-                f"Membership is known for Dask rows with the squared loss only, and the loss is {loss.name}: each row needs "
-                "a pass over all others. Measure rows in memory, X.compute()."
-            )
-        return map_rows(closed_form(jacobian), *jacobian.arrays)
+        raise InvalidInputError(
+            f"Membership is known for Dask rows with the squared loss only, and the loss is {loss.name}: each row needs "
+            "a pass over all others. Measure rows in memory, X.compute()."
+        )
     chosen = namespace(X).arange(X.shape[0], device=device(X)) if rows is None else rows
-    return _walked(_task(jacobian, tolerance), _one_by_one(chosen), _length)
+    buckets = _one_by_one(chosen) if sets is None else filled_up(sets, X)
+    if jacobian.several:
+        return _by_solver(jacobian, tolerance, buckets, lambda shared, moves, error: shared.length(moves) + error)
+    return _walked(_task(jacobian, tolerance), buckets, _length)
 
 
 def removal_moves(jacobian: Jacobian, rows: Array | Sequence[Rows], tolerance: float = EXACT) -> Array:
@@ -99,9 +98,9 @@ def removal_moves(jacobian: Jacobian, rows: Array | Sequence[Rows], tolerance: f
 
     Infinite where there is no minimum.
     """
-    if jacobian.several:
-        return several_removal_moves(jacobian, rows if isinstance(rows, Sequence) else host(rows), tolerance)
     buckets = filled_up(rows, jacobian.X) if isinstance(rows, Sequence) else _one_by_one(rows)
+    if jacobian.several:
+        return _by_solver(jacobian, tolerance, buckets, lambda shared, moves, _: shared.fit.uncentred(moves.T).T)
     return _walked(_task(jacobian, tolerance), buckets, _released)
 
 
@@ -115,10 +114,9 @@ def _released(task: RemovalTask, found: BoundedMoves) -> Array:
     return task.fit.uncentred(found.moves.T).T
 
 
-def _without_sets(jacobian: Jacobian, tolerance: float, sets: Sequence[Rows]) -> Array:
+def _sums_of(jacobian: Jacobian, sets: Sequence[Rows]) -> Array:
+    """What a sum of gradients moves by without each of some sets."""
     xp = namespace(jacobian.X)
-    if not jacobian.gradient:
-        return _walked(_task(jacobian, tolerance), filled_up(sets, jacobian.X), _length)
     whole = jacobian.model.rows(*jacobian.arrays)
     terms = whole.r[:, None] * whole.x
     sums = xp.stack([xp.sum(xp.take(terms, like(rows, terms, xp), axis=0), axis=0) for rows in sets])
@@ -182,22 +180,106 @@ def is_known(jacobian: Jacobian) -> bool:
 
 def is_light(jacobian: Jacobian, count: int | None = None) -> bool:
     """Whether the norms of all examples, or of ``count`` sets of them, take seconds rather than minutes, as a report needs."""
-    if jacobian.several:
-        return is_light_for_several(jacobian, count)
     fit = jacobian.fit
     n, p = fit.n, int(fit.theta.shape[0])
-    return fit.loss.quadratic or pays(n, p) or n * (n if count is None else count) * p <= WORK
+    work = n * (n if count is None else count) * p
+    if fit.loss.quadratic or not jacobian.several:
+        return fit.loss.quadratic or pays(n, p) or work <= WORK
+    if is_lazy(jacobian.X) or work <= LIGHT:
+        return not is_lazy(jacobian.X)
+    risk = risk_of_fit(fit, jacobian.X, jacobian.y)
+    return pays_expansion(risk, risk.reduced_loss, n if count is None else count) and n * risk.size**3 <= 32 * WORK
+
+
+def _at_minimum(jacobian: Jacobian) -> Fit:
+    """A fit that stopped short of its minimum is moved there, as moves start from it."""
+    fit = jacobian.fit
+    if fit.loss.quadratic or (fit.distance if fit.left is None else fit.left) <= AT_MINIMUM:
+        return fit
+    return fit_at(risk_of_fit(fit, jacobian.X, jacobian.y), fit.theta, polish=True)
+
+
+def _by_solver(
+    jacobian: Jacobian,
+    tolerance: float,
+    buckets: Sequence[Bucket],
+    finish: Callable[[StartingFit, Array, Array], Array],
+) -> Array:
+    """What ``finish`` makes of moves of several outputs and their errors; infinite where there is no minimum."""
+    X, y, count = jacobian.X, jacobian.y, sum(int(places.shape[0]) for places, _ in buckets)
+    # with the error added a length is within the tolerance of the truth, which may be shorter by the error
+    allowed, fold = tolerance / (2.0 + tolerance), MovingScales.of(jacobian)
+    shared = StartingFit(_at_minimum(jacobian), X, y, count, allowed, metric=jacobian.metric, fold=fold, strict=True)
+    xp = namespace(shared.inverse)
+    places, parts = [], []
+    for where, rows in buckets:
+        most, m = shared.at_once(1 if rows.ndim == 1 else int(rows.shape[1])), int(rows.shape[0])
+        for start in track(range(0, m, most), -(-m // most), "Leaving rows out"):
+            some = rows[start : min(start + most, m), ...]
+            moves, error, lost = _solved_without(shared, some)
+            found = finish(shared, moves, error)
+            parts.append(xp.where(lost if found.ndim == 1 else lost[:, None], xp.inf, found))
+            places.append(where[start : min(start + most, m)])
+    return xp.take(xp.concat(parts, axis=0), xp.argsort(xp.concat(places)), axis=0)
+
+
+def _solved_without(shared: StartingFit, rows: Array) -> tuple[Array, Array, Array]:
+    """Moves (b, L p) without rows, their errors, and where there is no minimum."""
+    xp = namespace(shared.inverse)
+    changes = shared.removed(rows)
+    lost = _without_class(shared, host(changes.rows))
+    chosen = np.flatnonzero(host(changes.real) & ~lost)
+    values = xp.zeros((rows.shape[0], shared.theta.shape[0]), dtype=shared.inverse.dtype, device=device(shared.inverse))
+    error = values[:, 0]
+    if chosen.size:
+        some = changes if chosen.size == lost.size else changes.take(like(chosen, changes.rows, xp))
+
+        def unfitted(place: int, _: FisherleakError) -> None:
+            lost[chosen[place]] = True
+
+        moves, off, _ = solved(shared, some, unfitted)
+        values = put_rows(values, chosen, moves)
+        error = error if shared.loss.quadratic else put_rows(error, chosen, off)
+    return values, error, like(lost, values, xp) > 0
+
+
+def _without_class(shared: StartingFit, rows: Rows) -> NDArray[np.bool_]:
+    """Sets of rows (c, k) without which a class has no row and there is no minimum, as nothing holds its parameters."""
+    fit = shared.fit
+    free = fit.l2 == 0 or (fit.intercept is not None and fit.intercept_l2 == 0)
+    if fit.loss.quadratic or not free:
+        return np.zeros(rows.shape[0], dtype=bool)
+    y = host(shared.y).astype(np.int64)
+    counted = np.ones(y.shape[0], dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
+    of_class = np.bincount(y[counted], minlength=int(fit.coef.shape[0]))
+    own = (rows >= 0) & counted[rows]
+    here = np.sum((y[rows][:, :, None] == np.arange(of_class.size)) & own[:, :, None], axis=1)
+    return np.asarray(np.any((here == of_class[None, :]) & (here > 0), axis=1))
+
+
+def _closed_form_of_several(jacobian: Jacobian) -> Callable[..., Array]:
+    """A function of blocks, for the squared loss: |B (r (x) x)| / (1 - omega x . G x), G the inverse Hessian of one output."""
+    xp = namespace(jacobian.B)
+    make, B, p = jacobian.model.scores, jacobian.B, jacobian.width
+    G, nothing = jacobian.fit.factor.inverse()[:p, :p], EPSILON * (64 + jacobian.fit.condition)
+
+    def block(X: Array, y: Array, weights: Array | None) -> Array:
+        part = make(X, y, weights)
+        move = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (part.x.shape[0], -1)) @ B.T
+        left = 1.0 - part.omega * xp.vecdot(part.x @ G, part.x)
+        length = xp.linalg.vector_norm(move, axis=1)
+        infinite = xp.where(length > 0, xp.full_like(length, np.inf), length)
+        return xp.where(left <= nothing, infinite, length / xp.where(left <= nothing, xp.ones_like(left), left))
+
+    return block
 
 
 def _task(jacobian: Jacobian, tolerance: float) -> RemovalTask:
-    """What all examples share; a fit that stopped short of its minimum is moved there, as moves start from it."""
-    risk, metric = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = RemovalTask(jacobian.fit, risk, jacobian.fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
-    if jacobian.fit.loss.quadratic:
+    """What all examples share."""
+    fit, risk, metric = _at_minimum(jacobian), risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
+    task = RemovalTask(fit, risk, fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
+    if fit.loss.quadratic:
         return task
-    if jacobian.fit.distance > AT_MINIMUM:
-        fit = fit_at(risk, jacobian.fit.theta, polish=True)
-        task = replace(task, fit=fit, B=fit.factor.inverse())
     usual, step = _usual(task)
     log_slope = steepness(risk, task.model, step)
     rest = remainders(risk, task.model, task.B, usual, log_slope, step)
@@ -234,18 +316,22 @@ def _walked(task: RemovalTask, buckets: Sequence[Bucket], finish: Finish) -> Arr
         left = []
         for start, some in _blocks(task, rows, "Leaving rows out"):
             moves = by_newton(task, _removed(task, some))
-            near, far = (xp.nonzero(chosen)[0] for chosen in (moves.settled, ~moves.settled))
+            if bool(xp.all(moves.converged)):
+                places.append(where[start : start + some.shape[0]])
+                found.append(finish(task, moves))
+                continue
+            near, far = (xp.nonzero(chosen)[0] for chosen in (moves.converged, ~moves.converged))
             places.append(xp.take(where, start + near))
             found.append(finish(task, moves.take(near)))
             left.append(start + far)
-        far = xp.concat(left)
-        later.append((xp.take(where, far), xp.take(rows, far, axis=0)))
+        if left:
+            far = xp.concat(left)
+            later.append((xp.take(where, far), xp.take(rows, far, axis=0)))
     count = sum(int(where.shape[0]) for where, _ in later)
     task = _with_third(task, count)
     for where, rows in later:
-        if where.shape[0]:
-            places.append(where)
-            found.append(_improved(task, rows, finish))
+        places.append(where)
+        found.append(_improved(task, rows, finish))
     return xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(places)), axis=0)
 
 
@@ -272,7 +358,7 @@ def _improved(task: RemovalTask, rows: Array, finish: Finish) -> Array:
         moves, places = by_third(task, part), xp.arange(block.shape[0], device=device(block))
         order, found = [], []
         for improve in (by_higher_terms, _few_by_chords, _fitted):
-            near, far = (xp.nonzero(chosen)[0] for chosen in (moves.settled, ~moves.settled))
+            near, far = (xp.nonzero(chosen)[0] for chosen in (moves.converged, ~moves.converged))
             order.append(xp.take(places, near))
             found.append(finish(task, moves.take(near)))
             part, places, moves = part.take(far), xp.take(places, far), moves.take(far)
@@ -281,12 +367,12 @@ def _improved(task: RemovalTask, rows: Array, finish: Finish) -> Array:
             moves = improve(task, part, moves)
         order.append(places)
         last = finish(task, moves)
-        found.append(xp.where(moves.settled if last.ndim == 1 else moves.settled[:, None], last, xp.inf))
+        found.append(xp.where(moves.converged if last.ndim == 1 else moves.converged[:, None], last, xp.inf))
         parts.append(xp.take(xp.concat(found, axis=0), xp.argsort(xp.concat(order)), axis=0))
     return xp.concat(parts, axis=0)
 
 
-def _few_by_chords(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> BoundedMoves:
+def _few_by_chords(task: RemovalTask, part: Removed, moves: BoundedMoves) -> BoundedMoves:
     """By chords, some rows at a time."""
     xp = namespace(moves.moves)
     count, found = moves.moves.shape[0], []
@@ -294,12 +380,12 @@ def _few_by_chords(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> Bou
         some = xp.arange(start, min(start + AT_ONCE, count), device=device(moves.moves))
         found.append(by_chords(task, part.take(some), moves.take(some)))
     return BoundedMoves(
-        *(xp.concat([getattr(each, name) for each in found], axis=0) for name in ("moves", "error", "settled"))
+        *(xp.concat([getattr(each, name) for each in found], axis=0) for name in ("moves", "error", "converged"))
     )
 
 
-def _fitted(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> BoundedMoves:
-    """By fits; not settled where there is no minimum."""
+def _fitted(task: RemovalTask, part: Removed, moves: BoundedMoves) -> BoundedMoves:
+    """By fits; not converged where there is no minimum."""
     xp = namespace(moves.moves)
     fits = [refit(task, members(part.rows[k, ...])) for k in range(moves.moves.shape[0])]
     moved = xp.stack([moves.moves[k, :] if fit is None else fit[0] for k, fit in enumerate(fits)])
@@ -307,11 +393,10 @@ def _fitted(task: RemovalTask, part: Leaving, moves: BoundedMoves) -> BoundedMov
     return BoundedMoves(moved, error, like([0.0 if fit is None else 1.0 for fit in fits], moved, xp) > 0)
 
 
-def _removed(task: RemovalTask, rows: Array) -> Leaving:
+def _removed(task: RemovalTask, rows: Array) -> Removed:
     xp = namespace(task.risk.X)
-    risk, weights = task.risk, task.risk.weights
-    if rows.ndim == 2:
-        return leave_sets_out(task.model, task.B, risk.X, risk.y, weights, rows, task.fold)
-    X, y = (xp.take(each, rows, axis=0) for each in (risk.X, risk.y))
-    omega = xp.ones_like(y) if weights is None else xp.take(weights, rows, axis=0)
-    return leave_out(task.model, task.B, X, y, omega, rows, task.fold)
+    flat = rows if rows.ndim == 1 else xp.reshape(xp.clip(rows, 0, None), (-1,))
+    X, y, weights = gather((task.risk.X, task.risk.y, task.risk.weights), flat)
+    assert X is not None
+    assert y is not None
+    return removed(task.model, task.B, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.fold)

@@ -1,4 +1,4 @@
-r"""Moves of the minimiser without an example, by ever more costly steps, each with a bound of its error.
+r"""Moves of the minimiser of one output without a row or a set, by ever more costly steps, each with a bound of its error.
 
 A move D of the parameters without an example solves :math:`D = \Phi(D) = A^{-1} (b - N(D))`, with A the Hessian of the others
 at the fit. As far as the Hessian changes by no more than the part :math:`\rho` of A between D and the solution,
@@ -6,16 +6,16 @@ at the fit. As far as the Hessian changes by no more than the part :math:`\rho` 
 
 .. math:: |D_* - D|_A \le |\Phi(D) - D|_A / (1 - \rho) .
 
-``remainders`` bounds :math:`\rho` and what :math:`\Phi(D)` is off where it is not computed in full. Where :math:`\rho` has no
-useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between :math:`e^{-s}` and
-:math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
+``removal_expansion`` bounds :math:`\rho` and what :math:`\Phi(D)` is off where it is not computed in full. Where :math:`\rho`
+has no useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between
+:math:`e^{-s}` and :math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
 :math:`t = L e^s |g| \max_i |x_i|`, by the norm of :math:`A^{-1}`. H_- is no less than the part ``left`` of H.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.changes.left_out import SLOW, Leaving, MovingScales, moves_of_squared, ratio
-from fisherleak.engine.changes.neighbours import ROUNDING, UNSURE, gradients_at, refitted
-from fisherleak.engine.changes.remainders import Remainders, slopes
-from fisherleak.engine.changes.sets_left_out import Rows
-from fisherleak.engine.changes.third_derivative import ThirdDerivative, higher_terms
+from fisherleak.engine.changes.changed_fits import REFITTED, refitted, risk_without
+from fisherleak.engine.changes.changed_rows import UNSURE, Rows
+from fisherleak.engine.changes.removal_expansion import Remainders, ThirdDerivative, higher_terms, slopes
+from fisherleak.engine.changes.removed_rows import SLOW, Removed, moves_of_squared, ratio
+from fisherleak.engine.changes.starting_fit import ROUNDING, MovingScales, gradients_at, roots_of_inverse
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk, largest_of, with_constant
 from fisherleak.engine.jacobian import Model
@@ -36,8 +36,6 @@ from fisherleak.rows import rows_per_block, sum_rows
 
 __all__ = ["BoundedMoves", "RemovalTask", "by_chords", "by_higher_terms", "by_newton", "by_third", "refit"]
 
-AT_MINIMUM = 1e-12
-"""Distance from the minimum up to which a fit counts as there."""
 WORK = 2**32
 """Products n x n x p of a pass over all rows for each row that take a few seconds."""
 Bucket = tuple[Array, Array]
@@ -46,8 +44,6 @@ MOST_CHORDS = 60
 """Chord steps at most: a fit costs some hundred times as much as one."""
 FARTHEST = 30.0
 """Change of log a past which nothing is said of a Hessian."""
-REFITTED = 10.0
-"""Error of a fit, in ``rounding``."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +77,7 @@ class RemovalTask:
     @cached_property
     def roots(self) -> tuple[Array, Array]:
         """R with R R^T = H^-1, and its inverse."""
-        xp = namespace(self.B)
-        scale = self.fit.factor.scale
-        values, vectors = xp.linalg.eigh(self.fit.factor.core)
-        size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
-        return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]
+        return roots_of_inverse(self.fit)
 
     @cached_property
     def gradient(self) -> Array:
@@ -102,7 +94,7 @@ class RemovalTask:
         moved = moves @ self.metric.T
         return xp.sqrt(row_dots(moved, moved, xp))
 
-    def turn(self, part: Leaving) -> Array | float:
+    def turn(self, part: Removed) -> Array | float:
         """How much P may change a move, relative to H."""
         return self.fold.turn(part.push) if part.folded and self.fold is not None else 0.0
 
@@ -117,19 +109,19 @@ class BoundedMoves:
 
     moves: Array
     error: Array
-    settled: Array
+    converged: Array
 
     def take(self, chosen: Array) -> BoundedMoves:
         xp = namespace(self.moves)
-        return BoundedMoves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.settled)))
+        return BoundedMoves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.converged)))
 
 
-def _still(task: RemovalTask, part: Leaving) -> Array:
+def _still(task: RemovalTask, part: Removed) -> Array:
     """Rows that move nothing when they go."""
     return part.weightless & (not part.folded or (task.fold is not None and task.fold.folding.weighted))
 
 
-def _found(task: RemovalTask, part: Leaving, moves: Array, error: Array) -> BoundedMoves:
+def _found(task: RemovalTask, part: Removed, moves: Array, error: Array) -> BoundedMoves:
     xp = namespace(moves)
     still = _still(task, part)
     error = xp.where(still, 0.0, error)
@@ -147,7 +139,7 @@ def _off(
     return task.spread * xp.where(rate <= SLOW, far, xp.inf) / (1.0 - xp.clip(rate, 0.0, SLOW))
 
 
-def by_newton(task: RemovalTask, part: Leaving) -> BoundedMoves:
+def by_newton(task: RemovalTask, part: Removed) -> BoundedMoves:
     """A block's moves by H alone."""
     precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
     moves = moves_of_squared(part, task.B, task.fit.centred_theta, precision)
@@ -159,7 +151,7 @@ def by_newton(task: RemovalTask, part: Leaving) -> BoundedMoves:
     return _found(task, part, moves, _off(task, moves, length, residual, part.left * part.kept))
 
 
-def by_third(task: RemovalTask, part: Leaving) -> BoundedMoves:
+def by_third(task: RemovalTask, part: Removed) -> BoundedMoves:
     """A block's moves by H and T."""
     newton = part.solve(task.B, part.pull(task.fit.centred_theta))
     xp = namespace(newton)
@@ -170,7 +162,7 @@ def by_third(task: RemovalTask, part: Leaving) -> BoundedMoves:
     return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
 
 
-def by_higher_terms(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
+def by_higher_terms(task: RemovalTask, part: Removed, begun: BoundedMoves) -> BoundedMoves:
     """The same with the terms after T at earlier moves: one round, and one more where that is not near enough."""
     if task.third is None or task.rest is None:
         return begun
@@ -178,7 +170,7 @@ def by_higher_terms(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> Bo
     newton = part.solve(task.B, part.pull(task.fit.centred_theta))
     terms = _higher(task, begun.moves) - part.own_terms(begun.moves, _after_third(task))
     found = _with_terms(task, part, newton, begun.moves, begun.moves, terms)
-    near, far = (xp.nonzero(chosen)[0] for chosen in (found.settled, ~found.settled))
+    near, far = (xp.nonzero(chosen)[0] for chosen in (found.converged, ~found.converged))
     if not far.shape[0]:
         return found
     known = [xp.take(each, far, axis=0) for each in (newton, found.moves, begun.moves, terms)]
@@ -186,7 +178,7 @@ def by_higher_terms(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> Bo
 
 
 def _with_terms(
-    task: RemovalTask, part: Leaving, newton: Array, moves: Array, begun: Array, terms: Array
+    task: RemovalTask, part: Removed, newton: Array, moves: Array, begun: Array, terms: Array
 ) -> BoundedMoves:
     """A round from moves, with the terms after T as they are at those that were begun with."""
     assert task.rest is not None
@@ -198,7 +190,7 @@ def _with_terms(
 
 
 def _rounds(
-    task: RemovalTask, part: Leaving, newton: Array, moves: Array, terms: Array | None, count: int
+    task: RemovalTask, part: Removed, newton: Array, moves: Array, terms: Array | None, count: int
 ) -> tuple[Array, Array, Array]:
     """Moves with T (and P, and terms that are known) at earlier moves; what a further round may move, and lengths by H."""
     assert task.third is not None
@@ -231,8 +223,8 @@ def _higher(task: RemovalTask, moves: Array) -> Array:
     return seen @ inverse
 
 
-def by_chords(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedMoves:
-    """Moves improved by the gradients of all rows until they settle; those that do not are not settled."""
+def by_chords(task: RemovalTask, part: Removed, begun: BoundedMoves) -> BoundedMoves:
+    """Moves improved by the gradients of all rows until they converge."""
     if task.rest is None:
         return begun
     xp = namespace(begun.moves)
@@ -248,11 +240,11 @@ def by_chords(task: RemovalTask, part: Leaving, begun: BoundedMoves) -> BoundedM
         length = task.length(step)
         error = _after_a_chord(task, part, moves, length, energy)
         rate = xp.zeros_like(length) if previous is None else ratio(length, previous)
-        settled = task.near(moves, error) & (part.left > UNSURE)
+        converged = task.near(moves, error) & (part.left > UNSURE)
         hopeless = (part.left <= UNSURE) | (length <= task.rounding) | ((rate > SLOW) | xp.isnan(rate)) & (count > 2)
-        stop = host(settled | hopeless)
+        stop = host(converged | hopeless)
         some = like(np.flatnonzero(stop), moves, xp)
-        done.append((places[stop], BoundedMoves(moves, error, settled).take(some)))
+        done.append((places[stop], BoundedMoves(moves, error, converged).take(some)))
         places = places[~stop]
         if not places.size:
             break
@@ -267,12 +259,12 @@ def _in_order(parts: list[tuple[NDArray[np.int64], BoundedMoves]]) -> BoundedMov
     first = parts[0][1].moves
     xp = namespace(first)
     order = like(np.argsort(np.concatenate([places for places, _ in parts])), first, xp)
-    names = ("moves", "error", "settled")
+    names = ("moves", "error", "converged")
     together = BoundedMoves(*(xp.concat([getattr(each, name) for _, each in parts], axis=0) for name in names))
     return together.take(order)
 
 
-def _after_a_chord(task: RemovalTask, part: Leaving, moves: Array, seen: Array, energy: Array) -> Array:
+def _after_a_chord(task: RemovalTask, part: Removed, moves: Array, seen: Array, energy: Array) -> Array:
     """|W (D_* - D)| at most after a chord step to D of such lengths, as the noise and as H_- see it."""
     assert task.rest is not None
     xp = namespace(moves)
@@ -306,7 +298,7 @@ def _largest_scores(task: RemovalTask, moves: Array) -> Array:
     return found
 
 
-def _gradients(task: RemovalTask, part: Leaving, moves: Array) -> Array:
+def _gradients(task: RemovalTask, part: Removed, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
     theta = task.fit.centred_theta[None, :] + moves
     own = part.own_gradient(theta, task.fit.loss.r)
@@ -315,18 +307,9 @@ def _gradients(task: RemovalTask, part: Leaving, moves: Array) -> Array:
 
 def refit(task: RemovalTask, rows: Rows) -> tuple[Array, float] | None:
     """The move by a true fit without some rows, and its error; None where there is no minimum."""
-    risk = task.risk
-    xp = namespace(risk.X)
-    own, gone = like(rows, risk.X, xp), np.zeros(task.fit.n, dtype=bool)
-    gone[rows] = True
-    if task.fold is not None:
-        X, omega = (each if each is None else xp.take(each, own, axis=0)[None, ...] for each in (risk.X, risk.weights))
-        risk = replace(risk, scales=xp.sqrt(task.fold.squares + task.fold.changes(X, omega)[0, :]))
-    weights = xp.ones_like(risk.y) if risk.weights is None else risk.weights
-    weights = xp.where(like(gone, risk.X, xp) > 0, xp.zeros_like(weights), weights)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NearSingularWarning)  # said once, of the fit itself
-            return refitted(task.fit, replace(risk, weights=weights))[0], REFITTED * task.rounding
+            return refitted(task.fit, risk_without(task.risk, rows, task.fold))[0], REFITTED * task.rounding
     except FisherleakError:
         return None

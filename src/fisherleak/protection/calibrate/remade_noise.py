@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.changes.sets_left_out import Rows
+from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.engine.changes.neighbours import gradients_at
-from fisherleak.engine.replacement.expansion import FOLLOWED, _linear_forms, pays_expansion
-from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.changes.expansion import FOLLOWED, _linear_forms, pays_expansion
+from fisherleak.engine.changes.starting_fit import StartingFit, gradients_at
 
 
-def problem(loss: str, spread: float = 1.0, n: int = 2000) -> Replacements:
+def problem(loss: str, spread: float = 1.0, n: int = 2000) -> StartingFit:
     rng = np.random.default_rng(7)
     X = rng.normal(size=(n, 4)) * np.array([1.0, 1.0, spread, 1.0])
     X[: n // 100] *= 4.0
     y = rng.integers(0, 3 if loss == "softmax" else 2, n) * 1.0
-    return Replacements(fl.minimise(X, y, loss, 1e-3, rng.gamma(2.0, 0.5, size=n), True), X, y, n)
+    return StartingFit(fl.minimise(X, y, loss, 1e-3, rng.gamma(2.0, 0.5, size=n), True), X, y, n)
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-25, 1e25])
@@ -64,7 +63,7 @@ def test_the_third_derivative_is_that_of_gradients_with_columns_that_few_rows_ha
     X = np.concatenate([rng.normal(size=(n, 2)), np.eye(5)[rng.integers(0, 5, n)]], axis=1)
     X[:, 2] = 0.0  # no row has it
     y = rng.choice(classes, n, p=(share := np.geomspace(1.0, 0.1, classes)) / share.sum()) * 1.0
-    shared = Replacements(fl.minimise(X, y, "softmax", 1e-2, rng.gamma(2.0, 0.5, size=n), True), X, y, n)
+    shared = StartingFit(fl.minimise(X, y, "softmax", 1e-2, rng.gamma(2.0, 0.5, size=n), True), X, y, n)
     expansion, theta = shared.expansion, shared.fit.centred_theta
     assert expansion is not None
     assert expansion.cubes.shape[0] == classes * (classes**2 - 1) // 6

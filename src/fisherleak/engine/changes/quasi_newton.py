@@ -1,4 +1,4 @@
-r"""Moves that do not settle because curvatures change on the way: followed by the gradient of all rows.
+r"""Moves that do not converge because curvatures change on the way: followed by the gradient of all rows.
 
 A row with another class is at first so surely wrong that its loss is straight; at the new minimum it is not. With A' of the new
 row at the parameters that are reached, and those of all other rows as they were,
@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
-from fisherleak.engine.changes.neighbours import AT_ONCE, UNSURE, gradients_at
+from fisherleak.engine.changes.changed_rows import UNSURE, ChangedHessian, ChangedRows, middle, put_rows, times_rows
+from fisherleak.engine.changes.starting_fit import AT_ONCE, FAR, StartingFit, gradients_at
 from fisherleak.engine.fit.risk import largest_of, with_constant
-from fisherleak.engine.replacement.row_changes import ChangedHessian, RowChanges, times_rows
-from fisherleak.engine.replacement.settling import FAR, Replacements, put_rows
 from fisherleak.rows import block_elements, positions, sum_rows
 
 __all__ = ["followed_to_minimum"]
@@ -41,9 +40,9 @@ SURE = 1e-8
 
 
 def followed_to_minimum(
-    shared: Replacements, changes: RowChanges, hessian: ChangedHessian
+    shared: StartingFit, changes: ChangedRows, hessian: ChangedHessian
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Moves for rows as they are centred, (b, L p), how far each may be off as it is released, and which did not settle."""
+    """Moves for rows as they are centred, (b, L p), how far each may be off as it is released, and which did not converge."""
     xp = namespace(hessian.newton)
     values, error = xp.zeros_like(hessian.newton), xp.full_like(hessian.det, np.inf)
     lost = np.ones(values.shape[0], dtype=bool)
@@ -51,8 +50,8 @@ def followed_to_minimum(
         return values, error, lost
     for start in range(0, lost.size, AT_ONCE):
         places = np.arange(start, min(start + AT_ONCE, lost.size))
-        values, error, settled = _settled(shared, changes, hessian, (values, error), places)
-        lost[settled] = False
+        values, error, done = _followed(shared, changes, hessian, (values, error), places)
+        lost[done] = False
     return values, error, lost
 
 
@@ -86,22 +85,22 @@ class _Pairs:
         return found
 
 
-def _settled(
-    shared: Replacements,
-    changes: RowChanges,
+def _followed(
+    shared: StartingFit,
+    changes: ChangedRows,
     hessian: ChangedHessian,
     found: tuple[Array, Array],
     places: NDArray[np.int64],
 ) -> tuple[Array, Array, NDArray[np.int64]]:
-    """What was found with some moves in place, and which of these settled."""
+    """What was found with some moves in place, and which of these converged."""
     xp = namespace(hessian.newton)
     values, error = found
     index = like(places, changes.rows, xp)
     changes, hessian, moves = changes.take(index), hessian.take(index), xp.take(values, index, axis=0)
     pairs, last, done = _Pairs(), None, [places[:0]]
     for _ in range(MOST_STEPS):
-        gradient = gradients_at(shared.risk, shared.fit.centred_theta[None, :] + moves)
-        gradient = gradient + hessian.own_gradient(moves, changes, shared.loss)
+        gradient = gradients_at(shared.risk, shared.theta[None, :] + moves)
+        gradient = gradient + hessian.own_gradient(moves, changes, shared.loss, shared.theta)
         if last is not None:
             pairs = pairs.with_pair(last[0], gradient - last[1])
         step, plain = _step(shared, changes, hessian, moves, gradient, pairs)
@@ -111,7 +110,7 @@ def _settled(
         if near.any():
             ended = like(np.flatnonzero(near), changes.rows, xp)
             own = xp.take(moves, ended, axis=0)
-            off = _stretch(shared, xp.take(changes.rows, ended), own) * xp.take(plain, ended)
+            off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * xp.take(plain, ended)
             sure = host(off <= SURE * xp.take(size, ended))
             values, error = put_rows(values, places[near], own), put_rows(error, places[near], off)
             done.append(places[near][sure])
@@ -125,26 +124,26 @@ def _settled(
 
 
 def _step(
-    shared: Replacements, changes: RowChanges, hessian: ChangedHessian, moves: Array, gradient: Array, pairs: _Pairs
+    shared: StartingFit, changes: ChangedRows, hessian: ChangedHessian, moves: Array, gradient: Array, pairs: _Pairs
 ) -> tuple[Array, Array]:
     """One step, (b, L p), infinite where the update of the Hessian loses digits; and the length of H'(D)^-1 g'(D)."""
     xp = namespace(moves)
-    new = changes.x + changes.e
+    new = changes.new_x
     z = hessian.new_z + times_rows(moves, new)
-    A, A_new = hessian.A, changes.new_omega[:, None, None] * shared.loss.curvature(z, changes.new_y)
-    K = xp.concat([xp.concat([A_new - A, A_new], axis=2), xp.concat([A_new, A_new], axis=2)], axis=1)
+    curvature = shared.loss.curvature(z[:, 0, :], changes.new_y[:, 0, ...])[:, None, :, :]
+    K = middle(hessian.A, changes.new_omega[:, :, None, None] * curvature, changes.e is not None)
     unit = like(np.eye(int(K.shape[1])), moves, xp)[None, :, :]
     system = unit + K @ hessian.M
     sure = xp.linalg.det(system) > UNSURE
     at = replace(hessian, W=xp.linalg.solve(xp.where(sure[:, None, None], system, unit), K))
-    plain = shared.length(at.solve(gradient, changes, shared.inverse))
-    step = pairs.solve(gradient, lambda g: at.solve(g, changes, shared.inverse))
-    furthest = xp.max(xp.abs(times_rows(step, new)), axis=1)
+    plain = shared.length(at.solve(gradient, shared.inverse))
+    step = pairs.solve(gradient, lambda g: at.solve(g, shared.inverse))
+    furthest = xp.max(xp.abs(times_rows(step, new)), axis=(1, 2))
     step = step * (FURTHEST / xp.where(furthest > FURTHEST, furthest, FURTHEST))[:, None]
     return xp.where(sure[:, None], step, np.inf), plain
 
 
-def _stretch(shared: Replacements, rows: Array, moves: Array) -> Array:
+def _stretch(shared: StartingFit, rows: Array, moves: Array) -> Array:
     """How much flatter than it was the risk of all other rows may be after each move, (b,): e^(sqrt(w) |v|)."""
     xp = namespace(moves)
     (b, size), risk, L = moves.shape, shared.risk, shared.loss.outputs

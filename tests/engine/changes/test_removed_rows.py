@@ -13,8 +13,6 @@ import fisherleak as fl
 from fisherleak._support.arrays import host
 from fisherleak.engine.changes import removal_steps
 from fisherleak.engine.changes.removal import removal_moves, removal_norms
-from fisherleak.engine.changes.sets_left_out import filled_up, members
-from fisherleak.engine.changes.several_removal import several_removal_moves, several_removal_norms
 from fisherleak.engine.jacobian import Jacobian
 
 Rows = NDArray[np.int64]
@@ -101,17 +99,6 @@ def test_other_libraries_give_the_same(loss: str, library: str) -> None:
     np.testing.assert_allclose(host(found), removal_norms(jacobian(case), sets=people(60)), rtol=1e-8)
 
 
-def test_sets_are_filled_up_to_a_power_of_two() -> None:
-    sets = [np.array([3]), np.array([1, 4, 5]), np.array([0, 2]), np.array([9, 8, 7, 6])]
-    found = {
-        int(place): row
-        for places, rows in filled_up(sets, np.zeros(1))
-        for place, row in zip(places, rows, strict=True)
-    }
-    assert [np.size(found[k]) for k in range(4)] == [1, 4, 2, 4]
-    assert [members(found[k]).tolist() for k in range(4)] == [rows.tolist() for rows in sets]
-
-
 # several outputs
 
 
@@ -138,9 +125,9 @@ def test_several_outputs_move_as_fits_without_the_set(loss: str, weighted: bool,
         others = np.delete(X, rows, axis=0), np.delete(y, rows, axis=0)
         other = fl.minimise(*others, loss, own.fit.l2 * n / (n - rows.size), omega, intercept)
         expected.append(np.ravel(other.theta) - theta)
-    moves = several_removal_moves(own, sets, 1e-8)
+    moves = removal_moves(own, sets, 1e-8)
     np.testing.assert_allclose(moves, np.stack(expected), rtol=1e-5, atol=1e-8)
-    found = several_removal_norms(own, 1e-8, sets)
+    found = removal_norms(own, 1e-8, sets=sets)
     np.testing.assert_allclose(found, np.linalg.norm(np.stack(expected), axis=1), rtol=1e-7)
 
 
@@ -150,4 +137,4 @@ def test_all_rows_of_a_class_leave_no_minimum() -> None:
     y[[7, 8]] = 2.0
     own = fl.measure(fl.minimise(X, y, "softmax", 1e-2, None, True), X, y)._information.jacobian  # type: ignore[attr-defined]
     sets = [np.array([7, 8, 9]), np.array([7, 9]), np.array([1, 2])]
-    assert np.isinf(several_removal_norms(own, 1e-6, sets)).tolist() == [True, False, False]
+    assert np.isinf(removal_norms(own, 1e-6, sets=sets)).tolist() == [True, False, False]

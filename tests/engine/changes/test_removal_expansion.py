@@ -10,9 +10,15 @@ import pytest
 import cases
 import fisherleak as fl
 from fisherleak.engine.changes import removal
-from fisherleak.engine.changes.remainders import BEND, FOURTH, slopes, steepness
+from fisherleak.engine.changes.removal_expansion import (
+    BEND,
+    FOURTH,
+    higher_terms,
+    slopes,
+    steepness,
+    third_derivative,
+)
 from fisherleak.engine.changes.removal_steps import RemovalTask
-from fisherleak.engine.changes.third_derivative import higher_terms, third_derivative
 
 CURVED = [loss for loss in fl.LOSSES if loss != "squared"]
 

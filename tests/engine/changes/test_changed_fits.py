@@ -1,7 +1,8 @@
-"""Fits of many changed tables at once, against fits one by one."""
+"""Fits of changed tables, one by one and many at once."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ import pytest
 
 import cases
 import fisherleak as fl
-from fisherleak.engine.replacement import fits_at_once
-from fisherleak.engine.replacement.fits_at_once import fitted_at_once
-from fisherleak.engine.replacement.replaced_rows import _refit
-from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.engine.changes import changed_fits
+from fisherleak.engine.changes.changed_fits import changed_risk, fitted_at_once, refitted
+from fisherleak.engine.changes.starting_fit import StartingFit
+from fisherleak.engine.fit.minimise import risk_of_fit
 
 
 def far_apart(K: int, weighted: bool) -> tuple[Any, Any, Any]:
@@ -29,14 +30,14 @@ def far_apart(K: int, weighted: bool) -> tuple[Any, Any, Any]:
 def test_moves_are_those_of_fits_one_by_one(K: int, weighted: bool, intercept: bool) -> None:
     X, y, weights = far_apart(K, weighted)
     fit = fl.minimise(X, y, "logistic" if K == 2 else "softmax", 1e-3, weights, intercept)
-    shared, rows = Replacements(fit, X, y, 60), np.arange(0, 60, 3)
+    shared, rows = StartingFit(fit, X, y, 60), np.arange(0, 60, 3)
     changed = X[rows] + np.random.default_rng(0).normal(size=(20, 3))
     for new, labels in ((changed, None), (None, (y[rows] + 1) % K), (changed, (y[rows] + 1) % K)):
-        changes = shared.changes(rows, new, labels)
+        changes = shared.replaced(rows, new, labels)
         moves, error, lost = fitted_at_once(shared, changes)
         assert not lost.any()
         for k in range(rows.size):
-            true, off = _refit(shared, changes, k, "")
+            true, off = refitted(shared.fit, changed_risk(shared, changes, k))
             size = np.linalg.norm(true)
             assert np.linalg.norm(moves[k] - true) <= error[k] + off + 1e-12 * size
             assert error[k] <= 1e-6 * size
@@ -51,14 +52,14 @@ def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, inter
     if weighted:
         weights = rng.gamma(2.0, 0.5, size=18)
     fit = fl.minimise(X, y.astype(float), "logistic" if K == 2 else "softmax", 1e-3, weights, intercept)
-    shared, rows = Replacements(fit, X, y.astype(float), 18), np.arange(0, 18, 3)
-    changes = shared.changes(rows, None, (y[rows] + 1.0) % K)
-    assert fits_at_once._changing(shared, changes)[0].basis is not None
-    assert fits_at_once._changing(shared, shared.changes(rows, X[rows] + 1.0, None))[0].basis is None
+    shared, rows = StartingFit(fit, X, y.astype(float), 18), np.arange(0, 18, 3)
+    changes = shared.replaced(rows, None, (y[rows] + 1.0) % K)
+    assert changed_fits._changing(shared, changes)[0].basis is not None
+    assert changed_fits._changing(shared, shared.replaced(rows, X[rows] + 1.0, None))[0].basis is None
     moves, error, lost = fitted_at_once(shared, changes)
     assert not lost.any()
     for k in range(rows.size):
-        true, off = _refit(shared, changes, k, "")
+        true, off = refitted(shared.fit, changed_risk(shared, changes, k))
         assert np.linalg.norm(moves[k] - true) <= error[k] + off + 1e-12 * np.linalg.norm(true)
         assert error[k] <= 1e-6 * np.linalg.norm(true)
 
@@ -66,11 +67,11 @@ def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, inter
 @pytest.mark.parametrize("loss", [loss for loss in fl.LOSSES if loss != "gamma"])
 def test_other_losses(loss: str) -> None:
     case = cases.make(loss, seed=1, n=50, d=3, weighted=True, intercept=True)
-    shared, rows = Replacements(case.fit(), case.X, case.y, 10), np.arange(0, 50, 5)
-    changes = shared.changes(rows, case.X[rows] + 1.0, None)
+    shared, rows = StartingFit(case.fit(), case.X, case.y, 10), np.arange(0, 50, 5)
+    changes = shared.replaced(rows, case.X[rows] + 1.0, None)
     moves, _, lost = fitted_at_once(shared, changes)
     assert not lost.any()
-    true = np.stack([_refit(shared, changes, k, "")[0] for k in range(rows.size)])
+    true = np.stack([refitted(shared.fit, changed_risk(shared, changes, k))[0] for k in range(rows.size)])
     np.testing.assert_allclose(moves, true, rtol=1e-7, atol=1e-10)
 
 
@@ -78,8 +79,20 @@ def test_what_has_no_minimum_is_left_to_fits_that_say_so(monkeypatch: pytest.Mon
     """The only row that keeps two classes from being told apart, without a penalty: parameters run away without it."""
     X = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])[:, None]
     y = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 0.0])
-    shared = Replacements(fl.minimise(X, y, "logistic", 0.0, intercept=True), X, y, 2)
-    _, _, lost = fitted_at_once(shared, shared.changes(np.array([5, 0]), None, np.array([1.0, 1.0])))
+    shared = StartingFit(fl.minimise(X, y, "logistic", 0.0, intercept=True), X, y, 2)
+    _, _, lost = fitted_at_once(shared, shared.replaced(np.array([5, 0]), None, np.array([1.0, 1.0])))
     assert lost.tolist() == [True, False]
-    monkeypatch.setattr(fits_at_once, "SMALL", 5)
-    assert fitted_at_once(shared, shared.changes(np.array([0]), None, np.array([1.0])))[2].all()
+    monkeypatch.setattr(changed_fits, "SMALL", 5)
+    assert fitted_at_once(shared, shared.replaced(np.array([0]), None, np.array([1.0])))[2].all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_a_refit_starts_from_a_fit_and_ends_at_the_minimum(loss: str) -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2 + (loss == "softmax"), 60) * 1.0
+    fit = fl.minimise(X, y, loss, 1e-2)
+    other = X.copy()
+    other[3] += 1.0
+    move, error = refitted(fit, replace(risk_of_fit(fit, X, y), X=other))
+    true = fl.minimise(other, y, loss, 1e-2).centred_theta - fit.centred_theta
+    assert np.linalg.norm(move - true) <= error + 1e-12

@@ -1,6 +1,7 @@
-r"""Fits with one row replaced, many at once: Newton's method in step, where a fit of its own is mostly calls of functions.
+r"""True fits of changed data, where steps do not converge: one by one, or many at once.
 
-Each change i has its parameters :math:`\theta_i` and a Hessian of its own,
+Many at once is Newton's method in step, where a fit of its own is mostly calls of functions. Each changed row i has its
+parameters :math:`\theta_i` and a Hessian of its own,
 
 .. math:: H_i = \sum_{j \ne i} A_j(\theta_i) \otimes x_j x_j^T + A'_i(\theta_i) \otimes x'_i x'^T_i + \mathrm{diag}(penalty) .
 
@@ -19,16 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import is_numpy
-from fisherleak.engine.changes.neighbours import EPSILON
+from fisherleak._support.arrays import Array, host, is_numpy, like, namespace
+from fisherleak.engine.changes.changed_rows import EPSILON, ChangedRows, Rows, members
+from fisherleak.engine.changes.starting_fit import MovingScales, StartingFit
 from fisherleak.engine.fit.curvature import REFUSE_ABOVE
+from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.replacement.row_changes import RowChanges
-from fisherleak.engine.replacement.settling import Replacements
+from fisherleak.rows import gather
 
-__all__ = ["fitted_at_once"]
+__all__ = ["changed_risk", "fitted_at_once", "refitted", "risk_without"]
 
+REFITTED = 10.0
+"""Error of a fit without rows, in what counts as rounding."""
 MOST_STEPS = 40
 FURTHEST = 3.0
 """How far a step may move a score: curvatures change by about its exponential."""
@@ -41,6 +45,54 @@ SMALL = 2**16
 WIDE = 2
 """Columns are far more than rows if they are so many times as many."""
 Vector = NDArray[np.float64]
+
+
+def refitted(fit: Fit, other: Risk) -> tuple[Array, float]:
+    """The move from a fit to the minimum of another risk, for rows as they are centred, and how far it may be off."""
+    xp = namespace(other.X)
+    fresh = fit_at(other, fit.theta, polish=True)
+    theta = fresh.centred_theta
+    left, least = other.at(theta, curvature=False).gradient, min(float(x) for x in host(other.penalty))
+    rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
+    if least > 0:
+        rounding += float(xp.sqrt(xp.sum(left * left))) / least
+    return theta - fit.centred_theta, rounding
+
+
+def changed_risk(shared: StartingFit, changes: ChangedRows, place: int) -> Risk:
+    """The risk with one of the changes."""
+    rows = members(changes.rows[place, :])
+    own = slice(0, rows.size)
+    risk = _with_weights(shared.risk, rows, host(changes.new_omega)[place, own], shared.fold)
+    xp = namespace(risk.X)
+    if changes.e is not None:
+        X = np.array(host(risk.X), dtype=np.float64)
+        X[rows] += host(changes.e)[place, own, : X.shape[1]]
+        risk = replace(risk, X=like(X, risk.X, xp))
+    y = np.array(host(risk.y), dtype=np.float64)
+    y[rows] = host(changes.new_y)[place, own]
+    return replace(risk, y=like(y, risk.y, xp))
+
+
+def risk_without(risk: Risk, rows: Rows, fold: MovingScales | None) -> Risk:
+    """The risk of all other rows."""
+    return _with_weights(risk, rows, np.zeros(rows.size), fold)
+
+
+def _with_weights(risk: Risk, rows: Rows, weights: Vector, fold: MovingScales | None) -> Risk:
+    """The risk with other weights of some rows; folded scales are those without them."""
+    xp = namespace(risk.X)
+    scales = risk.scales
+    if fold is not None:
+        X, own = gather((risk.X, risk.weights), like(rows, risk.X, xp))
+        assert X is not None
+        moved = fold.changes(X[None, ...], None if own is None else own[None, :])[0, :]
+        scales = xp.sqrt(fold.squares + moved)
+    whole = np.ones(int(risk.X.shape[0])) if risk.weights is None else np.array(host(risk.weights))
+    if np.array_equal(whole[rows], weights):
+        return replace(risk, scales=scales)
+    whole[rows] = weights
+    return replace(risk, weights=like(whole, risk.X, xp), known_centre=risk.centre, scales=scales)
 
 
 @dataclass(frozen=True)
@@ -67,12 +119,12 @@ class _Changing:
         return 1.0 if self.basis is None else max(1.0, float(np.linalg.norm(self.basis, 2)))
 
 
-def _changing(shared: Replacements, changes: RowChanges) -> tuple[_Changing, RowChanges]:
+def _changing(shared: StartingFit, changes: ChangedRows) -> tuple[_Changing, ChangedRows]:
     """The risk and its changes, in the space of the rows where that is smaller and holds them."""
-    risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.fit.centred_theta)
+    risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.theta)
     n, d = risk.X.shape
     penalty = np.asarray(risk.penalty)[:d]
-    if WIDE * n > d or not np.all(penalty > 0) or np.asarray(changes.e).any():
+    if WIDE * n > d or not np.all(penalty > 0) or (changes.e is not None and np.asarray(changes.e).any()):
         return _Changing(risk, loss, theta), changes
     x = np.asarray(with_constant(risk.X, False, risk.centre))
     root = np.sqrt(penalty)
@@ -81,13 +133,16 @@ def _changing(shared: Replacements, changes: RowChanges) -> tuple[_Changing, Row
     centre = None if risk.centre is None else np.zeros(n)
     inner = replace(risk, X=rows, names=(), known_centre=centre, scales=np.full(n, (risk.l2 * n) ** -0.5))
     start = np.concatenate([(parts[:, :d] * root) @ Vt.T, parts[:, d:]], axis=1).ravel()
-    own = with_constant(rows[np.asarray(changes.rows)], risk.intercept, None)
-    return _Changing(inner, loss, start, (Vt / root).T), replace(changes, x=own, e=np.zeros_like(own))
+    own = with_constant(rows[np.asarray(changes.rows)[:, 0]], risk.intercept, None)
+    return _Changing(inner, loss, start, (Vt / root).T), replace(changes, x=own[:, None, :], e=None)
 
 
-def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
-    """Moves for rows as they are centred, (b, L p), how far each may be off, and which did not settle."""
-    size = int(shared.fit.centred_theta.shape[0]) if is_numpy(shared.X) else 0
+def fitted_at_once(shared: StartingFit, changes: ChangedRows) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+    """Moves for rows as they are centred, (b, L p), how far each may be off, and which did not converge.
+
+    Of changes of one row each, whose weight stays.
+    """
+    size = int(shared.theta.shape[0]) if is_numpy(shared.X) else 0
     count, rows = int(changes.rows.shape[0]), int(shared.X.shape[0])
     moves, error, lost = np.zeros((count, size)), np.full(count, np.inf), np.ones(count, dtype=bool)
     if not is_numpy(shared.X) or rows * size > SMALL:
@@ -103,7 +158,7 @@ def fitted_at_once(shared: Replacements, changes: RowChanges) -> tuple[Vector, V
     return moves, error * problem.longest, lost
 
 
-def _newton(problem: _Changing, changes: RowChanges) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+def _newton(problem: _Changing, changes: ChangedRows) -> tuple[Vector, Vector, NDArray[np.bool_]]:
     """The minimisers, how far each may be off, and which were not reached."""
     b = int(changes.rows.shape[0])
     theta = np.tile(problem.theta, (b, 1))
@@ -140,16 +195,16 @@ def _part(problem: _Changing, step: Vector) -> Vector:
     return np.ones(b) if problem.loss.quadratic else np.asarray(FURTHEST / np.maximum(furthest, FURTHEST))
 
 
-def _at(problem: _Changing, changes: RowChanges, theta: Vector) -> tuple[Vector, Vector, Vector]:
+def _at(problem: _Changing, changes: ChangedRows, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """Gradients and the sizes of their terms, (b, L p), and Hessians (b, L p, L p) of the changed risks, each at its own."""
     risk, L = problem.risk, problem.loss.outputs
     x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
     (n, p), b = x.shape, theta.shape[0]
-    V, new = theta.reshape(b, L, p), np.asarray(changes.x + changes.e)
+    V, new = theta.reshape(b, L, p), np.asarray(changes.new_x)[:, 0, :]
     weights = np.tile(np.ones(n) if risk.weights is None else np.asarray(risk.weights), (b, 1))
-    weights[np.arange(b), np.asarray(changes.rows)] = 0.0
+    weights[np.arange(b), np.asarray(changes.rows)[:, 0]] = 0.0
     r, A = _derivatives(problem, V @ x.T, np.broadcast_to(risk.y[None, ...], (b, *risk.y.shape)), weights)
-    own = (V @ new[:, :, None], np.asarray(changes.new_y)[:, None, ...], np.asarray(changes.new_omega)[:, None])
+    own = (V @ new[:, :, None], np.asarray(changes.new_y), np.asarray(changes.new_omega))
     r_new, A_new = _derivatives(problem, *own)
     penalty = np.asarray(risk.penalty)
     gradient = (r @ x + r_new @ new[:, None, :]).reshape(b, -1) + penalty * theta

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
+from fisherleak.engine.changes.changed_rows import after_rows
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.replacement.row_changes import after_rows
 from fisherleak.rows import block_elements, gather, map_rows, sum_rows
 
 __all__ = ["Expansion", "expanded", "pays_expansion"]

@@ -1,0 +1,282 @@
+r"""The fit that changes of its data start from, what all of them share, and the gradient of all rows at many parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fisherleak._support.arrays import Array, device, host, namespace, row_dots
+from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, changed_hessian
+from fisherleak.engine.changes.expansion import Expansion, expanded, pays_expansion
+from fisherleak.engine.fit.minimise import Fit, risk_of_fit
+from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.losses.loss import ReducedLoss
+from fisherleak.rows import block_elements, gather, rows_per_block, sum_rows
+
+__all__ = ["MovingScales", "StartingFit", "gradients_at", "roots_of_inverse"]
+
+TOLERANCE = 1e-4
+"""Relative error of a move up to which it is taken as it is."""
+CLOSE = 1e-8
+"""The same of chord steps where nothing bounds their error."""
+ROUNDING = 1e-14
+"""A step of at most this part of the parameters themselves is rounding."""
+FAR = 50.0
+"""Exponents past which a bound is as good as none."""
+AT_ONCE = 512
+"""Changes whose gradients are summed in one pass over the rows."""
+
+
+@dataclass(frozen=True)
+class MovingScales:
+    """Scales that are folded into the model and change when rows are left out."""
+
+    folding: Folding
+    squares: Array
+    weight: float
+    """n l2."""
+    intercept: bool
+
+    @classmethod
+    def of(cls, jacobian: Any) -> MovingScales | None:
+        fit, folding = jacobian.fit, jacobian.folding
+        if folding is None:
+            return None
+        xp = namespace(jacobian.B)
+        squares = xp.ones_like(folding.slopes) if fit.scales is None else fit.scales**2
+        return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
+
+    def changes(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
+        """Of the squared scales, (b, d)."""
+        return self.folding.left_out(X, weights, self.squares, there)
+
+    def push(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
+        """Diagonal of P, (b, p)."""
+        moves = self.weight * self.changes(X, weights, there)
+        xp = namespace(moves)
+        return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
+
+    def turn(self, push: Array) -> Array:
+        """The largest part by which P changes a squared scale: |P v| by H^-1 is no more of |v| by H."""
+        xp = namespace(push)
+        return xp.max(xp.abs(self._parts(push)), axis=1)
+
+    def kept(self, push: Array) -> Array:
+        """The least part of a squared scale that P leaves, at most 1: (b,)."""
+        xp = namespace(push)
+        return xp.clip(1.0 + xp.min(self._parts(push), axis=1), 0.0, 1.0)
+
+    def _parts(self, push: Array) -> Array:
+        penalty = self.weight * self.squares
+        return push[:, : self.squares.shape[0]] / namespace(push).where(penalty > 0, penalty, 1.0)[None, :]
+
+
+@dataclass(frozen=True)
+class StartingFit:
+    """A fit at its minimum and what all changes of its data share; any number of changes is solved with one of it.
+
+    Parameters
+    ----------
+    fit : Fit
+    X : array of shape (n, d)
+        The features it was fitted on.
+    y : array of shape (n,) or (n, K)
+        Its labels, as the loss takes them.
+    count : int
+        How many moves will be asked for: a third derivative has to pay.
+    tolerance : float
+        Relative error up to which a move is not improved further.
+    called : function
+        What a row is called in a refusal; by its place, from 0, if not given.
+    metric : array of shape (m, L p), optional
+        What lengths of moves are measured by; if not given, as the parameters are released.
+    fold : MovingScales, optional
+        Scales that leave with rows.
+    strict : bool
+        Whether the error of every move, where it is an estimate too, is to be within the tolerance: no step is the last for
+        being short alone, and what does not converge is fitted again by itself.
+    """
+
+    fit: Fit
+    X: Array
+    y: Array
+    count: int
+    tolerance: float = TOLERANCE
+    called: Callable[[int], str] = "row {}".format
+    metric: Array | None = None
+    fold: MovingScales | None = None
+    strict: bool = False
+
+    @cached_property
+    def risk(self) -> Risk:
+        return risk_of_fit(self.fit, self.X, self.y)
+
+    @cached_property
+    def loss(self) -> ReducedLoss:
+        return self.risk.reduced_loss
+
+    @property
+    def theta(self) -> Array:
+        """For rows as they are centred, (L p,)."""
+        return self.fit.centred_theta
+
+    @cached_property
+    def inverse(self) -> Array:
+        """H^-1."""
+        return self.fit.factor.inverse()
+
+    @cached_property
+    def roots(self) -> Array:
+        """R with R R^T = H^-1."""
+        return roots_of_inverse(self.fit)[0]
+
+    @cached_property
+    def hessian(self) -> Array:
+        found = self.risk.at(self.theta, curvature=True).hessian
+        assert found is not None
+        return found
+
+    @cached_property
+    def gradient(self) -> Array:
+        """What rounding left of the gradient at the fit, (L p,); zero where moves start from wherever the fit is."""
+        start = self.theta[None, :]
+        return gradients_at(self.risk, start)[0, :] if self.strict else namespace(start).zeros_like(self.theta)
+
+    @property
+    def enough(self) -> float:
+        """Relative error at which chord steps end: where nothing bounds it, they go on to ``CLOSE``."""
+        return self.tolerance if self.strict or self.expansion is not None else CLOSE
+
+    @cached_property
+    def seen(self) -> Array:
+        """What lengths of moves are measured by, (m, L p)."""
+        if self.metric is not None:
+            return self.metric
+        xp = namespace(self.inverse)
+        return self.fit.uncentred(xp.eye(self.inverse.shape[0], dtype=self.inverse.dtype, device=device(self.inverse)))
+
+    @cached_property
+    def seen_gram(self) -> Array:
+        """|D|^2 = D.S D, (L p, L p)."""
+        return self.seen.T @ self.seen
+
+    @cached_property
+    def spread(self) -> float:
+        """What a move of length one by H is as it is measured, at most."""
+        return float(np.sqrt(np.linalg.eigvalsh(host(self.seen @ self.inverse @ self.seen.T))[-1]))
+
+    @cached_property
+    def stretch(self) -> float:
+        """What a move of length one is as it is measured, at most."""
+        return float(np.linalg.norm(host(self.seen), ord=2))
+
+    @cached_property
+    def expansion(self) -> Expansion | None:
+        if self.loss.quadratic or not pays_expansion(self.risk, self.loss, self.count):
+            return None
+        return expanded(self.risk, self.theta, self.inverse, self.fit.factor.scale, self.seen, self.loss)
+
+    @cached_property
+    def rounding(self) -> float:
+        """A step of this length is nothing but rounding."""
+        return ROUNDING * float(np.linalg.norm(host(self.seen @ self.theta)))
+
+    def length(self, moves: Array) -> Array:
+        """As it is measured, (b,)."""
+        xp = namespace(moves)
+        return xp.sqrt(xp.clip(row_dots(moves @ self.seen_gram, moves, xp), 0.0, None))
+
+    def across(self, moves: Array) -> Array:
+        """|D|_H, (b,)."""
+        xp = namespace(moves)
+        return xp.sqrt(xp.clip(row_dots(moves @ self.hessian, moves, xp), 0.0, None))
+
+    def at_once(self, k: int) -> int:
+        """Sets of k rows whose changed Hessians are held at a time."""
+        size, columns = int(self.theta.shape[0]), k * self.loss.outputs
+        return max(64 if k == 1 else 1, block_elements(self.X) // (4 * size * min(size, columns)))
+
+    def turn(self, changes: ChangedRows) -> Array | float:
+        """How much P may change a move, relative to H."""
+        return 0.0 if changes.push is None or self.fold is None else self.fold.turn(changes.push)
+
+    def changed_hessian(self, changes: ChangedRows) -> ChangedHessian:
+        return changed_hessian(changes, self.theta, self.inverse, lambda: self.roots, self.loss)
+
+    def replaced(self, rows: Array, changed: Array | None, labels: Array | None) -> ChangedRows:
+        """Rows (b,), or sets of them (b, k), that take other features, other labels, or both, one for each row."""
+        xp = namespace(self.X)
+        changes, old = self._gathered(rows)
+        e, flat = None, changes.rows.shape
+        if changed is not None:
+            e = with_constant(xp.reshape(changed, old.shape), False, None) - with_constant(old, False, None)
+            e = xp.concat([e, xp.zeros_like(e[:, :1])], axis=1) if self.risk.intercept else e
+            e = xp.where(xp.reshape(changes.rows >= 0, (-1, 1)), e, 0.0)
+            e = xp.reshape(e, changes.x.shape)
+        new_y = changes.y if labels is None else xp.reshape(labels, (*flat, *labels.shape[rows.ndim :]))
+        return ChangedRows(changes.rows, changes.x, e, changes.y, new_y, changes.omega, changes.omega)
+
+    def removed(self, rows: Array) -> ChangedRows:
+        """Rows (b,), or sets of them (b, k), that leave, and with them what they are of folded scales."""
+        xp = namespace(self.X)
+        changes, old = self._gathered(rows)
+        push = None
+        if self.fold is not None:
+            there = xp.astype(changes.rows >= 0, changes.omega.dtype)
+            moved = self.fold.push(xp.reshape(old, (*changes.rows.shape, -1)), changes.omega, there)
+            push = xp.tile(moved, (1, self.loss.outputs))
+        gone = xp.zeros_like(changes.omega)
+        return ChangedRows(changes.rows, changes.x, None, changes.y, changes.y, changes.omega, gone, push)
+
+    def _gathered(self, rows: Array) -> tuple[ChangedRows, Array]:
+        """Rows as they are, and their features as they were given, (b k, d)."""
+        xp = namespace(self.X)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        flat, there = xp.reshape(xp.clip(rows, 0, None), (-1,)), xp.reshape(rows >= 0, (-1,))
+        old, y, weights = gather((self.X, self.y, self.fit.sample_weight), flat)
+        assert old is not None
+        assert y is not None
+        x = with_constant(old, self.fit.intercept is not None, self.fit.centre)
+        omega = xp.ones_like(x[:, 0]) if weights is None else weights
+        omega = xp.reshape(xp.where(there, omega, 0.0), rows.shape)
+        y = xp.reshape(y, (*rows.shape, *y.shape[1:]))
+        return ChangedRows(rows, xp.reshape(x, (*rows.shape, -1)), None, y, y, omega, omega), old
+
+
+def roots_of_inverse(fit: Fit) -> tuple[Array, Array]:
+    """R with R R^T = H^-1, and its inverse."""
+    xp = namespace(fit.factor.scale)
+    scale = fit.factor.scale
+    values, vectors = xp.linalg.eigh(fit.factor.core)
+    size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
+    return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]
+
+
+def gradients_at(risk: Risk, theta: Array) -> Array:
+    """Gradient of the risk of all rows at each of several parameters (m, L p), for rows as they are centred: (m, L p)."""
+    xp = namespace(theta)
+    loss, intercept, centre = risk.reduced_loss, risk.intercept, risk.centre
+    count, L = theta.shape[0], loss.outputs
+    V = xp.reshape(theta, (count * L, risk.width))
+    most = max(64, rows_per_block(count, theta))
+    if loss.loss.several:
+        most = max(1, block_elements(risk.X) // (count * loss.scores))
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any]:
+        x = with_constant(X, intercept, centre)
+        b, z = x.shape[0], x @ V.T
+        if loss.frame is None:
+            r = loss.loss.r(z, xp.broadcast_to(y[:, None], z.shape))
+            return ((r if weights is None else weights[:, None] * r).T @ x,)
+        labels = xp.reshape(xp.broadcast_to(y[:, None, ...], (b, count, *y.shape[1:])), (b * count, *y.shape[1:]))
+        r = xp.reshape(loss.gradient(xp.reshape(z, (b * count, L)), labels), (b, count * L))
+        r = r if weights is None else r * weights[:, None]
+        return (r.T @ x,)
+
+    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
+    return xp.reshape(total, theta.shape) + risk.penalty[None, :] * theta
