@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.attacks.beliefs import as_beliefs
-from fisherleak.attacks.candidate_values import values_of_column, values_of_label
+from fisherleak.attacks.candidate_values import as_beliefs, values_of_column, values_of_label
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fisherleak.engine.changes.removal import CLOSE
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
 from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
 from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
 from fisherleak.engine.noise import Noise, check_noise
@@ -34,8 +35,7 @@ from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, 
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage import doors, show
-from fisherleak.leakage.chosen import chosen_attributes
+from fisherleak.leakage import show
 from fisherleak.leakage.membership.membership_distance import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.leakage.membership.recognised import RowsFrame, acting_in, certain
 from fisherleak.leakage.shares import rms_etas
@@ -545,7 +545,8 @@ class Leakage:
         --------
         >>> leak.report("report.html", title="Diabetes", groups="sex", max_eta=2.0)  # doctest: +SKIP
         """
-        return doors.write_page(
+        # a room below this one: loaded when called
+        return import_module("fisherleak.report.outputs").write_report(
             self, path, title=title, groups=self._labels(groups), max_eta=max_eta, spread=spread, overwrite=overwrite
         )
 

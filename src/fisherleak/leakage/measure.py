@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, host, namespace
@@ -18,8 +19,6 @@ from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, S
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.behind import Behind
-from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
 from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
@@ -27,11 +26,23 @@ from fisherleak.models import Queried, Reading, Table, as_table, read, read_fold
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["measure", "measure_own"]
+__all__ = ["larger_side", "measure", "measure_own"]
 
 PUBLIC = ("preprocessing", "nothing")
 SAME_DATA = 1e-6
 """Distance from the minimum above which the data are not those of an exact fit."""
+
+
+@runtime_checkable
+class BehindNetwork(Protocol):
+    """What may stand for X in :func:`fisherleak.measure` where a model's features are a function of inputs."""
+
+    @property
+    def features(self) -> Array:
+        """(n, d): what the model was fitted on."""
+
+    def about_inputs(self, leakage: Leakage, attributes: Any) -> Leakage:
+        """The leakage about the inputs, from that about the features."""
 
 
 def measure(
@@ -115,14 +126,14 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    if isinstance(noise, Posterior | ObjectivePerturbation) and not isinstance(X, Behind):
+    if isinstance(noise, Posterior | ObjectivePerturbation) and not isinstance(X, BehindNetwork):
         return measure(model, X, y, None, sample_weight, attributes, polish, public).with_noise(noise)
     if not isinstance(noise, Answers | SampledLabels):
         check_noise(noise)
     assert not isinstance(noise, Posterior | ObjectivePerturbation)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
-    if isinstance(X, Behind):
+    if isinstance(X, BehindNetwork):
         check_noise(noise)
         seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
         return X.about_inputs(seen, attributes)
@@ -236,3 +247,39 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
 
 def _same_weights(weights: Array, own: Array | None) -> bool:
     return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)
+
+
+# Columns whose preprocessing has a kink: in every row, the side that leaks more counts.
+#
+# At a kink a feature has two derivatives, and an attacker may move the value to either side; eta is the larger of the two.
+
+
+def larger_side(reading: Reading, noise: Noise | Disclosed) -> tuple[Attribute, ...]:
+    """The attributes of a reading, each with the derivative of the side on which its eta is larger, row by row."""
+    if reading.other_side is None:
+        return reading.attributes
+    sides = (reading.attributes, reading.other_side)
+    right, left = (_cells(reading, noise, side) for side in sides)
+    pairs = zip(*sides, strict=True)
+    return tuple(_joined(a, b, left[:, j] > right[:, j]) if a.local or b.local else a for j, (a, b) in enumerate(pairs))
+
+
+def _cells(reading: Reading, noise: Noise | Disclosed, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
+    information = information_about(reading.fit, reading.features, reading.y, noise, side, reading.folding)
+    return np.asarray(host(information.cell_norms(side)))
+
+
+def _joined(first: Attribute, second: Attribute, use_second: NDArray[np.bool_]) -> Attribute:
+    if first.columns == second.columns and np.array_equal(_local(first, first.columns), _local(second, first.columns)):
+        return first
+    columns = tuple(dict.fromkeys(first.columns + second.columns))
+    directions = np.where(use_second[:, None, None], _local(second, columns), _local(first, columns))
+    return Attribute(first.name, columns, directions)
+
+
+def _local(attribute: Attribute, columns: tuple[int, ...]) -> NDArray[np.float64]:
+    """Directions for some columns, zero where the attribute does not feed them."""
+    given = np.eye(attribute.size) if attribute.directions is None else attribute.directions
+    spread = np.zeros((*given.shape[:-2], len(columns), given.shape[-1]))
+    spread[..., [columns.index(j) for j in attribute.columns], :] = given
+    return spread

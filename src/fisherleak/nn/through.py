@@ -20,8 +20,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products, top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.heads import After
 from fisherleak.nn.library import Tensor, torch

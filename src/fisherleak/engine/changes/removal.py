@@ -49,7 +49,7 @@ from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.eigenvalues.large_sets import top_of_factors
+from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows, rows_per_block, sum_rows
 

@@ -28,8 +28,8 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum, check_squared
 from fisherleak.engine.norms.compositions.shaped_parts import SETTLED, ShapedParts, cells_by_size, largest_eta
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.shaped_directly import Directly, directly
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows

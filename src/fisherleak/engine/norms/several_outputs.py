@@ -34,9 +34,8 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
-from fisherleak.engine.norms.kernels.worth_loading import pays_for_loading
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_of_matrices
+from fisherleak.engine.norms.kernels import pays_for_loading
 from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced

@@ -17,7 +17,6 @@ from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.behind import Composing
 from fisherleak.leakage.compositions.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.compositions.outputs_together import (
     composed_outputs,
@@ -87,9 +86,11 @@ def compose(*leakages: Leakage) -> Leakage:
     first = leakages[0]
     if len(leakages) == 1:
         return first
-    composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
-    if composing is not None:
-        return composing.composed(leakages)
+    # a leakage about something before the features knows how it is composed with others of its kind, or refuses
+    composed = next((leakage.composed for leakage in leakages if hasattr(leakage, "composed")), None)
+    if composed is not None:
+        together: Leakage = composed(leakages)
+        return together
     for leakage in leakages:
         if isinstance(leakage._information, ShapedOutputs):
             raise InvalidInputError(

@@ -10,6 +10,7 @@ even odds, with the noise made anew without the rows (``engine.reshaped``): it d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,7 +29,6 @@ from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage import doors
 from fisherleak.rows import map_rows
 
 __all__ = [
@@ -96,7 +96,8 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     if not isinstance(jacobian.X, np.ndarray):
         _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
     if noise.calibrated.asked is not None:
-        made: Reshaped = doors.noise_made_anew(jacobian, noise, count)
+        # a room below this one: loaded when called
+        made: Reshaped = import_module("fisherleak.protection.calibrate.remade_noise").made_anew(jacobian, noise, count)
         return made
     found = FromGram.of_shape(jacobian, noise, noise.calibrated.shape)
     if found is None:

@@ -6,7 +6,7 @@ it, it holds about the input x of an example
 .. math:: F = \frac{1}{s^2} J^T \left[ A \alpha^2 (I - P) + L \beta^2 P \right] J, \qquad J = \partial g / \partial x,
 
 with P the projection on its gradient g, A and L from the chance of being in the batch (``subsampling``) and alpha and beta from
-the clipping (``clipping``). The scores of the steps are a martingale, so the information of the whole training is the mean over
+the clipping (``CLIPS``). The scores of the steps are a martingale, so the information of the whole training is the mean over
 paths of the sum of F along the path.
 """
 
@@ -23,16 +23,13 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, as_array, host
 from fisherleak._support.checks import check_positive, nearest
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
+from fisherleak.engine.norms.eigenvalues.largest import top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given
-from fisherleak.nn.sgd.clipping import CLIPS, LONGEST
-from fisherleak.nn.sgd.example_gradients import ExampleGradients, check_model_alone, example_gradients
-from fisherleak.nn.sgd.opacus_engine import count_steps
-from fisherleak.nn.sgd.saved_state import fingerprint, read_state, write_state
-from fisherleak.nn.sgd.step_information import StepInformation
-from fisherleak.nn.sgd.subsampling import Subsampling, subsampling_table
+from fisherleak.nn.sgd.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
+from fisherleak.nn.sgd.subsampling import CLIPS, LONGEST, Subsampling, subsampling_table
+from fisherleak.nn.sgd.training_runs import count_steps, fingerprint, read_state, write_state
 from fisherleak.rows.selection import check_rows
 
 __all__ = ["SGDAccountant"]

@@ -17,8 +17,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.compositions.stacked_releases import CANCELLED, StackedReleases
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED
-from fisherleak.engine.norms.eigenvalues.large_sets import top_of_factors
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_of_factors
 from fisherleak.engine.norms.folded import folded_attribute_norms
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
 from fisherleak.rows import block_elements, gather, map_rows

@@ -29,7 +29,7 @@ from fisherleak.engine.norms.compositions.shaped_parts import (
     largest_eta,
 )
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 

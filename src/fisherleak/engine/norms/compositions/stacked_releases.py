@@ -25,9 +25,8 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled, pays_for_loading
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products, top_of_matrices
+from fisherleak.engine.norms.kernels import is_compiled, pays_for_loading
 
 __all__ = ["CANCELLED", "StackedReleases"]
 
