@@ -27,10 +27,11 @@ from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLik
 from fisherleak._support.sparse import inverse_of, times
 from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
-from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.likelihoods.scores import by_density, by_distance
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.replacement.replaced_rows import Moves, replacement_moves
 from fisherleak.engine.replacement.replaced_sets import set_replacement_moves
@@ -158,7 +159,7 @@ class WhiteBox(Attacker):
             raise InvalidInputError(f"over must be 'rows' or 'prior'; got {over!r}.")
         if self._has_closed_form(noise):
             return self._exact(noise, over)
-        if over == "prior" and is_shaped(noise):
+        if over == "prior" and is_self_shaped(noise):
             raise InvalidInputError(
                 f"over must be 'rows' for {type(noise).__name__}, whose noise has another shape with every value; got 'prior'."
             )
@@ -172,7 +173,7 @@ class WhiteBox(Attacker):
         The accuracy over the rows' own values, or what is left of it under any noise where that is more; over the prior for an
         attacker who has one. Rows that the model does not depend on count as a guess among all candidates. In closed form only.
         """
-        if is_shaped(noise):
+        if is_self_shaped(noise):
             raise InvalidInputError(
                 f"accuracy is limited in closed form, which {type(noise).__name__} has none of: limit eta, or use "
                 "fisherleak.Gaussian."
@@ -192,7 +193,7 @@ class WhiteBox(Attacker):
         return xp.where(still, xp.full_like(found, 1.0 / self.target.k), found)
 
     def _has_closed_form(self, noise: Noise) -> bool:
-        if is_shaped(noise):
+        if is_self_shaped(noise):
             return False
         check_noise(noise)
         return self.target.k <= MOST and noise.normal
@@ -237,7 +238,7 @@ class WhiteBox(Attacker):
 
     def _best(self, delta: Array, b: Vector, noise: Noise | None, allowed: Any = None) -> Array:
         """Places, in the order of the prior, of the allowed candidates (k, T, m) that explain noise b (T, p) best: (T, m)."""
-        if noise is not None and is_shaped(noise):
+        if noise is not None and is_self_shaped(noise):
             return self._best_by_shape(delta, b, noise, allowed)
         if noise is not None and not noise.normal:
             return by_density(delta, b, noise, self._log_prior, allowed)

@@ -20,6 +20,7 @@ from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.rows import sum_groups, sum_rows
 
 __all__ = ["Information", "Product", "certain_norm", "group_norms", "norms_of_sets", "rounding_of", "set_norm"]
@@ -63,6 +64,26 @@ class Information(Protocol):
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
         """The releases' Jacobians, in factors."""
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        """The Jacobian of each release, whatever its noise and outputs; ``jacobians`` refuses where there is more to it."""
+
+    @property
+    def several(self) -> bool:
+        """Whether models of several outputs are released."""
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether the rows decide the covariance of the noise, and that is counted: norms are at its own scale."""
+
+    @property
+    def closed_mechanism(self) -> SelfShaped | None:
+        """The mechanism of one release of one output whose data-dependent covariance has a closed form; None for all else."""
+
+    @property
+    def shares_known(self) -> bool:
+        """Whether the mean of eta over beliefs about a value is known, by refits."""
 
     @property
     def folded(self) -> bool | None:

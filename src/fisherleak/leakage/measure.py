@@ -14,8 +14,8 @@ from fisherleak.engine.fit.class_labels import check_labels
 from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
 from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
-from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
+from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
 from fisherleak.errors import InvalidInputError
@@ -126,17 +126,18 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    if isinstance(noise, Posterior | ObjectivePerturbation) and not isinstance(X, BehindNetwork):
+    behind = X if isinstance(X, BehindNetwork) else None
+    if is_self_shaped(noise) and behind is None:
         return measure(model, X, y, None, sample_weight, attributes, polish, public).with_noise(noise)
-    if not isinstance(noise, Answers | SampledLabels):
+    if not is_interface(noise):
         check_noise(noise)
-    assert not isinstance(noise, Posterior | ObjectivePerturbation)
+    assert not is_self_shaped(noise)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
-    if isinstance(X, BehindNetwork):
+    if behind is not None:
         check_noise(noise)
-        seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
-        return X.about_inputs(seen, attributes)
+        about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
+        return behind.about_inputs(about_features, attributes)
     table = as_table(X)
     if isinstance(model, Fit):
         names = table.names if table.is_frame else None
@@ -209,7 +210,7 @@ def _frames(reading: Reading, table: Table) -> tuple[RowsFrame, ...]:
 
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
-    if isinstance(noise, Answers | SampledLabels):
+    if is_interface(noise):
         return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 

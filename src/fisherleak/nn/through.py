@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class Through:
     inner_error: float = 0.0
     inner_fits: tuple[Fit, ...] = ()
     folded: bool | None = None
+
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = False
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return self.jacobians
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:

@@ -36,14 +36,9 @@ from fisherleak.engine.mechanisms.self_shaped import (
 )
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["NormalLikelihood", "ShapedLikelihood", "is_shaped", "likelihood_of"]
+__all__ = ["NormalLikelihood", "ShapedLikelihood", "likelihood_of"]
 
 Vector = NDArray[np.float64]
-
-
-def is_shaped(noise: Any) -> bool:
-    """Whether it is a mechanism whose noise the data shape."""
-    return isinstance(noise, Posterior | ObjectivePerturbation)
 
 
 def likelihood_of(

@@ -187,6 +187,11 @@ class Jacobian:
         return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
 
     @property
+    def answered(self) -> bool:
+        """Whether an interface has told of the parameters, in place of a release with noise."""
+        return isinstance(self.noise, Disclosed)
+
+    @property
     def metric(self) -> Array:
         """How the noise sees a move of the parameters for rows as they are centred: B H, (released parameters, L p)."""
         xp = namespace(self.B)

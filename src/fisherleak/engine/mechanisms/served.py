@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,21 @@ from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "has_law", "told_by"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__ = [
+    "DRAWN",
+    "OF",
+    "Answers",
+    "Disclosed",
+    "Interface",
+    "SampledLabels",
+    "added",
+    "has_law",
+    "is_interface",
+    "told_by",
+]
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
@@ -254,6 +268,11 @@ class Disclosed:
     def repeated(self, times: float) -> Disclosed:
         """The same answers so many times, each with noise of its own."""
         return replace(self, root=np.sqrt(times) * self.root)
+
+
+def is_interface(noise: object) -> TypeIs[Interface]:
+    """Whether it is what an interface has told instead of the parameters."""
+    return isinstance(noise, Answers | SampledLabels)
 
 
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:

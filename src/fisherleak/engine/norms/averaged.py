@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import rounding_of
+from fisherleak.engine.information import Information, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
@@ -44,7 +44,7 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Self
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Averaged", "shaped_by"]
+__all__ = ["Averaged", "as_averaged", "shaped_by"]
 
 Vector = NDArray[np.float64]
 DOUBT = 0.005
@@ -77,26 +77,33 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     return DataShaped(jacobian, mechanism)
 
 
+def as_averaged(information: Information) -> Averaged | None:
+    """The same where it is averaged over draws, so that etas are upper limits; else None."""
+    return information if isinstance(information, Averaged) else None
+
+
 @dataclass(frozen=True)
 class Averaged(DataShaped):
     """The information of objective perturbation, averaged over its draws: etas are upper limits, ``fim`` is the average."""
 
+    mechanism: ObjectivePerturbation = field(repr=False)
+
+    @property
+    def closed_mechanism(self) -> None:
+        return None
+
     @property
     def count(self) -> int:
         """N."""
-        assert isinstance(self.mechanism, ObjectivePerturbation)
         return int(self.mechanism.draws)
 
     def is_of(self, mechanism: SelfShaped) -> bool:
         """Whether it is the information of such a mechanism: of that kind and scale, over as many draws."""
-        if not isinstance(mechanism, ObjectivePerturbation):
-            return False
-        return mechanism == self.mechanism and mechanism.draws == self.count
+        return mechanism == self.mechanism and getattr(mechanism, "draws", 0) == self.count
 
     @cached_property
     def root(self) -> Vector:
         """L with L L^T = C."""
-        assert isinstance(self.mechanism, ObjectivePerturbation)
         return self.mechanism.root(int(self.jacobian.theta.shape[0]))
 
     @cached_property

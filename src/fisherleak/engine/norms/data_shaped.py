@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
+from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,20 @@ class DataShaped:
 
     jacobian: Jacobian
     mechanism: SelfShaped = field(repr=False)
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = True
+
+    @property
+    def closed_mechanism(self) -> SelfShaped | None:
+        return self.mechanism
+
+    @property
+    def shares_known(self) -> bool:
+        return self.closed_mechanism is not None
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -105,7 +119,7 @@ class DataShaped:
     def error(self) -> float:
         return rounding_of(self.jacobian.fit) + SETTLED
 
-    def scaled(self, factor: float) -> DataShaped:
+    def scaled(self, factor: float) -> Self:
         if factor != 1.0:
             self._refuse("another scale of a composition")
         return self

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,8 +32,6 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_of_matrices
 from fisherleak.engine.norms.kernels import pays_for_loading
 from fisherleak.engine.norms.output_grams import GramParts, identity
@@ -57,6 +55,10 @@ class SeveralOutputs:
     """The information of one release of a model of several outputs."""
 
     jacobian: Jacobian
+    several: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -67,6 +69,15 @@ class SeveralOutputs:
         """None of one output: whoever asks for these would take the model for another."""
         refuse_several(self, "this")
         raise AssertionError
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
+
+    @property
+    def releases(self) -> tuple[SeveralOutputs, ...]:
+        """Itself, as a part of several."""
+        return (self,)
 
     @property
     def folded(self) -> bool:
@@ -86,9 +97,6 @@ class SeveralOutputs:
 
     def scaled(self, factor: float) -> SeveralOutputs:
         return replace(self, jacobian=self.jacobian.scaled(factor))
-
-    def with_noise(self, noise: Noise | Disclosed) -> SeveralOutputs:
-        return replace(self, jacobian=self.jacobian.with_noise(noise))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,10 @@ class SharedBasis:
     """The information of one release whose examples share an eigenbasis."""
 
     jacobian: Jacobian
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -47,6 +52,10 @@ class SharedBasis:
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
         return (self.jacobian,)
 
     @property

@@ -31,12 +31,9 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     for leakage in leakages:
         refuse_other_data(first, leakage)
         scaled = leakage._information.scaled(1.0 / leakage._scale)
-        if isinstance(scaled, StackedOutputs):
-            releases += scaled.releases
-        elif isinstance(scaled, SeveralOutputs):
-            releases.append(scaled)
-        else:
+        if not scaled.several:
             refuse_mixture()
+        releases += getattr(scaled, "releases", ())
     lead = releases[0]
     joined = tuple(_in_unit(lead, each) for each in releases)
     masks = [leakage._absent for leakage in leakages]

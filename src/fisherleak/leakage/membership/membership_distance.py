@@ -23,11 +23,7 @@ from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
-from fisherleak.engine.norms.averaged import Averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.compositions.shaped_releases import refuse_membership
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
 
@@ -79,13 +75,13 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
     information = leakage._information
-    if isinstance(information, DataShaped | ShapedReleases):
-        if isinstance(information, Averaged | ShapedOutputs | ShapedReleases):
+    if information.data_dependent:
+        if information.closed_mechanism is None:
             refuse_membership(information)
-        return FromGram.of_mechanism(information.jacobian, information.mechanism)
+        return FromGram.of_mechanism(information.release_jacobians[0], information.closed_mechanism)
     if not has_own_shape(leakage._noise):
         return None
-    if isinstance(information, SeveralOutputs | StackedOutputs):
+    if information.several:
         _refuse_own(leakage._noise, "for models of one output only")
     return reshaped_by(information.jacobians[0], leakage._noise, count)
 
@@ -121,7 +117,7 @@ def presence_norms(information: Information, tolerance: float, sets: Sets | None
     Of several releases each is as exact as can be: squares add up.
     """
     tolerance = tolerance if len(information.fits) == 1 else min(tolerance, EXACT)
-    if isinstance(information, DataShaped | ShapedReleases):
+    if information.data_dependent:
         refuse_membership(information)
     jacobians = every_release(information)
     for jacobian in jacobians:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
@@ -37,6 +38,14 @@ class MatrixFree:
     """The information of several releases, or of one whose attributes move the features in a way that differs by row."""
 
     jacobians: tuple[Jacobian, ...]
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return self.jacobians
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
