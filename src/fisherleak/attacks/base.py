@@ -17,7 +17,7 @@ from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import Candidates, candidates_of, people_of
 from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.draw_and_round import generator
@@ -391,7 +391,7 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
 
 
 def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
-    if isinstance(released, Fit):
+    if is_fit(released):
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
         coef = host(released.coef).reshape(-1)
@@ -402,7 +402,7 @@ def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
         inner = checked_model(inner)
         estimator = final_estimator(inner)
         check_supported(estimator)
-        if isinstance(model, Fit):
+        if is_fit(model):
             return all_parameters(estimator)
         _check_same_kind(inner, checked_model(model))
         return _unfolded(all_parameters(estimator), inner, checked_model(model), by_answers)

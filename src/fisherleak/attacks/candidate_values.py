@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, checked_model, final_estimator
 from fisherleak.rows.selection import rows_by_group
@@ -27,7 +27,7 @@ BINS = 10
 
 def classifies(model: Estimator, fit: Fit) -> bool:
     """Whether labels are classes."""
-    if isinstance(model, Fit):
+    if is_fit(model):
         return bool(fit.loss.labels.binary or getattr(fit.loss, "classes", False))
     return bool(is_classifier(final_estimator(checked_model(model))))
 
@@ -48,7 +48,7 @@ def values_of_label(
     values : sequence, optional
         Candidates; by default all classes, or all numbers where they are few, or else the medians of ten bins.
     """
-    if getattr(None if isinstance(model, Fit) else final_estimator(model), "class_weight", None) is not None:
+    if getattr(None if is_fit(model) else final_estimator(model), "class_weight", None) is not None:
         raise UnsupportedModelError(
             "The label of a model with class_weight cannot be attacked: another label has another weight. Fit it with "
             "sample_weight instead."

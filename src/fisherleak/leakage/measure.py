@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.class_labels import check_labels
-from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
+from fisherleak.engine.fit.minimise import Fit, distance, is_fit, labels_as_fitted
 from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
@@ -139,7 +139,7 @@ def measure(
         about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
         return behind.about_inputs(about_features, attributes)
     table = as_table(X)
-    if isinstance(model, Fit):
+    if is_fit(model):
         names = table.names if table.is_frame else None
         X, y = labels_as_fitted(model, X, y, names)
         _check_same_data(model, X, y, sample_weight, names)

@@ -24,6 +24,7 @@ from fisherleak.leakage.compositions.outputs_together import (
     refuse_other_data,
 )
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import Measurement, measurement
 
 __all__ = ["compose", "information_together", "label_ratio"]
 
@@ -77,7 +78,7 @@ def compose(*leakages: Leakage) -> Leakage:
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
-        if len(leakages) > 1 and has_own_shape(leakage._noise):
+        if len(leakages) > 1 and has_own_shape(measurement(leakage).noise):
             raise InvalidInputError(
                 "compose adds up noise whose shape is public, and this one was shaped by the rows themselves: calibrate with "
                 "shape='isotropic', or with a shape from public rows."
@@ -90,40 +91,41 @@ def compose(*leakages: Leakage) -> Leakage:
     if composed is not None:
         found: Leakage = composed(leakages)
         return found
-    for leakage in leakages:
-        if leakage._information.several and leakage._information.data_dependent:
+    measured = [measurement(leakage) for leakage in leakages]
+    for each in measured:
+        if each.information.several and each.information.data_dependent:
             raise InvalidInputError(
-                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                f"{type(each.noise).__name__} of a model of several outputs is not composed with other releases: compose "
                 "models of one output, or use noise on the parameters, fisherleak.Gaussian."
             )
-    if any(leakage._information.several for leakage in leakages):
+    if any(each.information.several for each in measured):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]
     releases, jacobians, known = [], [], []
-    for leakage, factor in zip(leakages, factors, strict=True):
-        for release in _releases(leakage):
+    for each, factor in zip(measured, factors, strict=True):
+        for release in _releases(each):
             releases.append(release)
             jacobians.append(in_label_unit(jacobian_in(release), factor))
-            known.append(leakage._table.names == first._table.names)
+            known.append(each.table.names == measured[0].table.names)
     common, changed = in_common_coordinates(jacobians, known)
-    notes = [note for leakage in leakages for note in leakage._notes]
+    notes = [note for each in measured for note in each.notes]
     notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently" for name in changed]
     notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
     # a cell that is missing for one release and a level for another is data
-    masks = [leakage._absent for leakage in leakages]
+    masks = [each.absent for each in measured]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     pairs = ((shaped_in(release), J) for release, J in zip(releases, common, strict=True))
     together = [J if shaped is None else replace(shaped, jacobian=J) for shaped, J in pairs]
-    frames = tuple(replace(frame, published=True) for leakage in leakages for frame in leakage._shown_frames)
+    frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
-    return Leakage(information_together(together), None, first._table, told, absent, _frames=frames)
+    return Leakage(information_together(together), None, measured[0].table, told, absent, _frames=frames)
 
 
-def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:
+def _releases(measured: Measurement) -> Sequence[Jacobian | DataShaped]:
     """The releases of a leakage, each at its own scale."""
-    information = leakage._information
+    information = measured.information
     if not information.data_dependent:
-        return information.scaled(1.0 / leakage._scale).jacobians
+        return information.scaled(1.0 / measured.scale).jacobians
     if as_averaged(information) is not None:
         raise InvalidInputError(
             "ObjectivePerturbation of this loss is known by upper limits of single etas, which do not add up as matrices do: "
@@ -148,7 +150,7 @@ def _checked(first: Leakage, other: Leakage) -> float:
 
 def label_ratio(first: Leakage, other: Leakage) -> float:
     """By how much the other's label moves where the first one's moves by one; labels that are not the same are refused."""
-    one, two = first._information, other._information
+    one, two = measurement(first).information, measurement(other).information
     if one.several and two.several:
         return label_unit(one.release_jacobians[0], two.release_jacobians[0])
     if one.several or two.several:

@@ -25,6 +25,7 @@ from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
 from fisherleak.engine.norms.compositions.shaped_releases import refuse_membership
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import map_rows
 
 __all__ = [
@@ -43,11 +44,11 @@ Sets = Sequence[NDArray[np.int64]]
 
 def membership_of(leakage: Any, tolerance: float, sets: Sets | None = None) -> Array:
     """Mu of every row of a leakage, (n,), or of every set of rows, (m,), at its own noise."""
-    information, count = leakage._information, leakage.n if sets is None else len(sets)
+    information, count = measurement(leakage).information, leakage.n if sets is None else len(sets)
     reshaped = _reshaped(leakage, count)
     if reshaped is None:
-        return presence_norms(information, tolerance, sets) / leakage._scale
-    jacobian = leakage._jacobian
+        return presence_norms(information, tolerance, sets) / measurement(leakage).scale
+    jacobian = measurement(leakage).jacobian
     found = equivalent_norms(reshaped, jacobian, tolerance, sets)
     return like(found, jacobian.X, namespace(jacobian.X))
 
@@ -66,7 +67,7 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         reshaped = _reshaped(leakage, count)
     except InvalidInputError as error:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
-    if reshaped is None or (reshaped.is_light(count) and is_light(leakage._jacobian, count)):
+    if reshaped is None or (reshaped.is_light(count) and is_light(measurement(leakage).jacobian, count)):
         return ""
     return (
         "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
@@ -74,16 +75,17 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
 
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
-    information = leakage._information
+    information = measurement(leakage).information
     if information.data_dependent:
         if information.closed_mechanism is None:
             refuse_membership(information)
         return FromGram.of_mechanism(information.release_jacobians[0], information.closed_mechanism)
-    if not has_own_shape(leakage._noise):
+    noise = measurement(leakage).noise
+    if not has_own_shape(noise):
         return None
     if information.several:
-        _refuse_own(leakage._noise, "for models of one output only")
-    return reshaped_by(information.jacobians[0], leakage._noise, count)
+        _refuse_own(noise, "for models of one output only")
+    return reshaped_by(information.jacobians[0], noise, count)
 
 
 def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:

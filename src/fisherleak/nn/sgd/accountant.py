@@ -32,7 +32,7 @@ from fisherleak.nn.sgd.subsampling import CLIPS, LONGEST, Subsampling, subsampli
 from fisherleak.nn.sgd.training_runs import count_steps, fingerprint, read_state, write_state
 from fisherleak.rows.selection import check_rows
 
-__all__ = ["SGDAccountant"]
+__all__ = ["SGDAccountant", "Watched", "watched_by"]
 
 SAMPLINGS = ("poisson", "fixed")
 KEEPS = ("auto", "matrix", "norm")
@@ -45,7 +45,7 @@ MATRIX_WIDTH = 128
 
 
 @dataclass(frozen=True)
-class _Watched:
+class Watched:
     """The examples whose information is added up."""
 
     gradients: ExampleGradients
@@ -133,7 +133,7 @@ class SGDAccountant:
         self.steps = 0
         self._gradients = example_gradients(model, loss, ())
         self._random = np.random.default_rng(random_state)
-        self._watched: _Watched | None = None
+        self._watched: Watched | None = None
         self._state: dict[str, Tensor] = {}
         self._worst = 0.0
 
@@ -161,7 +161,7 @@ class SGDAccountant:
             raise InvalidInputError("X must be finite everywhere.")
         check_model_alone(gradients.live, inputs[:1])
         gradients.checked(flat[:1], labels[:1], gradients.parameters())
-        self._watched = _Watched(gradients, flat, labels, X)
+        self._watched = Watched(gradients, flat, labels, X)
         n, P = flat.shape
         if self.keep == "auto":
             self.keep = "matrix" if P <= MATRIX_WIDTH and n * P * P <= MATRIX_VALUES else "norm"
@@ -284,7 +284,7 @@ class SGDAccountant:
 
     # one step
 
-    def _examples(self) -> _Watched:
+    def _examples(self) -> Watched:
         if self._watched is None:
             raise InvalidInputError("No examples are watched: call watch(X, y) first.")
         return self._watched
@@ -321,6 +321,11 @@ class SGDAccountant:
             signs = self._random.integers(0, 2, size=tuple(part.x.shape)) * 2.0 - 1.0
             total = total + part.along_directions(torch.as_tensor(signs, dtype=part.x.dtype, device=part.x.device))
         return total / self.directions
+
+
+def watched_by(accountant: SGDAccountant) -> Watched:
+    """The examples that an accountant watches; refused where there are none."""
+    return accountant._examples()
 
 
 @lru_cache(maxsize=32)
