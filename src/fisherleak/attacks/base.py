@@ -33,7 +33,7 @@ __all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_par
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
-AT_ONCE = 2**23
+GUESSES_AT_ONCE = 2**23
 """Guesses held at a time."""
 
 
@@ -261,7 +261,7 @@ class Attacker(ABC):
 
     def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
         """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""
-        most = max(1, AT_ONCE // self.target.m)
+        most = max(1, GUESSES_AT_ONCE // self.target.m)
         total, by_trial = None, []
         for start in range(0, theta.shape[0], most):
             right = self._right(self.guess(theta[start : start + most], noise))

@@ -18,13 +18,10 @@ from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.attacks.likelihoods.scores import classes_said, linear_scores, with_ones
+from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
 from fisherleak.engine.noise import Noise
 
 __all__ = ["BlackBox"]
-
-AT_ONCE = 2**22
-"""Predictions held at a time."""
 
 
 class BlackBox(Attacker):
@@ -68,7 +65,7 @@ class BlackBox(Attacker):
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         score = self._by_class if self.classifies else self._by_density
         per_release = max(self._training.shape[0], self.target.k * self.target.m) * self.target.fit.outputs
-        most = max(1, AT_ONCE // per_release)
+        most = max(1, ANSWERS_AT_ONCE // per_release)
         parts = []
         for start in range(0, theta.shape[0], most):
             some = theta[start : start + most]

@@ -53,7 +53,7 @@ from fisherleak.rows.selection import check_rows
 
 __all__ = ["Membership", "Presence"]
 
-AT_ONCE = 2**21
+LIKELIHOODS_AT_ONCE = 2**21
 """Scores, or coordinates of noise vectors, held at a time."""
 
 
@@ -333,7 +333,7 @@ class Membership:
         check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
         m = self.rows.shape[0]
-        most = max(1, AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
+        most = max(1, LIKELIHOODS_AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
         parts = []
         for start in range(0, m, most):
             some = slice(start, min(start + most, m))

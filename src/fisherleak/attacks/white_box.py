@@ -25,7 +25,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.sparse import inverse_of, times
-from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
+from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.likelihoods.scores import by_density, by_distance
@@ -274,7 +274,7 @@ class WhiteBox(Attacker):
         b, delta = self._noise_drawn(noise, draws, random_state), self._stacked
         xp = namespace(delta)
         total = xp.zeros_like(delta[0, :, 0])
-        most = max(1, AT_ONCE // self.target.m)
+        most = max(1, GUESSES_AT_ONCE // self.target.m)
         weights = like(self.target.weights[self.target.by_prior], delta, xp)
         for k in range(self.target.k):
             weight = weights[k, :]

@@ -17,13 +17,15 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["by_density", "by_distance", "classes_said", "linear_scores", "log_density", "with_ones"]
+__all__ = ["ANSWERS_AT_ONCE", "by_density", "by_distance", "classes_said", "linear_scores", "log_density", "with_ones"]
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SCORES = 2**23
 """Scores held at a time."""
+ANSWERS_AT_ONCE = 2**22
+"""Linear predictors of rows under candidates, for all releases, that are held at a time: 32 MB."""
 COORDINATES = 2**21
 """Coordinates of noise vectors held at a time: a density keeps a few arrays of that size, so they should be small."""
 

@@ -48,6 +48,7 @@ __all__ = [
     "SampledLabels",
     "added",
     "has_law",
+    "is_disclosed",
     "is_interface",
     "told_by",
 ]
@@ -58,7 +59,7 @@ LARGEST_QUERY = 1e50
 """Of a feature of a query, beside noise of scale one or more: fourth powers, which norms need, and their sums are floats."""
 FARTHEST = 200.0
 """Logarithm of the mean of a count, at most: past it the curvature of the loss is cut."""
-AT_ONCE = 2**21
+QUERY_VALUES = 2**21
 """Values of the queries that are decomposed at a time."""
 
 
@@ -270,6 +271,11 @@ class Disclosed:
         return replace(self, root=np.sqrt(times) * self.root)
 
 
+def is_disclosed(noise: object) -> TypeIs[Disclosed]:
+    """Whether a Jacobian is whitened by what an interface has told, in place of a noise."""
+    return isinstance(noise, Disclosed)
+
+
 def is_interface(noise: object) -> TypeIs[Interface]:
     """Whether it is what an interface has told instead of the parameters."""
     return isinstance(noise, Answers | SampledLabels)
@@ -351,6 +357,6 @@ def added(one: Disclosed, other: Disclosed) -> Disclosed:
 def _blocks(features: Vector, parameters: int, outputs: int, independent: bool) -> Iterator[Vector]:
     m = features.shape[0]
     # the root is decomposed again with each block, and should not be most of the work
-    step = max(1, AT_ONCE // parameters // outputs, parameters // outputs) if independent else max(m, 1)
+    step = max(1, QUERY_VALUES // parameters // outputs, parameters // outputs) if independent else max(m, 1)
     for start in range(0, m, step):
         yield features[start : start + step]

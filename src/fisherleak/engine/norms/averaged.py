@@ -40,7 +40,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped, is_posterior
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
@@ -64,7 +64,7 @@ LARGEST = 2**27
 def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
-    if isinstance(mechanism, ObjectivePerturbation) and not jacobian.fit.loss.unit_curvature:
+    if not is_posterior(mechanism) and not jacobian.fit.loss.unit_curvature:
         p = int(jacobian.theta.shape[0])
         last = mechanism.scale * float(np.linalg.norm(mechanism.root(p)[-1]))
         check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)

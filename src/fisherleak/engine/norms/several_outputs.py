@@ -28,11 +28,10 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Information, OneRelease, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_of_matrices
+from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
 from fisherleak.engine.norms.kernels import pays_for_loading
 from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
@@ -42,8 +41,6 @@ from fisherleak.rows import block_elements, gather, map_rows
 
 __all__ = ["SeveralOutputs", "example_squares", "refuse_several", "written_product", "written_rows"]
 
-CANCELLED = 1e-4
-"""An eigenvalue, or a squared cell, below this part of its terms is computed again without squares."""
 COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
 BLOCKS, ACCELERATOR_BLOCKS = 2, 8
@@ -51,18 +48,13 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 
 
 @dataclass(frozen=True)
-class SeveralOutputs:
+class SeveralOutputs(OneRelease):
     """The information of one release of a model of several outputs."""
 
-    jacobian: Jacobian
     several: ClassVar[bool] = True
     data_dependent: ClassVar[bool] = False
     closed_mechanism: ClassVar[None] = None
     shares_known: ClassVar[bool] = True
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobian.attributes
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -71,25 +63,9 @@ class SeveralOutputs:
         raise AssertionError
 
     @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return (self.jacobian,)
-
-    @property
     def releases(self) -> tuple[SeveralOutputs, ...]:
         """Itself, as a part of several."""
         return (self,)
-
-    @property
-    def folded(self) -> bool:
-        return self.jacobian.folding is not None
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
 
     @property
     def error(self) -> float:

@@ -13,7 +13,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.norms.averaged import as_averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, jacobian_in, shaped_in
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped, jacobian_in
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import in_common_coordinates, in_label_unit, label_factor
@@ -114,8 +114,8 @@ def compose(*leakages: Leakage) -> Leakage:
     # a cell that is missing for one release and a level for another is data
     masks = [each.absent for each in measured]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    pairs = ((shaped_in(release), J) for release, J in zip(releases, common, strict=True))
-    together = [J if shaped is None else replace(shaped, jacobian=J) for shaped, J in pairs]
+    pairs = zip(releases, common, strict=True)
+    together = [replace(release, jacobian=J) if is_data_shaped(release) else J for release, J in pairs]
     frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
     return Leakage(information_together(together), None, measured[0].table, told, absent, _frames=frames)
@@ -138,7 +138,7 @@ def _releases(measured: Measurement) -> Sequence[Jacobian | DataShaped]:
 
 def information_together(releases: Sequence[Jacobian | DataShaped]) -> Information:
     """The information of releases, each at its own scale, by common coordinates."""
-    fixed = all(shaped_in(release) is None for release in releases)
+    fixed = not any(map(is_data_shaped, releases))
     return information_of(*map(jacobian_in, releases)) if fixed else ShapedReleases(tuple(releases))
 
 

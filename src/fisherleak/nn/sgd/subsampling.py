@@ -39,7 +39,7 @@ WIDEST = 0.004
 """Space between nodes, at most: information is then at most 2e-4 above the truth, eta 1e-4."""
 TOLD = 40.0
 """Past so many standard deviations of the noise it shows who is in, and the bound q is reached to rounding."""
-AT_ONCE = 2**21
+INTEGRAND_VALUES = 2**21
 """Values of the integrands at a time."""
 
 
@@ -54,7 +54,7 @@ def subsampled_information(sample_rate: float, rho: Vector) -> tuple[Vector, Vec
     density = step * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi)
     weights = np.stack([density, density * t * t], axis=1)
     found = []
-    for part in np.array_split(rho, max(1, rho.size * t.size // AT_ONCE)):
+    for part in np.array_split(rho, max(1, rho.size * t.size // INTEGRAND_VALUES)):
         omega = expit(logit(sample_rate) + part[:, None] * t[None, :] + 0.5 * part[:, None] ** 2)
         found.append(sample_rate * (omega @ weights))
     both = np.concatenate(found)

@@ -61,7 +61,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, way: s
     monkeypatch.setattr(matrix_free, "WRITTEN_OUT", 0 if way == "by products" else 10_000)
     if request.param == "compiled":
         kernels = pytest.importorskip("fisherleak.engine.norms.kernels.grams_numba")
-        monkeypatch.setattr(kernels, "AT_ONCE", 1)
+        monkeypatch.setattr(kernels, "GRAM_VALUES", 1)
         monkeypatch.setattr(stacked_releases, "COMPILED_FROM", 0)
         monkeypatch.setattr(largest, "COMPILED_FROM", 0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,10 @@ from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
-__all__ = ["ShapedOutputs", "ShapedReleases", "jacobian_in", "refuse_membership", "shaped_in"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__ = ["ShapedOutputs", "ShapedReleases", "is_data_shaped", "jacobian_in", "refuse_membership"]
 
 Vector = NDArray[np.float64]
 Release = Jacobian | DataShaped
@@ -56,7 +59,7 @@ class ShapedReleases:
     @property
     def first_shaped(self) -> DataShaped:
         """The first release whose noise the data shape."""
-        return next(shaped for each in self.releases if (shaped := shaped_in(each)) is not None)
+        return next(each for each in self.releases if is_data_shaped(each))
 
     @property
     def several(self) -> bool:
@@ -288,19 +291,18 @@ def refuse_membership(information: Information) -> NoReturn:
     )
 
 
-def shaped_in(release: Release) -> DataShaped | None:
-    """The release where the data shape its noise; None for fixed noise, which is in its Jacobian."""
-    return release if isinstance(release, DataShaped) else None
+def is_data_shaped(release: Release) -> TypeIs[DataShaped]:
+    """Whether the data shape the noise of a release; fixed noise is in its Jacobian."""
+    return isinstance(release, DataShaped)
 
 
 def jacobian_in(release: Release) -> Jacobian:
     """The Jacobian of a release, with fixed noise or with one that the data shape."""
-    return release.jacobian if isinstance(release, DataShaped) else release
+    return release.jacobian if is_data_shaped(release) else release
 
 
 def _part(release: Release, attributes: Sequence[Attribute]) -> ShapedParts:
     jacobian = jacobian_in(release)
-    shaped = shaped_in(release)
-    spectrum = fixed_spectrum(jacobian) if shaped is None else shaped.spectrum
+    spectrum = release.spectrum if is_data_shaped(release) else fixed_spectrum(jacobian)
     E = jacobian.map(jacobian.named(attributes))
     return ShapedParts(jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta))

@@ -22,6 +22,8 @@ from fisherleak.engine.norms.kernels import is_compiled
 __all__ = ["LARGE", "WANTED", "start_of", "top_by_products", "top_of_factors", "top_of_matrices"]
 
 State = tuple[Array, ...]
+CANCELLED = 1e-4
+"""An eigenvalue, or a squared cell, below this part of the terms that made it is computed again without squares."""
 WANTED = 4e-11
 """Relative error of an eigenvalue at which a row is done."""
 CHECKS = (6, 9, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 47, 55, 64, 76, 90, 105, 120)
