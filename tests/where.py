@@ -189,6 +189,11 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "auditing/exposure/test_membership_of_rows.py",
     ),
     "leakage/looseness.py": ("models/test_minimum.py", "models/test_estimators.py"),
+    "leakage/measurement.py": (
+        "leakage/compositions/test_compose.py",
+        "leakage/test_membership.py",
+        "nn/test_heads.py",
+    ),
     "leakage/measure.py": ("leakage/test_leakage.py", "models/test_read.py", "models/test_minimum.py"),
     "models/steps/category_steps.py": ("models/steps/test_transformers.py", "models/test_read.py"),
     "models/steps/curved_steps.py": ("models/steps/test_transformers.py",),
