@@ -154,7 +154,7 @@ def test_memory_is_bounded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fl.Laplace, "log_density", watched)
     for coordinates in (1, 7 * P, 100 * P):
         monkeypatch.setattr(scores, "COORDINATES", coordinates)
-        monkeypatch.setattr("fisherleak.attacks.base.AT_ONCE", 9 * N)
+        monkeypatch.setattr("fisherleak.attacks.base.GUESSES_AT_ONCE", 9 * N)
         np.testing.assert_array_equal(attack.accuracy(noise, draws=70), whole)
         assert max(sizes) <= max(coordinates, P)
         sizes.clear()

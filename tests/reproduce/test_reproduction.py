@@ -11,7 +11,6 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.reproduce import ITEMS, Comparison, Item, reproduce
-from fisherleak.reproduce import page as page_module
 from fisherleak.reproduce import reproduction as run_module
 
 
@@ -40,8 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Item(name, f"Title of {name}", {"l2": 0.1}, compute, _compare, _draw if name == "one" else None)
 
     items = {name: item(name) for name in ("one", "two")}
-    for module in (run_module, page_module):
-        monkeypatch.setattr(module, "ITEMS", items)
+    monkeypatch.setattr(run_module, "ITEMS", items)
     return order
 
 
@@ -88,7 +86,6 @@ def test_what_is_damaged_missing_or_made_with_other_settings_is_made_again(
     assert made == ["one", "two"] * 3
     other = {name: replace(item, settings={"l2": 0.2}) for name, item in vars(run_module)["ITEMS"].items()}
     monkeypatch.setattr(run_module, "ITEMS", other)
-    monkeypatch.setattr(page_module, "ITEMS", other)
     reproduce(out=tmp_path)
     assert made == ["one", "two"] * 4
     (tmp_path / "data").mkdir()

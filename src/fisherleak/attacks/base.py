@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.candidates import Candidates, candidates_of, people_of
-from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import is_fit
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
@@ -32,7 +33,7 @@ __all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_par
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
-AT_ONCE = 2**23
+GUESSES_AT_ONCE = 2**23
 """Guesses held at a time."""
 
 
@@ -239,7 +240,7 @@ class Attacker(ABC):
         >>> print(f"{outcome.accuracy:.1%} right, {outcome.baseline:.1%} without the model")
         75.8% right, 54.0% without the model
         """
-        if hasattr(released, "unit_information_root") or is_shaped(released):
+        if hasattr(released, "unit_information_root") or is_self_shaped(released):
             return self._against_noise(released, draws, random_state)
         theta, several = self._parameters(released)
         return self._scored(theta, several, known_noise(released, noise))
@@ -260,7 +261,7 @@ class Attacker(ABC):
 
     def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
         """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""
-        most = max(1, AT_ONCE // self.target.m)
+        most = max(1, GUESSES_AT_ONCE // self.target.m)
         total, by_trial = None, []
         for start in range(0, theta.shape[0], most):
             right = self._right(self.guess(theta[start : start + most], noise))
@@ -282,7 +283,7 @@ class Attacker(ABC):
 
     def _drawn(self, noise: Noise, draws: int, random_state: Any) -> Vector:
         """Parameters of that many releases, (draws, p)."""
-        if is_shaped(noise):
+        if is_self_shaped(noise):
             mechanism: Any = noise
             target = self.target
             likelihood = likelihood_of(mechanism, target.fit, target.features, target.y, target.rows[:1])
@@ -347,7 +348,7 @@ def known_noise(released: Any, noise: Noise | None) -> Noise | None:
         several = isinstance(released, (list, tuple)) and released and not np.isscalar(released[0])
         brought = [_own_noise(each) for each in (released if several else [released])]
         noise = brought[0] if all(each == brought[0] for each in brought) else None
-    if noise is not None and not is_shaped(noise):
+    if noise is not None and not is_self_shaped(noise):
         check_noise(noise)
     return noise
 
@@ -390,7 +391,7 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
 
 
 def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
-    if isinstance(released, Fit):
+    if is_fit(released):
         return np.asarray(host(released.theta))
     if isinstance(released, Released):
         coef = host(released.coef).reshape(-1)
@@ -401,7 +402,7 @@ def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
         inner = checked_model(inner)
         estimator = final_estimator(inner)
         check_supported(estimator)
-        if isinstance(model, Fit):
+        if is_fit(model):
             return all_parameters(estimator)
         _check_same_kind(inner, checked_model(model))
         return _unfolded(all_parameters(estimator), inner, checked_model(model), by_answers)

@@ -18,13 +18,10 @@ from fisherleak._support.arrays import host
 from fisherleak.attacks.base import Attacker, Codes, Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.attacks.likelihoods.linear_scores import classes_said, linear_scores, outputs_in, with_ones
+from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
 from fisherleak.engine.noise import Noise
 
 __all__ = ["BlackBox"]
-
-AT_ONCE = 2**22
-"""Predictions held at a time."""
 
 
 class BlackBox(Attacker):
@@ -67,8 +64,8 @@ class BlackBox(Attacker):
 
     def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
         score = self._by_class if self.classifies else self._by_density
-        per_release = max(self._training.shape[0], self.target.k * self.target.m) * outputs_in(self.target.fit)
-        most = max(1, AT_ONCE // per_release)
+        per_release = max(self._training.shape[0], self.target.k * self.target.m) * self.target.fit.outputs
+        most = max(1, ANSWERS_AT_ONCE // per_release)
         parts = []
         for start in range(0, theta.shape[0], most):
             some = theta[start : start + most]
@@ -82,7 +79,7 @@ class BlackBox(Attacker):
         mean = getattr(fit.loss, "mean", None)
         y = _columns(host(self.target.y))
         omega = np.ones(fit.n) if fit.sample_weight is None else host(fit.sample_weight)
-        freedom = max(fit.n - theta.shape[1] // outputs_in(self.target.fit), 1)
+        freedom = max(fit.n - theta.shape[1] // self.target.fit.outputs, 1)
         labels = np.stack([_columns(each) for each in self._labels])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             said, answers = (linear_scores(each, theta, fit) for each in (self._training, self._candidates))
@@ -96,7 +93,7 @@ class BlackBox(Attacker):
 
     def _by_class(self, theta: Vector) -> NDArray[np.float64]:
         """Posterior up to a factor, (k, m, T)."""
-        K = max(outputs_in(self.target.fit), 2)
+        K = max(self.target.fit.outputs, 2)
         own = self._codes(host(self.target.y))
         said = classes_said(linear_scores(self._training, theta, self.target.fit))
         # part of each class's training rows that the released model puts into each class, (T, K, K)
@@ -113,7 +110,7 @@ class BlackBox(Attacker):
 
     def _codes(self, y: Vector) -> NDArray[np.int64]:
         """Classes of labels as the loss takes them, 0 to K - 1."""
-        return (y > 0).astype(np.int64) if outputs_in(self.target.fit) == 1 else y.astype(np.int64)
+        return (y > 0).astype(np.int64) if self.target.fit.outputs == 1 else y.astype(np.int64)
 
 
 def _columns(y: Vector) -> Vector:

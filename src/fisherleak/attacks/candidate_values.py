@@ -12,12 +12,12 @@ from sklearn.base import is_classifier
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Estimator, VectorLike
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, checked_model, final_estimator
 from fisherleak.rows.selection import rows_by_group
 
-__all__ = ["classifies", "values_of_column", "values_of_label"]
+__all__ = ["as_beliefs", "classifies", "values_of_column", "values_of_label"]
 
 MOST_NUMBERS = 20
 """A numeric column with more different values than this needs a list of candidates."""
@@ -27,7 +27,7 @@ BINS = 10
 
 def classifies(model: Estimator, fit: Fit) -> bool:
     """Whether labels are classes."""
-    if isinstance(model, Fit):
+    if is_fit(model):
         return bool(fit.loss.labels.binary or getattr(fit.loss, "classes", False))
     return bool(is_classifier(final_estimator(checked_model(model))))
 
@@ -48,7 +48,7 @@ def values_of_label(
     values : sequence, optional
         Candidates; by default all classes, or all numbers where they are few, or else the medians of ten bins.
     """
-    if getattr(None if isinstance(model, Fit) else final_estimator(model), "class_weight", None) is not None:
+    if getattr(None if is_fit(model) else final_estimator(model), "class_weight", None) is not None:
         raise UnsupportedModelError(
             "The label of a model with class_weight cannot be attacked: another label has another weight. Fit it with "
             "sample_weight instead."
@@ -198,3 +198,27 @@ def _nearest_numbers(column: Array, chosen: list[Any], name: str) -> Array:
     missing = xp.isnan(column)
     places = xp.searchsorted(like(middles, column, xp), xp.where(missing, 0.0, column))
     return xp.where(missing, -1, xp.take(like(order, column, xp), places))
+
+
+# A prior for each row: what an attacker believes of each candidate before he sees a model, (n, k).
+#
+# Beliefs of rows stand wherever a prior of all rows can: the most probable candidate of row i maximises
+# :math:`\log P_{ik} + \log f(w' - w_k)`.
+
+
+def as_beliefs(prior: Any, n: int, k: int) -> NDArray[np.float64] | None:
+    """Probabilities of the candidates of each row, (n, k), that sum to one; None where the prior is one for all rows."""
+    if hasattr(prior, "items") or np.ndim(prior) != 2:
+        return None
+    try:
+        given = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"prior must hold probabilities; got {str(prior)[:60]}.") from None
+    if given.shape != (n, k):
+        raise InvalidInputError(
+            f"prior of each row must have shape ({n}, {k}), a column for each candidate; got {given.shape}."
+        )
+    total = given.sum(axis=1, keepdims=True)
+    if not (np.isfinite(given).all() and (given >= 0).all() and (total > 0).all()):
+        raise InvalidInputError("prior must be finite and zero or more everywhere, and not all zero in any row.")
+    return np.asarray(given / total)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, device, host, like, namespace
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.attacks.beliefs import as_beliefs
-from fisherleak.attacks.candidate_values import values_of_column, values_of_label
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.attacks.candidate_values import as_beliefs, values_of_column, values_of_label
+from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.read import prepare
 from fisherleak.models.several import all_parameters
@@ -150,7 +150,7 @@ class Candidates:
         if self.encoded is not None:
             return xp.astype(xp.take(self.features, rows, axis=0), xp.float64, copy=True)
         value = self.values[candidate]
-        if isinstance(self.model, Fit):
+        if is_fit(self.model):
             features = xp.astype(xp.take(self.features, rows, axis=0), xp.float64, copy=True)
             features[:, self.position] = value
             return features
@@ -300,13 +300,13 @@ def people_of(target: Candidates, groups: Any) -> Candidates:
 
 def jacobian_at_minimum(model: Estimator, X: TableLike, y: VectorLike, sample_weight: VectorLike) -> Jacobian:
     """What an attack has to know of a model, moved to its minimum, of one output or of several."""
-    information = measure(model, X, y, sample_weight=sample_weight, polish=True)._information
+    information = measurement(measure(model, X, y, sample_weight=sample_weight, polish=True)).information
     return one_release(information)
 
 
 def given_parameters(model: Estimator) -> NDArray[np.float64]:
     """All released parameters of a model, as they are: (p,)."""
-    return np.asarray(host(model.theta) if isinstance(model, Fit) else all_parameters(final_estimator(model)))
+    return np.asarray(host(model.theta) if is_fit(model) else all_parameters(final_estimator(model)))
 
 
 def _output(attribute: Any, table: Table, y: Array) -> int | None:

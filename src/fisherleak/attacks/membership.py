@@ -36,13 +36,13 @@ from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobia
 from fisherleak.attacks.likelihoods.data_dependent_likelihood import (
     NormalLikelihood,
     ShapedLikelihood,
-    is_shaped,
     likelihood_of,
 )
 from fisherleak.attacks.likelihoods.scores import log_density
 from fisherleak.attacks.likelihoods.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.noise.draw_and_round import generator
@@ -53,7 +53,7 @@ from fisherleak.rows.selection import check_rows
 
 __all__ = ["Membership", "Presence"]
 
-AT_ONCE = 2**21
+LIKELIHOODS_AT_ONCE = 2**21
 """Scores, or coordinates of noise vectors, held at a time."""
 
 
@@ -189,7 +189,7 @@ class Membership:
         >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
         array([0.142, 0.03 , 0.081])
         """
-        if is_shaped(noise) or has_own_shape(noise):
+        if is_self_shaped(noise) or has_own_shape(noise):
             return self._equivalent(noise)
         check_noise(noise)
         check_normal(noise)
@@ -213,7 +213,7 @@ class Membership:
                 f"{type(noise).__name__} whose covariance the rows decide is attacked for models of one output only: use "
                 "shape='isotropic'."
             )
-        if not is_shaped(noise):
+        if not is_self_shaped(noise):
             return reshaped_by(own, noise, int(self.rows.shape[0]))
         if not own.fit.loss.unit_curvature:
             raise InvalidInputError(
@@ -301,7 +301,7 @@ class Membership:
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
         known: Any = known_noise(released, noise)
-        if is_shaped(known) or has_own_shape(known):
+        if is_self_shaped(known) or has_own_shape(known):
             score = self._scores_by_shape(self._likelihood(known), b, range(self.rows.shape[0]))
         else:
             score = self._scores(known, b, slice(0, self.rows.shape[0]))
@@ -328,12 +328,12 @@ class Membership:
         True
         """
         _quantile(at)
-        if is_shaped(noise) or has_own_shape(noise):
+        if is_self_shaped(noise) or has_own_shape(noise):
             return self._simulated_by_shape(noise, check_draws(releases, "releases"), random_state, at)
         check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
         m = self.rows.shape[0]
-        most = max(1, AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
+        most = max(1, LIKELIHOODS_AT_ONCE // (releases * (1 if noise.normal else b.shape[1])))
         parts = []
         for start in range(0, m, most):
             some = slice(start, min(start + most, m))
@@ -345,7 +345,7 @@ class Membership:
 
     def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood | NormalLikelihood:
         own = self._jacobian
-        if not is_shaped(mechanism):
+        if not is_self_shaped(mechanism):
             sets = self._sets or [np.asarray([row]) for row in host(self.rows).tolist()]
             found = NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
             if np.any(~found.known & np.isfinite(host(self.moves)).all(axis=1)):
@@ -413,7 +413,7 @@ def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, V
 
 
 def _refuse_curve(noise: Any, name: str) -> None:
-    if is_shaped(noise) or has_own_shape(noise):
+    if is_self_shaped(noise) or has_own_shape(noise):
         raise InvalidInputError(
             f"{name} has a closed form for noise whose covariance does not depend on the rows, and that of this "
             f"{type(noise).__name__} does: accuracy(noise) is known, and attack.simulate(noise) has all three."

@@ -23,7 +23,7 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.base import Vector
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.ideal import beliefs_of, learned_from
-from fisherleak.attacks.likelihoods.linear_scores import classes_said, linear_scores, outputs_in, with_ones
+from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
 from fisherleak.attacks.outcome import Outcome
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise
@@ -33,8 +33,6 @@ __all__ = ["Served"]
 
 DRAWS = 200
 """Releases that are simulated."""
-AT_ONCE = 2**22
-"""Scores of candidates that are held at a time."""
 
 
 class Served(WhiteBox):
@@ -139,7 +137,7 @@ class Served(WhiteBox):
                 "The attacker who sees answers must know the noise of the release: pass noise=fisherleak.Gaussian(scale)."
             )
         target = self.target
-        most = max(1, AT_ONCE // (target.k * target.m * outputs_in(target.fit)))
+        most = max(1, ANSWERS_AT_ONCE // (target.k * target.m * target.fit.outputs))
         same = np.concatenate([self._same(theta[t : t + most]) for t in range(0, theta.shape[0], most)], axis=1)
         best = self._best(self._stacked, theta - host(target.fit.theta)[None, :], noise, same)
         return np.asarray(target.by_prior[host(best)])

@@ -25,14 +25,15 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.sparse import inverse_of, times
-from fisherleak.attacks.base import AT_ONCE, Attacker, Vector, part_right
+from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Vector, part_right
 from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
-from fisherleak.attacks.likelihoods.data_dependent_likelihood import is_shaped, likelihood_of
+from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.likelihoods.scores import by_density, by_distance
 from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.changes.replacement import Moves, replacement_moves
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
@@ -155,7 +156,7 @@ class WhiteBox(Attacker):
             raise InvalidInputError(f"over must be 'rows' or 'prior'; got {over!r}.")
         if self._has_closed_form(noise):
             return self._exact(noise, over)
-        if over == "prior" and is_shaped(noise):
+        if over == "prior" and is_self_shaped(noise):
             raise InvalidInputError(
                 f"over must be 'rows' for {type(noise).__name__}, whose noise has another shape with every value; got 'prior'."
             )
@@ -169,7 +170,7 @@ class WhiteBox(Attacker):
         The accuracy over the rows' own values, or what is left of it under any noise where that is more; over the prior for an
         attacker who has one. Rows that the model does not depend on count as a guess among all candidates. In closed form only.
         """
-        if is_shaped(noise):
+        if is_self_shaped(noise):
             raise InvalidInputError(
                 f"accuracy is limited in closed form, which {type(noise).__name__} has none of: limit eta, or use "
                 "fisherleak.Gaussian."
@@ -189,7 +190,7 @@ class WhiteBox(Attacker):
         return xp.where(still, xp.full_like(found, 1.0 / self.target.k), found)
 
     def _has_closed_form(self, noise: Noise) -> bool:
-        if is_shaped(noise):
+        if is_self_shaped(noise):
             return False
         check_noise(noise)
         return self.target.k <= MOST and noise.normal
@@ -234,7 +235,7 @@ class WhiteBox(Attacker):
 
     def _best(self, delta: Array, b: Vector, noise: Noise | None, allowed: Any = None) -> Array:
         """Places, in the order of the prior, of the allowed candidates (k, T, m) that explain noise b (T, p) best: (T, m)."""
-        if noise is not None and is_shaped(noise):
+        if noise is not None and is_self_shaped(noise):
             return self._best_by_shape(delta, b, noise, allowed)
         if noise is not None and not noise.normal:
             return by_density(delta, b, noise, self._log_prior, allowed)
@@ -270,7 +271,7 @@ class WhiteBox(Attacker):
         b, delta = self._noise_drawn(noise, draws, random_state), self._stacked
         xp = namespace(delta)
         total = xp.zeros_like(delta[0, :, 0])
-        most = max(1, AT_ONCE // self.target.m)
+        most = max(1, GUESSES_AT_ONCE // self.target.m)
         weights = like(self.target.weights[self.target.by_prior], delta, xp)
         for k in range(self.target.k):
             weight = weights[k, :]

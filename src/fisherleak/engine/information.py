@@ -20,9 +20,19 @@ from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.rows import sum_groups, sum_rows
 
-__all__ = ["Information", "Product", "certain_norm", "group_norms", "norms_of_sets", "rounding_of", "set_norm"]
+__all__ = [
+    "Information",
+    "OneRelease",
+    "Product",
+    "certain_norm",
+    "group_norms",
+    "norms_of_sets",
+    "rounding_of",
+    "set_norm",
+]
 
 GROUP_VALUES = 2**24
 """Values of the matrices of all groups that are summed in one pass over lazy rows."""
@@ -65,6 +75,26 @@ class Information(Protocol):
         """The releases' Jacobians, in factors."""
 
     @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        """The Jacobian of each release, whatever its noise and outputs; ``jacobians`` refuses where there is more to it."""
+
+    @property
+    def several(self) -> bool:
+        """Whether models of several outputs are released."""
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether the rows decide the covariance of the noise, and that is counted: norms are at its own scale."""
+
+    @property
+    def closed_mechanism(self) -> SelfShaped | None:
+        """The mechanism of one release of one output whose data-dependent covariance has a closed form; None for all else."""
+
+    @property
+    def shares_known(self) -> bool:
+        """Whether the mean of eta over beliefs about a value is known, by refits."""
+
+    @property
     def folded(self) -> bool | None:
         """Whether preprocessing is counted with the model in any of the releases; None where that is not known."""
 
@@ -100,6 +130,33 @@ class Information(Protocol):
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         """J_i of a few examples, (b, p, m + label): their Grams are the information about single examples."""
+
+
+@dataclass(frozen=True)
+class OneRelease:
+    """What the Jacobian of one release says by itself, whatever kind of information it is."""
+
+    jacobian: Jacobian
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.jacobian.attributes
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
+
+    @property
+    def folded(self) -> bool:
+        return self.jacobian.folding is not None
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return (self.jacobian.fit,)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        return self.jacobian.X, self.jacobian.y
 
 
 def set_norm(information: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.curvature import Factor
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.fit.training_rows import check_training
 from fisherleak.engine.jacobian import jacobian_of
@@ -83,7 +83,7 @@ def gradients(
     """
     check_noise(noise)
     table = as_table(X)
-    if isinstance(model, Fit):
+    if is_fit(model):
         if model.loss.several:
             raise UnsupportedModelError(SEVERAL)
         risk, theta = _of_fit(model, X, y, sample_weight, table), model.theta

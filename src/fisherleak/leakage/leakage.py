@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,19 +24,16 @@ from fisherleak.engine.changes.removal import CLOSE
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
-from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
+from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
+from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.calibrated import Frame
-from fisherleak.engine.norms import information_of, with_other_noise
-from fisherleak.engine.norms.averaged import Averaged, shaped_by
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms import with_other_noise
+from fisherleak.engine.norms.averaged import as_averaged, shaped_by
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage import doors, show
-from fisherleak.leakage.chosen import chosen_attributes
+from fisherleak.leakage import show
 from fisherleak.leakage.membership.membership_distance import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.leakage.membership.recognised import RowsFrame, acting_in, certain
 from fisherleak.leakage.shares import rms_etas
@@ -112,10 +110,11 @@ class Leakage:
         Of objective perturbation that is averaged over draws: 0.2 says that the limit is 1.2 times the average, and more
         ``draws`` bring it nearer. Noise that is calibrated to such limits is larger than needed by about that part.
         """
-        if not isinstance(self._information, Averaged) or not self.n:
+        averaged = as_averaged(self._information)
+        if averaged is None or not self.n:
             return 0.0
-        row, _ = self._information.largest_norm(self._information.attributes, True)
-        return self._information.above_average(row)
+        row, _ = averaged.largest_norm(averaged.attributes, True)
+        return averaged.above_average(row)
 
     @property
     def n(self) -> int:
@@ -137,18 +136,14 @@ class Leakage:
         """
         if self._noise is None:
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
-        if isinstance(noise, Answers | SampledLabels):
+        if is_interface(noise):
             return self._served(noise)
-        if isinstance(noise, Posterior | ObjectivePerturbation):
+        if is_self_shaped(noise):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
         frame = getattr(getattr(noise, "calibrated", None), "frame", None) or ()
         if frame != self._frame:
             return self._acting_in(frame).with_noise(noise)
-        if isinstance(self._information, DataShaped | ShapedOutputs):
-            return replace(
-                self, _information=information_of(self._information.jacobian.with_noise(noise)), _noise=noise
-            )
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
 
     def _acting_in(self, frame: Frame) -> Leakage:
@@ -172,18 +167,18 @@ class Leakage:
 
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
-        if isinstance(self._information, SeveralOutputs | ShapedOutputs):
-            return ShapedOutputs.of(self._information.jacobian, mechanism)
-        if isinstance(self._information, Averaged) and self._information.is_of(mechanism):
-            return self._information  # its draws are solved for already
+        if self._information.several:
+            return ShapedOutputs.of(self._information.release_jacobians[0], mechanism)
+        averaged = as_averaged(self._information)
+        if averaged is not None and averaged.is_of(mechanism):
+            return averaged  # its draws are solved for already
         return shaped_by(self._jacobian, mechanism)
 
     @property
     def _jacobian(self) -> Jacobian:
         """Of the one model, whatever it is released by."""
-        if isinstance(self._information, DataShaped):
-            return self._information.jacobian
-        return self._information.jacobians[0]
+        alone = self._noise is not None and not self._information.several
+        return self._information.release_jacobians[0] if alone else self._information.jacobians[0]
 
     def _served(self, by: Interface) -> Leakage:
         """The same model behind an interface."""
@@ -196,8 +191,6 @@ class Leakage:
 
     def _told(self, by: Interface, found: Disclosed) -> Leakage:
         """The same model, known by what has been told of it."""
-        if isinstance(self._information, DataShaped | ShapedOutputs):
-            return replace(self, _information=information_of(self._information.jacobian.with_noise(found)), _noise=by)
         return replace(self, _information=with_other_noise(self._information, found), _noise=by)
 
     # one number per example, cell, attribute, group
@@ -545,7 +538,8 @@ class Leakage:
         --------
         >>> leak.report("report.html", title="Diabetes", groups="sex", max_eta=2.0)  # doctest: +SKIP
         """
-        return doors.write_page(
+        # a room below this one: loaded when called
+        return import_module("fisherleak.report.outputs").write_report(
             self, path, title=title, groups=self._labels(groups), max_eta=max_eta, spread=spread, overwrite=overwrite
         )
 
@@ -587,7 +581,7 @@ class Leakage:
     @property
     def _scale(self) -> float:
         # a composition carries each release's scale in its Jacobian
-        if self._noise is None or isinstance(self._information, DataShaped | ShapedReleases):
+        if self._noise is None or self._information.data_dependent:
             return 1.0
         return float(self._noise.scale)
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.class_labels import check_labels
-from fisherleak.engine.fit.minimise import Fit, distance, labels_as_fitted
+from fisherleak.engine.fit.minimise import Fit, distance, is_fit, labels_as_fitted
 from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
-from fisherleak.engine.mechanisms.served import Answers, Disclosed, Interface, SampledLabels, told_by
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
+from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.behind import Behind
-from fisherleak.leakage.kinks import larger_side
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
 from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
@@ -27,11 +26,23 @@ from fisherleak.models import Queried, Reading, Table, as_table, read, read_fold
 from fisherleak.rows import map_rows
 from fisherleak.rows.selection import same_rows
 
-__all__ = ["measure", "measure_own"]
+__all__ = ["larger_side", "measure", "measure_own"]
 
 PUBLIC = ("preprocessing", "nothing")
 SAME_DATA = 1e-6
 """Distance from the minimum above which the data are not those of an exact fit."""
+
+
+@runtime_checkable
+class BehindNetwork(Protocol):
+    """What may stand for X in :func:`fisherleak.measure` where a model's features are a function of inputs."""
+
+    @property
+    def features(self) -> Array:
+        """(n, d): what the model was fitted on."""
+
+    def about_inputs(self, leakage: Leakage, attributes: Any) -> Leakage:
+        """The leakage about the inputs, from that about the features."""
 
 
 def measure(
@@ -115,19 +126,20 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    if isinstance(noise, Posterior | ObjectivePerturbation) and not isinstance(X, Behind):
+    behind = X if isinstance(X, BehindNetwork) else None
+    if is_self_shaped(noise) and behind is None:
         return measure(model, X, y, None, sample_weight, attributes, polish, public).with_noise(noise)
-    if not isinstance(noise, Answers | SampledLabels):
+    if not is_interface(noise):
         check_noise(noise)
-    assert not isinstance(noise, Posterior | ObjectivePerturbation)
+    assert not is_self_shaped(noise)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
-    if isinstance(X, Behind):
+    if behind is not None:
         check_noise(noise)
-        seen = measure(model, X.features, y, noise, sample_weight, None, polish, public)
-        return X.about_inputs(seen, attributes)
+        about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
+        return behind.about_inputs(about_features, attributes)
     table = as_table(X)
-    if isinstance(model, Fit):
+    if is_fit(model):
         names = table.names if table.is_frame else None
         X, y = labels_as_fitted(model, X, y, names)
         _check_same_data(model, X, y, sample_weight, names)
@@ -198,7 +210,7 @@ def _frames(reading: Reading, table: Table) -> tuple[RowsFrame, ...]:
 
 def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
     """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
-    if isinstance(noise, Answers | SampledLabels):
+    if is_interface(noise):
         return told_by(noise, queried.features(noise.X_query), fit)
     return noise
 
@@ -236,3 +248,39 @@ def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, na
 
 def _same_weights(weights: Array, own: Array | None) -> bool:
     return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)
+
+
+# Columns whose preprocessing has a kink: in every row, the side that leaks more counts.
+#
+# At a kink a feature has two derivatives, and an attacker may move the value to either side; eta is the larger of the two.
+
+
+def larger_side(reading: Reading, noise: Noise | Disclosed) -> tuple[Attribute, ...]:
+    """The attributes of a reading, each with the derivative of the side on which its eta is larger, row by row."""
+    if reading.other_side is None:
+        return reading.attributes
+    sides = (reading.attributes, reading.other_side)
+    right, left = (_cells(reading, noise, side) for side in sides)
+    pairs = zip(*sides, strict=True)
+    return tuple(_joined(a, b, left[:, j] > right[:, j]) if a.local or b.local else a for j, (a, b) in enumerate(pairs))
+
+
+def _cells(reading: Reading, noise: Noise | Disclosed, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
+    information = information_about(reading.fit, reading.features, reading.y, noise, side, reading.folding)
+    return np.asarray(host(information.cell_norms(side)))
+
+
+def _joined(first: Attribute, second: Attribute, use_second: NDArray[np.bool_]) -> Attribute:
+    if first.columns == second.columns and np.array_equal(_local(first, first.columns), _local(second, first.columns)):
+        return first
+    columns = tuple(dict.fromkeys(first.columns + second.columns))
+    directions = np.where(use_second[:, None, None], _local(second, columns), _local(first, columns))
+    return Attribute(first.name, columns, directions)
+
+
+def _local(attribute: Attribute, columns: tuple[int, ...]) -> NDArray[np.float64]:
+    """Directions for some columns, zero where the attribute does not feed them."""
+    given = np.eye(attribute.size) if attribute.directions is None else attribute.directions
+    spread = np.zeros((*given.shape[:-2], len(columns), given.shape[-1]))
+    spread[..., [columns.index(j) for j in attribute.columns], :] = given
+    return spread

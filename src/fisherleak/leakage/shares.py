@@ -16,16 +16,10 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums
+from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.served import Answers, Disclosed
 from fisherleak.engine.noise.calibrated import has_own_shape
-from fisherleak.engine.norms.averaged import Averaged
-from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
-from fisherleak.engine.norms.shared_basis import SharedBasis
 from fisherleak.engine.prior.mean_squares import Beliefs, Means, means_over
 from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
@@ -36,15 +30,15 @@ __all__ = ["rms_etas", "share_unknown", "squared_etas"]
 Vector = NDArray[np.float64]
 
 
-def share_unknown(information: Any, noise: Any) -> str | None:
+def share_unknown(information: Information, noise: Any) -> str | None:
     """Why shares revealed are not known for a release, or None."""
-    if isinstance(information, DataShaped) and not isinstance(information, Averaged):
+    if information.closed_mechanism is not None:
         return None
-    if not isinstance(information, SharedBasis | MatrixFree | SeveralOutputs | StackedOutputs):
+    if not information.shares_known:
         shaped = type(noise).__name__ if noise is not None else "one of these releases"
         return f"the covariance of {shaped} depends on the data: use fisherleak.Gaussian"
-    for jacobian in _releases(information):
-        if isinstance(jacobian.noise, Disclosed) and not (isinstance(noise, Answers) and noise.of == "score"):
+    for jacobian in information.release_jacobians:
+        if jacobian.answered and getattr(noise, "of", None) != "score":
             return "what such answers tell depends on the model that is refitted: measure noisy scores, of='score'"
         folding = jacobian.folding
         if folding is not None and folding.totals is None:
@@ -102,22 +96,15 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     )
 
 
-def _with_noise(information: Any) -> list[tuple[Jacobian, MovingNoise | None]]:
+def _with_noise(information: Information) -> list[tuple[Jacobian, MovingNoise | None]]:
     """Every release, with its noise where that has a covariance that the rows decide."""
-    if isinstance(information, DataShaped):
-        return [(information.jacobian, MovingNoise.of_mechanism(information.jacobian, information.mechanism))]
+    if information.closed_mechanism is not None:
+        jacobian = information.release_jacobians[0]
+        return [(jacobian, MovingNoise.of_mechanism(jacobian, information.closed_mechanism))]
     return [
         (jacobian, _moving_by_shape(jacobian) if has_own_shape(jacobian.noise) else None)
-        for jacobian in _releases(information)
+        for jacobian in information.release_jacobians
     ]
-
-
-def _releases(information: Any) -> tuple[Jacobian, ...]:
-    if isinstance(information, SeveralOutputs):
-        return (information.jacobian,)
-    if isinstance(information, StackedOutputs):
-        return tuple(jacobian for each in information.releases for jacobian in _releases(each))
-    return tuple(information.jacobians)
 
 
 def _means(

@@ -15,11 +15,7 @@ from fisherleak._support.numbers import number
 from fisherleak.engine.changes.removal import is_known, is_light
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
-from fisherleak.engine.norms.averaged import Averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.membership.membership_distance import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
@@ -113,8 +109,8 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
 
 def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
     """What averaging over draws leaves uncertain."""
-    information = leakage._information
-    if not isinstance(information, Averaged) or not rows:
+    information = as_averaged(leakage._information)
+    if information is None or not rows:
         return ()
     above = 100 * information.above_average(rows[0])
     limits = f"averaged over {information.count:,} draws: etas are upper limits, each too low in one of 200 cases"
@@ -123,7 +119,7 @@ def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
 
 
 def _shaped(leakage: Any) -> bool:
-    return isinstance(leakage._information, DataShaped | ShapedReleases)
+    return bool(leakage._information.data_dependent)
 
 
 def _is_gradient(leakage: Any) -> bool:
@@ -153,7 +149,7 @@ def _fixed(leakage: Any) -> str:
             known = "end to end: scalers counted, levels of encoders public"
         return f"{known}; labels are vectors, one number for each output"
     if _shaped(leakage):
-        several = "; labels are vectors, one number for each output" * isinstance(leakage._information, ShapedOutputs)
+        several = "; labels are vectors, one number for each output" * leakage._information.several
         return f"preprocessing public and fixed, the noise's dependence on the data counted{several}"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
@@ -164,7 +160,7 @@ def _fixed(leakage: Any) -> str:
 
 
 def _has_several(leakage: Any) -> bool:
-    return isinstance(leakage._information, (SeveralOutputs, StackedOutputs))
+    return bool(leakage._information.several and not leakage._information.data_dependent)
 
 
 def _membership_known(leakage: Any) -> bool:

@@ -28,7 +28,7 @@ from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.each_class import binarizer_of, is_each_class, parts_of
 from fisherleak.models.estimators import RECIPES, set_parameters
-from fisherleak.models.steps.named_levels import forget_rare, with_own_types
+from fisherleak.models.steps.levels import forget_rare, with_own_types
 
 __all__ = ["FEW", "PUBLIC", "REBUILDERS", "check_rebuildable", "rebuilt", "refuse_search"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
     from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
     from fisherleak.nn.sgd.accountant import SGDAccountant as SGDAccountant
-    from fisherleak.nn.sgd.pilot import noise_for as noise_for
+    from fisherleak.nn.sgd.training_runs import noise_for as noise_for
 
 __all__ = [
     "Encoded",
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazily(
         "fisherleak.nn.encoders": ("Encoded", "encoding"),
         "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "on"),
         "fisherleak.nn.linear_head": ("head",),
-        "fisherleak.nn.sgd.pilot": ("noise_for",),
+        "fisherleak.nn.sgd.training_runs": ("noise_for",),
         "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },
 )

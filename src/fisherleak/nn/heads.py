@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from fisherleak._support.arrays import Array, host, namespace
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.nn.library import Tensor, torch
 from fisherleak.nn.row_maps import RowMap
 from fisherleak.rows import gather
@@ -94,29 +94,28 @@ class Head:
 
     @cached_property
     def labels(self) -> int:
-        information = self.leakage._information
-        return information.jacobian.label_size if isinstance(information, SeveralOutputs) else 1
+        return measurement(self.leakage).information.release_jacobians[0].label_size
 
     def written(self, rows: Tensor) -> Tensor:
-        information = self.leakage._information
+        information = measurement(self.leakage).information
         return self._here(information.written_out(information.attributes, True, self._places(rows))) * self._columns
 
     def gram(self, rows: Tensor) -> tuple[Tensor, Tensor] | None:
         if self._grams is None:
             return None
-        information = self.leakage._information
-        assert isinstance(information, SeveralOutputs)
-        G, terms = self._grams[0](*gather(information.jacobian.arrays, self._places(rows)))
+        jacobian = measurement(self.leakage).information.release_jacobians[0]
+        G, terms = self._grams[0](*gather(jacobian.arrays, self._places(rows)))
         by = self._columns
         return self._here(G) * by[:, None] * by[None, :], self._here(terms) * self.weight**2
 
     @cached_property
     def _grams(self) -> tuple[Callable[..., tuple[Array, Array]], int] | None:
         """From a block of rows to its small matrices; None for one output, and for features whose map differs by row."""
-        information = self.leakage._information
-        if not isinstance(information, SeveralOutputs) or any(a.local for a in information.attributes):
+        information: Any = measurement(self.leakage).information
+        if not information.several or any(a.local for a in information.attributes):
             return None
-        return information.grams(information.attributes, True)
+        grams: tuple[Callable[..., tuple[Array, Array]], int] = information.grams(information.attributes, True)
+        return grams
 
     @cached_property
     def _columns(self) -> Tensor:
@@ -126,7 +125,7 @@ class Head:
         return by.to(self.network.X.device)
 
     def _places(self, rows: Tensor) -> Array:
-        reference = self.leakage._information.rows[0]
+        reference = measurement(self.leakage).information.rows[0]
         if isinstance(reference, torch.Tensor):
             return rows.to(reference.device)
         return namespace(reference).asarray(host(rows))

@@ -19,6 +19,7 @@ from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.compose import label_ratio
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.nn.heads import Head, Heads
 from fisherleak.nn.input_leakage import InputLeakage
@@ -94,12 +95,14 @@ class OnInputs:
         if any(attribute.directions is not None for attribute in records):
             raise InvalidInputError("attributes of an input are sets of its values; directions are not supported here.")
         heads = (Head(leakage, self.network),)
-        return HeadLeakage(_through(heads, self.given, records), leakage.noise, table, leakage._notes, _heads=heads)
+        return HeadLeakage(
+            _through(heads, self.given, records), leakage.noise, table, measurement(leakage).notes, _heads=heads
+        )
 
 
 def _through(heads: tuple[Head, ...], given: Any, attributes: tuple[Attribute, ...]) -> Through:
     """The information of one head, or of several, each on its network."""
-    told = [head.leakage._information for head in heads]
+    told = [measurement(head.leakage).information for head in heads]
     networks: list[RowMap] = []
     for head in heads:
         if not any(head.network is network for network in networks):
@@ -153,12 +156,12 @@ class HeadLeakage(InputLeakage):
             _check_same_inputs(first._through, other._through)
             for head in other._heads:
                 unit = 1.0 if head is lead else label_ratio(lead.leakage, head.leakage)
-                joined.append(replace(head, weight=1.0 / head.leakage._scale, unit=unit))
+                joined.append(replace(head, weight=1.0 / measurement(head.leakage).scale, unit=unit))
         heads = tuple(joined)
-        notes = [note for leakage in leakages for note in leakage._notes]
+        notes = [note for leakage in leakages for note in measurement(leakage).notes]
         notes += ["label: per unit of the first release's"] * any(head.unit != 1.0 for head in heads)
         through = _through(heads, first._through.given, first._through.attributes)
-        return HeadLeakage(through, None, first._table, tuple(dict.fromkeys(notes)), _heads=heads)
+        return HeadLeakage(through, None, measurement(first).table, tuple(dict.fromkeys(notes)), _heads=heads)
 
     def _of_its_kind(self, leakage: Leakage) -> HeadLeakage:
         if not isinstance(leakage, HeadLeakage):

@@ -26,7 +26,7 @@ from fisherleak.nn.last_layer import HeadLeakage
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.refits import refit_of
 from fisherleak.nn.row_maps import as_given
-from fisherleak.nn.sgd.accountant import SGDAccountant
+from fisherleak.nn.sgd.accountant import SGDAccountant, watched_by
 
 __all__ = ["Reconstruct", "Reconstruction"]
 
@@ -95,7 +95,7 @@ class Reconstruct:
         never = 1e12  # a clip that no gradient reaches
         accountant = SGDAccountant(model, loss, 1.0, noise.scale / never, never, keep="matrix").watch(X, y)
         accountant.step()
-        watched = accountant._examples()
+        watched = watched_by(accountant)
         mean = watched.gradients.function(watched.y, watched.gradients.parameters())
         F = torch.as_tensor(accountant.fim())
         return cls(mean, watched.X, watched.gradients.shape, noise, F, watched.given)

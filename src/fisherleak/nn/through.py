@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Product
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products, top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.heads import After
 from fisherleak.nn.library import Tensor, torch
@@ -57,6 +56,15 @@ class Through:
     inner_error: float = 0.0
     inner_fits: tuple[Fit, ...] = ()
     folded: bool | None = None
+
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = False
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return self.jacobians
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:

@@ -1,4 +1,4 @@
-"""The three files of an audit: ``report.html``, ``leakage.parquet``, ``summary.json``."""
+"""The files that people get: those of an audit, of a leakage measured from Python, and of a query log; whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.atomic import written_whole
+from fisherleak._support.atomic import check_file_place, written_whole
+from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
+from fisherleak.auditing.measured_leakage import summary_of_leakage
 from fisherleak.auditing.plain_records import as_json
+from fisherleak.auditing.query_log import Answered
 from fisherleak.auditing.records import Audit
 from fisherleak.auditing.report_summary import Summary
-from fisherleak.report.render import render
+from fisherleak.report.render import page_without_scripts, render
 from fisherleak.tables.read.opening import arrow
 
-__all__ = ["FILES", "write_outputs"]
+__all__ = ["answers_page", "write_answers", "write_outputs", "write_report"]
 
-FILES = ("report.html", "leakage.parquet", "summary.json")
+AUDIT_FILES = ("report.html", "leakage.parquet", "summary.json")
+ANSWERS_FILES = ("report.html", "answers.parquet", "answers.json")
+BARS = 24
+"""Parts of the range of eta in the picture of a query log."""
 
 
 def write_outputs(audit: Audit, summary: Summary | Json, folder: Path) -> None:
-    """Write all three, or nothing."""
-    with written_whole(folder, FILES) as place:
+    """The three files of an audit, or nothing."""
+    with written_whole(folder, AUDIT_FILES) as place:
         text = json.dumps(as_json(summary), indent=1, allow_nan=False, ensure_ascii=False)
         (place / "summary.json").write_text(text, encoding="utf-8", errors="replace")
         _write_leakage(audit, place / "leakage.parquet")
@@ -57,3 +63,64 @@ def _write_leakage(audit: Audit, path: Path) -> None:
             columns: list[Any] = [block.numbers, *ids, *people, block.eta, *cells, block.eta_label, *told]
             values = [pa.array(column, kind) for column, (_, kind) in zip(columns, kinds, strict=True)]
             writer.write_table(pa.Table.from_arrays(values, schema=schema))
+
+
+def write_report(leakage: Any, path: Any, overwrite: bool = False, **options: Any) -> Path:
+    """The report of a leakage that was measured from Python, as one HTML file; options are those of ``summary_of_leakage``."""
+    place = Path(path)
+    check_file_place(place, overwrite)
+    text = render(summary_of_leakage(leakage, **options))
+    with written_whole(place.parent, [place.name]) as folder:
+        (folder / place.name).write_text(text, encoding="utf-8", errors="replace")
+    return place
+
+
+def write_answers(found: Answered, document: Json, folder: Path) -> None:
+    """The three files of a query log held against a table, or nothing."""
+    with written_whole(folder, ANSWERS_FILES) as place:
+        text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+        (place / "answers.json").write_text(text, encoding="utf-8", errors="replace")
+        _write_rows(found, place / "answers.parquet")
+        (place / "report.html").write_text(answers_page(found, document), encoding="utf-8", errors="replace")
+
+
+def answers_page(found: Answered, document: Json) -> str:
+    """One page that opens offline: who is exposed, by what, and about which columns. Texts reach it escaped."""
+    design = found.trained.design
+    return page_without_scripts(
+        "answers.html.j2",
+        document
+        | {
+            "title": f"What {document['queries']} answers tell of {design.source}",
+            "target": design.target.name,
+            "bars": _bars(found.eta),
+            "version": versions()["fisherleak"],
+        },
+    )
+
+
+def _bars(eta: Any) -> list[Json]:
+    """How many rows have an eta in each part of the range, as heights of 0 to 100."""
+    top = float(np.max(eta)) or 1.0
+    counts, edges = np.histogram(eta, bins=BARS, range=(0.0, top))
+    high = max(int(counts.max()), 1)
+    return [
+        {"from": float(edges[k]), "to": float(edges[k + 1]), "count": int(n), "height": 100.0 * int(n) / high}
+        for k, n in enumerate(counts)
+    ]
+
+
+def _write_rows(found: Answered, path: Path) -> None:
+    """One row for each training row: row, id, eta, and eta[column] of every column in its own unit."""
+    arrow()
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    design = found.trained.design
+    columns: dict[str, Any] = {"row": np.asarray(design.rows, dtype=np.int64)}
+    if design.ids is not None:
+        columns["id"] = [str(value) for value in design.ids]
+    columns["eta"] = found.eta
+    for j, feature in enumerate(design.features):
+        columns[f"eta[{feature.name}]"] = found.cells[:, j] / feature.scale
+    pyarrow.parquet.write_table(pa.table(columns), path)

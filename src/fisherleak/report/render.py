@@ -12,26 +12,21 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
 from fisherleak.auditing.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
 from fisherleak.report.wording.people_words import words_for
 from fisherleak.report.wording.sentences import (
-    any_value,
-    chosen_how,
     counted_sentence,
     measured_sentence,
     not_promised,
-    presence_sentence,
 )
 from fisherleak.report.wording.verdict import choices_in_words, verdict_of
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    pass
 
 __all__ = ["page_without_scripts", "render"]
 
@@ -59,11 +54,13 @@ def render(summary: Mapping[str, Any] | Summary) -> str:
     """
     from markupsafe import Markup
 
+    from fisherleak.report.page_templates import page_environment
+
     page = view.page(read_summary(summary))
     shown = page.shown
     script, library, style = _script(), _asset("echarts/echarts.min.js"), _asset("report.css")
     return (
-        _environment()
+        page_environment()
         .get_template("report.html.j2")
         .render(
             page.context,
@@ -88,8 +85,10 @@ def page_without_scripts(template: str, shown: Mapping[str, Any]) -> str:
     """Another page in the same style, of text and pictures alone: nothing in it runs."""
     from markupsafe import Markup
 
+    from fisherleak.report.page_templates import page_environment
+
     style = _asset("report.css")
-    page = _environment().get_template(template)
+    page = page_environment().get_template(template)
     return page.render(shown, security=_policy([], style), style=Markup(style))  # noqa: S704 - our own file
 
 
@@ -130,32 +129,3 @@ def _policy(scripts: list[str], style: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    from fisherleak.report.compiled_templates import CompiledTemplates
-
-    environment = Environment(
-        loader=PackageLoader("fisherleak.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        bytecode_cache=CompiledTemplates(Path(__file__).parent.glob("*.py")),
-    )
-    environment.filters |= {
-        "number": number,
-        "percent": percent,
-        "plus_minus": plus_minus,
-        "points": points,
-        "signed_percent": signed_percent,
-        "chosen_how": chosen_how,
-        "in_hundred": in_hundred,
-        "presence_sentence": presence_sentence,
-        "share": share,
-        "any": any_value,
-    }
-    return environment

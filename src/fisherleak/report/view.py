@@ -22,8 +22,7 @@ from fisherleak.auditing.report_summary import (
     ModelColumn,
     Summary,
 )
-from fisherleak.report.wording.lines import difference_sentence, lines_of
-from fisherleak.report.wording.sentences import columns_used
+from fisherleak.report.wording.sentences import columns_used, difference_sentence, lines_of
 from fisherleak.training.defaults import EVEN_ODDS
 
 __all__ = ["Page", "charts", "page"]

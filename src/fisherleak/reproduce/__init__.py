@@ -12,7 +12,7 @@ from fisherleak._support.lazy import lazily
 if TYPE_CHECKING:
     from fisherleak.reproduce.comparison import Comparison as Comparison
     from fisherleak.reproduce.comparison import Item as Item
-    from fisherleak.reproduce.items import ITEMS as ITEMS
+    from fisherleak.reproduce.reproduction import ITEMS as ITEMS
     from fisherleak.reproduce.reproduction import reproduce as reproduce
 
 __all__ = ["ITEMS", "NAMES", "Comparison", "Item", "reproduce"]
@@ -27,8 +27,7 @@ NAMES = (
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "fisherleak.reproduce.items": ("ITEMS",),
         "fisherleak.reproduce.comparison": ("Comparison", "Item"),
-        "fisherleak.reproduce.reproduction": ("reproduce",),
+        "fisherleak.reproduce.reproduction": ("ITEMS", "reproduce"),
     },
 )

@@ -77,7 +77,7 @@ def test_order_of_queries_and_size_of_blocks_do_not_matter(monkeypatch: pytest.M
     Q = RNG.normal(size=(50, 3))
     whole = case.leak(fl.SampledLabels(Q)).per_example()
     np.testing.assert_allclose(case.leak(fl.SampledLabels(Q[::-1])).per_example(), whole, rtol=1e-10)
-    monkeypatch.setattr("fisherleak.engine.mechanisms.served.AT_ONCE", 21)
+    monkeypatch.setattr("fisherleak.engine.mechanisms.served.QUERY_VALUES", 21)
     np.testing.assert_allclose(case.leak(fl.SampledLabels(Q)).per_example(), whole, rtol=1e-10)
 
 

@@ -17,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 import fisherleak as fl
 from fisherleak._support.arrays import host
 from fisherleak.engine.norms import output_sets
-from fisherleak.engine.norms.eigenvalues import lanczos
-from fisherleak.engine.norms.eigenvalues.lanczos import top_by_products
+from fisherleak.engine.norms.eigenvalues import largest
+from fisherleak.engine.norms.eigenvalues.largest import top_by_products
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 
 EXACT: dict[str, Any] = {"solver": "newton-cg", "tol": 1e-12, "max_iter": 1000}
@@ -96,7 +96,7 @@ def test_columns_that_do_not_settle_get_their_gram_matrix(monkeypatch: pytest.Mo
     leak = folded(StandardScaler())[0]
     wanted = leak.per_attribute()
     monkeypatch.setattr(output_sets, "MANY_PARAMETERS", 0)
-    monkeypatch.setattr(lanczos, "CHECKS", (1, 2))
+    monkeypatch.setattr(largest, "CHECKS", (1, 2))
     np.testing.assert_allclose(leak.per_attribute(), wanted, rtol=1e-12)
 
 

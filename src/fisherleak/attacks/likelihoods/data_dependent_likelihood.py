@@ -28,29 +28,23 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import (
     MECHANISMS,
-    ObjectivePerturbation,
-    Posterior,
     SelfShaped,
     check_squared,
+    is_posterior,
     released_inverse,
 )
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["NormalLikelihood", "ShapedLikelihood", "is_shaped", "likelihood_of"]
+__all__ = ["NormalLikelihood", "ShapedLikelihood", "likelihood_of"]
 
 Vector = NDArray[np.float64]
-
-
-def is_shaped(noise: Any) -> bool:
-    """Whether it is a mechanism whose noise the data shape."""
-    return isinstance(noise, Posterior | ObjectivePerturbation)
 
 
 def likelihood_of(
     mechanism: SelfShaped, fit: Fit, features: Any, labels: Any, rows: Any
 ) -> ShapedLikelihood | TiltedLikelihood:
     """The likelihood of a mechanism for some rows of a fit; what it is not known for is refused by name."""
-    if isinstance(mechanism, ObjectivePerturbation) and not fit.loss.several and not fit.loss.unit_curvature:
+    if not is_posterior(mechanism) and not fit.loss.several and not fit.loss.unit_curvature:
         return TiltedLikelihood.of(mechanism, fit, features, labels, rows)
     return ShapedLikelihood.of(mechanism, fit, features, rows)
 
@@ -116,7 +110,7 @@ class ShapedLikelihood:
         left = b @ old.T - np.sum(moves * old, axis=1)
         right = b @ new.T - np.sum(moves * new, axis=1)
         volume = np.log(self._grown(new))
-        if isinstance(self.mechanism, Posterior):
+        if is_posterior(self.mechanism):
             form = np.sum(pushed * moves, axis=1) - 2.0 * b @ pushed.T + omega * (right**2 - left**2)
             return np.asarray(0.5 * volume - 0.5 * form / self.mechanism.temperature)
         # the noise is on gradients: products of these are in its metric
@@ -146,7 +140,7 @@ class ShapedLikelihood:
         omega, u = float(self.omega[row]), self.rows[row] @ self.inverse
         part = omega / (1.0 - omega * float(u @ self.rows[row]))
         z = rng.standard_normal((count, len(u)))
-        if isinstance(self.mechanism, Posterior):
+        if is_posterior(self.mechanism):
             drawn = z @ np.linalg.cholesky(self.inverse).T + np.sqrt(part) * rng.standard_normal((count, 1)) * u
         else:
             drawn = z @ self.mechanism.root(len(u)).T @ (self.inverse + part * np.outer(u, u))

@@ -1,4 +1,4 @@
-r"""Which candidate explains released parameters best, for many releases and rows at once.
+r"""Which candidate explains released parameters best, and what releases answer, for many releases and rows at once.
 
 With :math:`\Delta_k` the move of the parameters when the value becomes candidate k and b what was released less the model
 itself, the most probable candidate maximises :math:`\log f(b - \Delta_k) + \log p_k` for noise of density f. For standard
@@ -7,20 +7,25 @@ normal noise that is :math:`2 \Delta_k \cdot b - |\Delta_k|^2 + 2 \log p_k`: one
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["by_density", "by_distance", "log_density"]
+__all__ = ["ANSWERS_AT_ONCE", "by_density", "by_distance", "classes_said", "linear_scores", "log_density", "with_ones"]
 
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SCORES = 2**23
 """Scores held at a time."""
+ANSWERS_AT_ONCE = 2**22
+"""Linear predictors of rows under candidates, for all releases, that are held at a time: 32 MB."""
 COORDINATES = 2**21
 """Coordinates of noise vectors held at a time: a density keeps a few arrays of that size, so they should be small."""
 
@@ -99,3 +104,30 @@ def log_density(noise: Noise, b: Vector) -> Vector:
             f"{b.shape[:-1]} for {b.shape}; got shape {found.shape}."
         )
     return found
+
+
+# What releases of a model answer before any link: :math:`z = W' x + b'` for rows and many releases at once.
+
+
+def with_ones(features: Any, fit: Fit) -> Vector:
+    """Rows (…, d) with a last column of ones where the model has an intercept, (…, p)."""
+    rows = np.asarray(features, dtype=np.float64)
+    return rows if fit.intercept is None else np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1)
+
+
+def linear_scores(rows: Vector, theta: Vector, fit: Fit) -> Vector:
+    """Linear predictors (…, T, K) of rows with their ones (…, p) at released parameters (T, K p)."""
+    K, p = fit.outputs, rows.shape[-1]
+    if K == 1:
+        return np.asarray((rows @ theta.T)[..., None])
+    d = p - int(fit.intercept is not None)
+    by_output = theta[:, : K * d].reshape(-1, K, d)
+    if fit.intercept is not None:
+        by_output = np.concatenate([by_output, theta[:, K * d :, None]], axis=2)
+    found = rows @ by_output.reshape(-1, p).T
+    return np.asarray(found.reshape(*rows.shape[:-1], -1, K))
+
+
+def classes_said(scores: Vector) -> NDArray[np.int64]:
+    """Which class a model takes rows to have, 0 to K - 1: scores (…, K) to (…); with one score, 1 above zero."""
+    return (scores[..., 0] > 0).astype(np.int64) if scores.shape[-1] == 1 else np.argmax(scores, axis=-1)

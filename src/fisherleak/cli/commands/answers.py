@@ -87,7 +87,7 @@ def answers(
     """
     from fisherleak._support.checks import check_positive
     from fisherleak.auditing.query_log import answers_document
-    from fisherleak.report.answers_page import write_answers
+    from fisherleak.report.outputs import write_answers
 
     if out is not None:
         check_folder_place(out, overwrite)

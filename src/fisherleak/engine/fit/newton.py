@@ -20,7 +20,9 @@ GOAL = 1e-10
 SMALL_STEP = 1e-6
 """A fit is at a minimum only if the Newton step also moves the linear predictors by no more than this part."""
 MOST_STEPS = 200
+"""Newton steps after which a minimum is given up."""
 ARMIJO = 1e-4
+"""Part of the decrease that the slope promises with which a shortened step is content."""
 STARTING = 1e-2
 """Penalty of a start where the Hessian is singular, as a part of its diagonal."""
 ROUNDED = 1e-15

@@ -32,7 +32,7 @@ from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, local_directions, map_of
 from fisherleak.engine.losses.loss import Loss, ReducedLoss
-from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.mechanisms.served import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
 
 __all__ = ["Derivatives", "Jacobian", "Model", "Scores", "held_levels", "jacobian_of"]
@@ -187,10 +187,15 @@ class Jacobian:
         return replace(self, B=self.B * factor, noise=self.noise.rescaled(self.noise.scale / factor))
 
     @property
+    def answered(self) -> bool:
+        """Whether an interface has told of the parameters, in place of a release with noise."""
+        return is_disclosed(self.noise)
+
+    @property
     def metric(self) -> Array:
         """How the noise sees a move of the parameters for rows as they are centred: B H, (released parameters, L p)."""
         xp = namespace(self.B)
-        if isinstance(self.noise, Disclosed):
+        if is_disclosed(self.noise):
             return like(self.noise.root, self.B, xp) / self.noise.scale
         moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
         if self.folding is not None and getattr(self.noise, "shape", None) is None:
@@ -289,13 +294,13 @@ def jacobian_of(
     B: Any = fit.factor.inverse()
     theta = fit.centred_theta
     xp, size = namespace(theta), B.shape[0]
-    told = isinstance(noise, Disclosed)
+    told = is_disclosed(noise)
     B = B if told else fit.uncentred(B)
     if folding is not None and folding.filling is not None:
         B = folding.filling.extended(B)
         B = B[:size, :] if told else B
         theta = xp.concat([theta, xp.zeros_like(folding.filling.slopes)])
-    if isinstance(noise, Disclosed):
+    if is_disclosed(noise):
         return Jacobian(fit, X, y, like(noise.root, B, xp) @ B, theta, attributes, noise.rescaled(1.0), folding)
     if folding is not None and getattr(noise, "shape", None) is None:
         B = _framed(B, folding.frame, fit)

@@ -7,6 +7,7 @@ to the gradient, :math:`Q^T \partial r / \partial y`, is (1, L, q), that of all 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, reduce
 
 import numpy as np
@@ -90,17 +91,22 @@ def _identity(K: int) -> Matrix:
     return np.eye(K)
 
 
+def _lowered(by_label: Matrix, Z: Array) -> Array:
+    """How the gradient moves with the label, the same for all rows: down by what the label moves, (1, K, L)."""
+    return -like(by_label, Z, namespace(Z))[None, :, :]
+
+
 def _one_hot_in_frame(Z: Array, y: Array) -> Array:
     """-Q^T T with T the frame of one-hot vectors, which is Q."""
-    return -like(np.eye(Z.shape[1] - 1), Z, namespace(Z))[None, :, :]
+    return _lowered(np.eye(Z.shape[1] - 1), Z)
 
 
 def _one_hot(Z: Array, y: Array) -> Array:
-    return -like(_of_sum_zero(Z.shape[1]), Z, namespace(Z))[None, :, :]
+    return _lowered(_of_sum_zero(Z.shape[1]), Z)
 
 
 def _numbers(Z: Array, y: Array) -> Array:
-    return -like(np.eye(Z.shape[1]), Z, namespace(Z))[None, :, :]
+    return _lowered(np.eye(Z.shape[1]), Z)
 
 
 SOFTMAX = Loss(
@@ -201,14 +207,6 @@ def _signs_gradient(Z: Array, y: Array) -> Array:
     return Z - _signs(Z, y)
 
 
-CLASS_TARGETS = Loss(
-    name="squared",
-    value=_signs_value,
-    r=_signs_gradient,
-    a=_numbers_curvature,
-    frame=_identity,
-    c=_one_hot,
-    labels=Labels("a class", _finite),
-    classes=True,
-    quadratic=True,
+CLASS_TARGETS = replace(
+    SEVERAL_NUMBERS, value=_signs_value, r=_signs_gradient, c=_one_hot, labels=SOFTMAX.labels, classes=True
 )

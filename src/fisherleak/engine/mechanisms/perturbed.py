@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.newton import ARMIJO, MOST_STEPS
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.losses.loss import FAR, within_reach
@@ -36,7 +37,7 @@ def _tilts(loss: Loss) -> bool:
 
 TILTED_LOSSES = tuple(name for name, loss in LOSSES.items() if _tilts(loss))
 """Losses of the package beside the squared whose perturbed minima are averaged over."""
-AT_ONCE = 512
+TILTS_AT_ONCE = 512
 """Minima that are looked for together."""
 PAIRS = 2**22
 """Values of the pairs of columns that are held at a time."""
@@ -46,8 +47,6 @@ ROUNDED = 1e-5
 """The same where rounding lets it fall no further."""
 NEARER = 0.7
 """Part of its decrement that a step with the shared Hessian leaves at most; points that are left with more go no further."""
-MOST_STEPS = 200
-ARMIJO = 1e-4
 FREE = 8.0
 """Standard deviations of a tilt of a free intercept that leave a minimum."""
 
@@ -89,7 +88,9 @@ def check_tilt(fit: Fit, X: Vector, y: Vector, scale: float) -> None:
 
 def minima(fit: Fit, X: Vector, y: Vector, tilts: Vector) -> Minima:
     """The minimisers of risk(w) + b.w on a fit's own rows, one for each b, (c, p), over coefficients and intercept."""
-    found = [_together(_Problem.of(fit, X, y), tilts[k : k + AT_ONCE]) for k in range(0, len(tilts), AT_ONCE)]
+    found = [
+        _together(_Problem.of(fit, X, y), tilts[k : k + TILTS_AT_ONCE]) for k in range(0, len(tilts), TILTS_AT_ONCE)
+    ]
     theta, inverses = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return Minima(tilts, theta, inverses)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,22 @@ from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["DRAWN", "OF", "Answers", "Disclosed", "Interface", "SampledLabels", "added", "has_law", "told_by"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__ = [
+    "DRAWN",
+    "OF",
+    "Answers",
+    "Disclosed",
+    "Interface",
+    "SampledLabels",
+    "added",
+    "has_law",
+    "is_disclosed",
+    "is_interface",
+    "told_by",
+]
 
 Vector = NDArray[np.float64]
 OF = ("score", "probability")
@@ -44,7 +59,7 @@ LARGEST_QUERY = 1e50
 """Of a feature of a query, beside noise of scale one or more: fourth powers, which norms need, and their sums are floats."""
 FARTHEST = 200.0
 """Logarithm of the mean of a count, at most: past it the curvature of the loss is cut."""
-AT_ONCE = 2**21
+QUERY_VALUES = 2**21
 """Values of the queries that are decomposed at a time."""
 
 
@@ -256,6 +271,16 @@ class Disclosed:
         return replace(self, root=np.sqrt(times) * self.root)
 
 
+def is_disclosed(noise: object) -> TypeIs[Disclosed]:
+    """Whether a Jacobian is whitened by what an interface has told, in place of a noise."""
+    return isinstance(noise, Disclosed)
+
+
+def is_interface(noise: object) -> TypeIs[Interface]:
+    """Whether it is what an interface has told instead of the parameters."""
+    return isinstance(noise, Answers | SampledLabels)
+
+
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     """The information of answers about a fit, for queries behind its preprocessing, (m, d)."""
     _check_sizes(features, by.scale)
@@ -332,6 +357,6 @@ def added(one: Disclosed, other: Disclosed) -> Disclosed:
 def _blocks(features: Vector, parameters: int, outputs: int, independent: bool) -> Iterator[Vector]:
     m = features.shape[0]
     # the root is decomposed again with each block, and should not be most of the work
-    step = max(1, AT_ONCE // parameters // outputs, parameters // outputs) if independent else max(m, 1)
+    step = max(1, QUERY_VALUES // parameters // outputs, parameters // outputs) if independent else max(m, 1)
     for start in range(0, m, step):
         yield features[start : start + step]

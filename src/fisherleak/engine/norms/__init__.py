@@ -12,7 +12,6 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
@@ -46,18 +45,15 @@ def information_about(
 
 def one_release(information: Information) -> Jacobian:
     """The Jacobian of a single release, of one output or of several."""
-    return information.jacobian if isinstance(information, SeveralOutputs) else information.jacobians[0]
+    one = len(information.fits) == 1 and not information.data_dependent
+    return information.release_jacobians[0] if one else information.jacobians[0]
 
 
 def every_release(information: Information) -> tuple[Jacobian, ...]:
-    """The Jacobians of all releases, of one output or of several."""
-    if isinstance(information, StackedOutputs):
-        return tuple(release.jacobian for release in information.releases)
-    return (information.jacobian,) if isinstance(information, SeveralOutputs) else information.jacobians
+    """The Jacobians of all releases, of one output or of several; refused where there is more to them than Jacobians."""
+    return information.jacobians if information.data_dependent else information.release_jacobians
 
 
 def with_other_noise(information: Information, noise: Noise | Disclosed) -> Information:
     """That of the same single release with other noise, or of a model that is known by answers."""
-    if isinstance(information, SeveralOutputs):
-        return information.with_noise(noise)
-    return information_of(information.jacobians[0].with_noise(noise))
+    return information_of(information.release_jacobians[0].with_noise(noise))

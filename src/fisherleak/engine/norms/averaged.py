@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -34,17 +34,17 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import rounding_of
+from fisherleak.engine.information import Information, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped, is_posterior
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Averaged", "shaped_by"]
+__all__ = ["Averaged", "as_averaged", "shaped_by"]
 
 Vector = NDArray[np.float64]
 DOUBT = 0.005
@@ -64,7 +64,7 @@ LARGEST = 2**27
 def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
-    if isinstance(mechanism, ObjectivePerturbation) and not jacobian.fit.loss.unit_curvature:
+    if not is_posterior(mechanism) and not jacobian.fit.loss.unit_curvature:
         p = int(jacobian.theta.shape[0])
         last = mechanism.scale * float(np.linalg.norm(mechanism.root(p)[-1]))
         check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
@@ -77,26 +77,33 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     return DataShaped(jacobian, mechanism)
 
 
+def as_averaged(information: Information) -> Averaged | None:
+    """The same where it is averaged over draws, so that etas are upper limits; else None."""
+    return information if isinstance(information, Averaged) else None
+
+
 @dataclass(frozen=True)
 class Averaged(DataShaped):
     """The information of objective perturbation, averaged over its draws: etas are upper limits, ``fim`` is the average."""
 
+    mechanism: ObjectivePerturbation = field(repr=False)
+
+    @property
+    def closed_mechanism(self) -> None:
+        return None
+
     @property
     def count(self) -> int:
         """N."""
-        assert isinstance(self.mechanism, ObjectivePerturbation)
         return int(self.mechanism.draws)
 
     def is_of(self, mechanism: SelfShaped) -> bool:
         """Whether it is the information of such a mechanism: of that kind and scale, over as many draws."""
-        if not isinstance(mechanism, ObjectivePerturbation):
-            return False
-        return mechanism == self.mechanism and mechanism.draws == self.count
+        return mechanism == self.mechanism and getattr(mechanism, "draws", 0) == self.count
 
     @cached_property
     def root(self) -> Vector:
         """L with L L^T = C."""
-        assert isinstance(self.mechanism, ObjectivePerturbation)
         return self.mechanism.root(int(self.jacobian.theta.shape[0]))
 
     @cached_property

@@ -16,20 +16,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
+from typing import ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product, rounding_of
+from fisherleak.engine.information import OneRelease, Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum, check_squared
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared, is_posterior
 from fisherleak.engine.norms.compositions.shaped_parts import SETTLED, ShapedParts, cells_by_size, largest_eta
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
+from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.shaped_directly import Directly, directly
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
@@ -44,7 +43,7 @@ COMPILED_FROM = 2**17
 def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = False) -> None:
     """Refuse, by name, what a mechanism whose noise the data shape is not measured for, or not beside another release."""
     name = type(mechanism).__name__
-    if isinstance(mechanism, Posterior) and not beside:
+    if is_posterior(mechanism) and not beside:
         check_squared(jacobian.fit, name)
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError(f"{name} is measured for NumPy rows in memory: compute the rows first.")
@@ -64,19 +63,24 @@ def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = F
 
 
 @dataclass(frozen=True)
-class DataShaped:
+class DataShaped(OneRelease):
     """The information of one release whose noise the data shape, at its own scale."""
 
-    jacobian: Jacobian
     mechanism: SelfShaped = field(repr=False)
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = True
+
+    @property
+    def closed_mechanism(self) -> SelfShaped | None:
+        return self.mechanism
+
+    @property
+    def shares_known(self) -> bool:
+        return self.closed_mechanism is not None
 
     @cached_property
     def spectrum(self) -> Spectrum:
         return self.mechanism.spectrum(self.jacobian.fit)
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobian.attributes
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -90,22 +94,10 @@ class DataShaped:
         )
 
     @property
-    def folded(self) -> bool:
-        return False
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
-
-    @property
     def error(self) -> float:
         return rounding_of(self.jacobian.fit) + SETTLED
 
-    def scaled(self, factor: float) -> DataShaped:
+    def scaled(self, factor: float) -> Self:
         if factor != 1.0:
             self._refuse("another scale of a composition")
         return self
@@ -113,7 +105,7 @@ class DataShaped:
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = self._parts(attributes)
         width = parts.turned.shape[1] + int(label)
-        drawn = isinstance(self.mechanism, Posterior) and bool(attributes)
+        drawn = is_posterior(self.mechanism) and bool(attributes)
         # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
         lighter = _InItsBasis.of(parts) if drawn else parts
         fast = self._directly(attributes, label)

@@ -29,8 +29,7 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import GROUP_VALUES, Product
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.lanczos import top_by_products
-from fisherleak.engine.norms.eigenvalues.large_sets import top_of_factors
+from fisherleak.engine.norms.eigenvalues.largest import top_by_products, top_of_factors
 from fisherleak.engine.norms.output_grams import identity
 from fisherleak.rows import block_elements, sum_rows
 

@@ -22,21 +22,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Information, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Information, OneRelease, Product, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
-from fisherleak.engine.norms.kernels.worth_loading import pays_for_loading
+from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
+from fisherleak.engine.norms.kernels import pays_for_loading
 from fisherleak.engine.norms.output_grams import GramParts, identity
 from fisherleak.engine.norms.output_sets import column_norms, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
@@ -45,8 +41,6 @@ from fisherleak.rows import block_elements, gather, map_rows
 
 __all__ = ["SeveralOutputs", "example_squares", "refuse_several", "written_product", "written_rows"]
 
-CANCELLED = 1e-4
-"""An eigenvalue, or a squared cell, below this part of its terms is computed again without squares."""
 COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
 BLOCKS, ACCELERATOR_BLOCKS = 2, 8
@@ -54,14 +48,13 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 
 
 @dataclass(frozen=True)
-class SeveralOutputs:
+class SeveralOutputs(OneRelease):
     """The information of one release of a model of several outputs."""
 
-    jacobian: Jacobian
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobian.attributes
+    several: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -70,16 +63,9 @@ class SeveralOutputs:
         raise AssertionError
 
     @property
-    def folded(self) -> bool:
-        return self.jacobian.folding is not None
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
+    def releases(self) -> tuple[SeveralOutputs, ...]:
+        """Itself, as a part of several."""
+        return (self,)
 
     @property
     def error(self) -> float:
@@ -87,9 +73,6 @@ class SeveralOutputs:
 
     def scaled(self, factor: float) -> SeveralOutputs:
         return replace(self, jacobian=self.jacobian.scaled(factor))
-
-    def with_noise(self, noise: Noise | Disclosed) -> SeveralOutputs:
-        return replace(self, jacobian=self.jacobian.with_noise(noise))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian.perturbation import PerturbationMap
-from fisherleak.engine.mechanisms.self_shaped import Posterior, SelfShaped, Spectrum
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, is_posterior
 
 __all__ = ["Directly", "directly"]
 
@@ -32,7 +32,7 @@ def directly(
     fit: Fit, spectrum: Spectrum, changes: PerturbationMap, mechanism: SelfShaped, label: bool
 ) -> Directly | None:
     """The kernel for changes of these values, or None where there is none: a shaped objective, or some of its features."""
-    if isinstance(mechanism, Posterior):
+    if is_posterior(mechanism):
         return _Drawn.of(fit, spectrum, changes, mechanism.temperature, label)
     d = int(np.asarray(fit.coef).shape[0])
     if (

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product, rounding_of
+from fisherleak.engine.information import OneRelease, Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.secular import top_eigenvalues
@@ -36,30 +36,17 @@ CANCELLED = 1e-3
 
 
 @dataclass(frozen=True)
-class SharedBasis:
+class SharedBasis(OneRelease):
     """The information of one release whose examples share an eigenbasis."""
 
-    jacobian: Jacobian
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobian.attributes
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
         return (self.jacobian,)
-
-    @property
-    def folded(self) -> bool:
-        return self.jacobian.folding is not None
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
 
     @property
     def error(self) -> float:

@@ -20,17 +20,20 @@ from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.prior.believed_cells import (
+    WIDE,
     Beliefs,
     cell_maker,
     directions,
+    even_nodes,
     folded,
+    gauss_nodes,
     moving_maker,
+    peaked_nodes,
     shared_of,
 )
 from fisherleak.engine.prior.cell_paths import Moving, Shared, at_offsets
 from fisherleak.engine.prior.moved_rows import Cells, poles
 from fisherleak.engine.prior.moving_noise import MovingNoise
-from fisherleak.engine.prior.nodes import WIDE, even_nodes, gauss_nodes, peaked_nodes
 from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
 from fisherleak.rows import map_rows
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.changes.remade_covariance import SAME, centring_of, linear_part, public_curvature
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_posterior
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
 from fisherleak.engine.prior.moved_rows import KINKS, Cells, Solved
@@ -69,10 +69,9 @@ class MovingNoise:
     def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> MovingNoise:
         """Posterior sampling or objective perturbation, squared loss."""
         B = np.asarray(host(jacobian.fit.factor.inverse()))
-        if isinstance(mechanism, Posterior):
+        if is_posterior(mechanism):
             T = mechanism.temperature
             return cls(B, B / T, T * B, 1.0, 0.5, 0.0, 1.0)
-        assert isinstance(mechanism, ObjectivePerturbation)
         # C is over released gradients: those of centred parameters are centring^-T times these
         half = mechanism.scale * np.linalg.solve(centring_of(jacobian).T, mechanism.root(len(B)))
         back, through = np.linalg.inv(half), B @ half

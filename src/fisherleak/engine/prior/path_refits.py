@@ -281,8 +281,10 @@ class _Curved:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
         if right.shape[1] <= FEW[self.moved.paths.loss.outputs > 1]:
             with contextlib.suppress(np.linalg.LinAlgError):  # one that is singular stops all of them
-                direct = np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0]
-                return direct, np.isfinite(direct).all(axis=1)
+                direct: Vector = np.asarray(
+                    np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0], dtype=np.float64
+                )
+                return direct, np.asarray(np.isfinite(direct).all(axis=1))
         solution, rest = np.zeros_like(right), right.copy()
         along = self.nearly_solved(rest)
         size = (rest * along).sum(axis=1)

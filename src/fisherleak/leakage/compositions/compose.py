@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +12,10 @@ from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import information_of
-from fisherleak.engine.norms.averaged import Averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
+from fisherleak.engine.norms.averaged import as_averaged
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped, jacobian_in
 from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.behind import Composing
 from fisherleak.leakage.compositions.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.compositions.outputs_together import (
     composed_outputs,
@@ -26,6 +24,7 @@ from fisherleak.leakage.compositions.outputs_together import (
     refuse_other_data,
 )
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import Measurement, measurement
 
 __all__ = ["compose", "information_together", "label_ratio"]
 
@@ -79,7 +78,7 @@ def compose(*leakages: Leakage) -> Leakage:
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
-        if len(leakages) > 1 and has_own_shape(leakage._noise):
+        if len(leakages) > 1 and has_own_shape(measurement(leakage).noise):
             raise InvalidInputError(
                 "compose adds up noise whose shape is public, and this one was shaped by the rows themselves: calibrate with "
                 "shape='isotropic', or with a shape from public rows."
@@ -87,61 +86,60 @@ def compose(*leakages: Leakage) -> Leakage:
     first = leakages[0]
     if len(leakages) == 1:
         return first
-    composing = next((leakage for leakage in leakages if isinstance(leakage, Composing)), None)
-    if composing is not None:
-        return composing.composed(leakages)
-    for leakage in leakages:
-        if isinstance(leakage._information, ShapedOutputs):
+    # a leakage about something before the features knows how it is composed with others of its kind, or refuses
+    composed = next((leakage.composed for leakage in leakages if hasattr(leakage, "composed")), None)
+    if composed is not None:
+        found: Leakage = composed(leakages)
+        return found
+    measured = [measurement(leakage) for leakage in leakages]
+    for each in measured:
+        if each.information.several and each.information.data_dependent:
             raise InvalidInputError(
-                f"{type(leakage._noise).__name__} of a model of several outputs is not composed with other releases: compose "
+                f"{type(each.noise).__name__} of a model of several outputs is not composed with other releases: compose "
                 "models of one output, or use noise on the parameters, fisherleak.Gaussian."
             )
-    if any(isinstance(leakage._information, (SeveralOutputs, StackedOutputs)) for leakage in leakages):
+    if any(each.information.several for each in measured):
         return composed_outputs(leakages)
     factors = [_checked(first, other) for other in leakages]
     releases, jacobians, known = [], [], []
-    for leakage, factor in zip(leakages, factors, strict=True):
-        for release in _releases(leakage):
+    for each, factor in zip(measured, factors, strict=True):
+        for release in _releases(each):
             releases.append(release)
-            jacobians.append(in_label_unit(_jacobian_of(release), factor))
-            known.append(leakage._table.names == first._table.names)
+            jacobians.append(in_label_unit(jacobian_in(release), factor))
+            known.append(each.table.names == measured[0].table.names)
     common, changed = in_common_coordinates(jacobians, known)
-    notes = [note for leakage in leakages for note in leakage._notes]
+    notes = [note for each in measured for note in each.notes]
     notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently" for name in changed]
     notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
     # a cell that is missing for one release and a level for another is data
-    masks = [leakage._absent for leakage in leakages]
+    masks = [each.absent for each in measured]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     pairs = zip(releases, common, strict=True)
-    together = [replace(r, jacobian=J) if isinstance(r, DataShaped) else J for r, J in pairs]
-    frames = tuple(replace(frame, published=True) for leakage in leakages for frame in leakage._shown_frames)
+    together = [replace(release, jacobian=J) if is_data_shaped(release) else J for release, J in pairs]
+    frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
-    return Leakage(information_together(together), None, first._table, told, absent, _frames=frames)
+    return Leakage(information_together(together), None, measured[0].table, told, absent, _frames=frames)
 
 
-def _releases(leakage: Leakage) -> Sequence[Jacobian | DataShaped]:
+def _releases(measured: Measurement) -> Sequence[Jacobian | DataShaped]:
     """The releases of a leakage, each at its own scale."""
-    information = leakage._information
-    if isinstance(information, ShapedReleases):
-        return information.releases
-    if isinstance(information, Averaged):
+    information = measured.information
+    if not information.data_dependent:
+        return information.scaled(1.0 / measured.scale).jacobians
+    if as_averaged(information) is not None:
         raise InvalidInputError(
             "ObjectivePerturbation of this loss is known by upper limits of single etas, which do not add up as matrices do: "
             "compose releases with noise on parameters, or bound the eta of all by the root of the sum of squares."
         )
-    if isinstance(information, DataShaped):
-        return (information,)
-    return information.scaled(1.0 / leakage._scale).jacobians
-
-
-def _jacobian_of(release: Jacobian | DataShaped) -> Jacobian:
-    return release.jacobian if isinstance(release, DataShaped) else release
+    shaped: Any = information
+    releases: Sequence[Jacobian | DataShaped] = getattr(shaped, "releases", (shaped,))
+    return releases
 
 
 def information_together(releases: Sequence[Jacobian | DataShaped]) -> Information:
     """The information of releases, each at its own scale, by common coordinates."""
-    plain = [release for release in releases if isinstance(release, Jacobian)]
-    return information_of(*plain) if len(plain) == len(releases) else ShapedReleases(tuple(releases))
+    fixed = not any(map(is_data_shaped, releases))
+    return information_of(*map(jacobian_in, releases)) if fixed else ShapedReleases(tuple(releases))
 
 
 def _checked(first: Leakage, other: Leakage) -> float:
@@ -152,10 +150,10 @@ def _checked(first: Leakage, other: Leakage) -> float:
 
 def label_ratio(first: Leakage, other: Leakage) -> float:
     """By how much the other's label moves where the first one's moves by one; labels that are not the same are refused."""
-    one, two = first._information, other._information
-    if isinstance(one, SeveralOutputs) and isinstance(two, SeveralOutputs):
-        return label_unit(one.jacobian, two.jacobian)
-    if isinstance(one, SeveralOutputs) or isinstance(two, SeveralOutputs):
+    one, two = measurement(first).information, measurement(other).information
+    if one.several and two.several:
+        return label_unit(one.release_jacobians[0], two.release_jacobians[0])
+    if one.several or two.several:
         refuse_mixture()
     factor = label_factor(one.rows[1], two.rows[1])
     if factor is None:

@@ -18,6 +18,7 @@ from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models.frames import same_values
 from fisherleak.rows.selection import same_rows
 
@@ -30,19 +31,16 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     releases: list[SeveralOutputs] = []
     for leakage in leakages:
         refuse_other_data(first, leakage)
-        scaled = leakage._information.scaled(1.0 / leakage._scale)
-        if isinstance(scaled, StackedOutputs):
-            releases += scaled.releases
-        elif isinstance(scaled, SeveralOutputs):
-            releases.append(scaled)
-        else:
+        scaled = measurement(leakage).information.scaled(1.0 / measurement(leakage).scale)
+        if not scaled.several:
             refuse_mixture()
+        releases += getattr(scaled, "releases", ())
     lead = releases[0]
     joined = tuple(_in_unit(lead, each) for each in releases)
-    masks = [leakage._absent for leakage in leakages]
+    masks = [measurement(leakage).absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    notes = [note for leakage in leakages for note in leakage._notes]
-    return Leakage(StackedOutputs(joined), None, first._table, tuple(dict.fromkeys(notes)), absent)
+    notes = [note for leakage in leakages for note in measurement(leakage).notes]
+    return Leakage(StackedOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
 
 
 def refuse_mixture() -> NoReturn:
@@ -60,7 +58,8 @@ def refuse_other_data(first: Leakage, other: Leakage) -> None:
             f"compose needs releases about the same data: {first.n} rows with attributes {first.attributes} are "
             f"not {other.n} rows with attributes {other.attributes}."
         )
-    if other is not first and other._table.names == first._table.names and not same_values(first._table, other._table):
+    one, two = measurement(first).table, measurement(other).table
+    if other is not first and two.names == one.names and not same_values(one, two):
         raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
 
 

@@ -10,6 +10,7 @@ even odds, with the noise made anew without the rows (``engine.reshaped``): it d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,13 +23,9 @@ from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
-from fisherleak.engine.norms.averaged import Averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs, ShapedReleases, refuse_membership
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.data_shaped import DataShaped
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.compositions.shaped_releases import refuse_membership
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage import doors
+from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import map_rows
 
 __all__ = [
@@ -47,11 +44,11 @@ Sets = Sequence[NDArray[np.int64]]
 
 def membership_of(leakage: Any, tolerance: float, sets: Sets | None = None) -> Array:
     """Mu of every row of a leakage, (n,), or of every set of rows, (m,), at its own noise."""
-    information, count = leakage._information, leakage.n if sets is None else len(sets)
+    information, count = measurement(leakage).information, leakage.n if sets is None else len(sets)
     reshaped = _reshaped(leakage, count)
     if reshaped is None:
-        return presence_norms(information, tolerance, sets) / leakage._scale
-    jacobian = leakage._jacobian
+        return presence_norms(information, tolerance, sets) / measurement(leakage).scale
+    jacobian = measurement(leakage).jacobian
     found = equivalent_norms(reshaped, jacobian, tolerance, sets)
     return like(found, jacobian.X, namespace(jacobian.X))
 
@@ -70,7 +67,7 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         reshaped = _reshaped(leakage, count)
     except InvalidInputError as error:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
-    if reshaped is None or (reshaped.is_light(count) and is_light(leakage._jacobian, count)):
+    if reshaped is None or (reshaped.is_light(count) and is_light(measurement(leakage).jacobian, count)):
         return ""
     return (
         "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
@@ -78,16 +75,17 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
 
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
-    information = leakage._information
-    if isinstance(information, DataShaped | ShapedReleases):
-        if isinstance(information, Averaged | ShapedOutputs | ShapedReleases):
+    information = measurement(leakage).information
+    if information.data_dependent:
+        if information.closed_mechanism is None:
             refuse_membership(information)
-        return FromGram.of_mechanism(information.jacobian, information.mechanism)
-    if not has_own_shape(leakage._noise):
+        return FromGram.of_mechanism(information.release_jacobians[0], information.closed_mechanism)
+    noise = measurement(leakage).noise
+    if not has_own_shape(noise):
         return None
-    if isinstance(information, SeveralOutputs | StackedOutputs):
-        _refuse_own(leakage._noise, "for models of one output only")
-    return reshaped_by(information.jacobians[0], leakage._noise, count)
+    if information.several:
+        _refuse_own(noise, "for models of one output only")
+    return reshaped_by(information.jacobians[0], noise, count)
 
 
 def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
@@ -96,7 +94,8 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     if not isinstance(jacobian.X, np.ndarray):
         _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
     if noise.calibrated.asked is not None:
-        made: Reshaped = doors.noise_made_anew(jacobian, noise, count)
+        # a room below this one: loaded when called
+        made: Reshaped = import_module("fisherleak.protection.calibrate.remade_noise").made_anew(jacobian, noise, count)
         return made
     found = FromGram.of_shape(jacobian, noise, noise.calibrated.shape)
     if found is None:
@@ -120,7 +119,7 @@ def presence_norms(information: Information, tolerance: float, sets: Sets | None
     Of several releases each is as exact as can be: squares add up.
     """
     tolerance = tolerance if len(information.fits) == 1 else min(tolerance, EXACT)
-    if isinstance(information, DataShaped | ShapedReleases):
+    if information.data_dependent:
         refuse_membership(information)
     jacobians = every_release(information)
     for jacobian in jacobians:

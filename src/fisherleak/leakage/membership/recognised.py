@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.grids import GAP, GRID, public_units, units_within
 from fisherleak.engine.information import Information
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
-from fisherleak.engine.mechanisms.served import Answers, SampledLabels
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
+from fisherleak.engine.mechanisms.served import is_interface
 from fisherleak.engine.noise.calibrated import Frame
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.rows import map_rows, sum_rows
@@ -92,7 +92,7 @@ class RowsFrame:
 
     def shows(self, noise: Any) -> bool:
         """Whether a release with a noise tells the frame: a shape is over raw parameters, and answers have no grid of it."""
-        elsewhere = isinstance(noise, Answers | SampledLabels | Posterior | ObjectivePerturbation)
+        elsewhere = is_interface(noise) or is_self_shaped(noise)
         return self.published or not (elsewhere or getattr(noise, "shape", None) is not None)
 
     def without(self, frame: Frame) -> RowsFrame | None:

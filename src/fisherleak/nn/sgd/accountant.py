@@ -6,7 +6,7 @@ it, it holds about the input x of an example
 .. math:: F = \frac{1}{s^2} J^T \left[ A \alpha^2 (I - P) + L \beta^2 P \right] J, \qquad J = \partial g / \partial x,
 
 with P the projection on its gradient g, A and L from the chance of being in the batch (``subsampling``) and alpha and beta from
-the clipping (``clipping``). The scores of the steps are a martingale, so the information of the whole training is the mean over
+the clipping (``CLIPS``). The scores of the steps are a martingale, so the information of the whole training is the mean over
 paths of the sum of F along the path.
 """
 
@@ -23,19 +23,16 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, as_array, host
 from fisherleak._support.checks import check_positive, nearest
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
+from fisherleak.engine.norms.eigenvalues.largest import top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given
-from fisherleak.nn.sgd.clipping import CLIPS, LONGEST
-from fisherleak.nn.sgd.example_gradients import ExampleGradients, check_model_alone, example_gradients
-from fisherleak.nn.sgd.opacus_engine import count_steps
-from fisherleak.nn.sgd.saved_state import fingerprint, read_state, write_state
-from fisherleak.nn.sgd.step_information import StepInformation
-from fisherleak.nn.sgd.subsampling import Subsampling, subsampling_table
+from fisherleak.nn.sgd.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
+from fisherleak.nn.sgd.subsampling import CLIPS, LONGEST, Subsampling, subsampling_table
+from fisherleak.nn.sgd.training_runs import count_steps, fingerprint, read_state, write_state
 from fisherleak.rows.selection import check_rows
 
-__all__ = ["SGDAccountant"]
+__all__ = ["SGDAccountant", "Watched", "watched_by"]
 
 SAMPLINGS = ("poisson", "fixed")
 KEEPS = ("auto", "matrix", "norm")
@@ -48,7 +45,7 @@ MATRIX_WIDTH = 128
 
 
 @dataclass(frozen=True)
-class _Watched:
+class Watched:
     """The examples whose information is added up."""
 
     gradients: ExampleGradients
@@ -136,7 +133,7 @@ class SGDAccountant:
         self.steps = 0
         self._gradients = example_gradients(model, loss, ())
         self._random = np.random.default_rng(random_state)
-        self._watched: _Watched | None = None
+        self._watched: Watched | None = None
         self._state: dict[str, Tensor] = {}
         self._worst = 0.0
 
@@ -164,7 +161,7 @@ class SGDAccountant:
             raise InvalidInputError("X must be finite everywhere.")
         check_model_alone(gradients.live, inputs[:1])
         gradients.checked(flat[:1], labels[:1], gradients.parameters())
-        self._watched = _Watched(gradients, flat, labels, X)
+        self._watched = Watched(gradients, flat, labels, X)
         n, P = flat.shape
         if self.keep == "auto":
             self.keep = "matrix" if P <= MATRIX_WIDTH and n * P * P <= MATRIX_VALUES else "norm"
@@ -287,7 +284,7 @@ class SGDAccountant:
 
     # one step
 
-    def _examples(self) -> _Watched:
+    def _examples(self) -> Watched:
         if self._watched is None:
             raise InvalidInputError("No examples are watched: call watch(X, y) first.")
         return self._watched
@@ -324,6 +321,11 @@ class SGDAccountant:
             signs = self._random.integers(0, 2, size=tuple(part.x.shape)) * 2.0 - 1.0
             total = total + part.along_directions(torch.as_tensor(signs, dtype=part.x.dtype, device=part.x.device))
         return total / self.directions
+
+
+def watched_by(accountant: SGDAccountant) -> Watched:
+    """The examples that an accountant watches; refused where there are none."""
+    return accountant._examples()
 
 
 @lru_cache(maxsize=32)

@@ -9,20 +9,24 @@ across g and along it. In units of s, with :math:`\rho = |g| / s` and t a standa
 times :math:`1/s^2`. Both are :math:`q^2` at :math:`\rho = 0` and never above q, which is the published bound and what batches
 of fixed size, which show who is in, are charged. The integrand is analytic and decays like a normal density: the trapezoidal
 rule converges exponentially.
+
+The gradient is clipped before: with P the projection on g the derivative of the clipped one by g is
+:math:`\alpha (I - P) + \beta P` (``CLIPS``).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr
 
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Subsampling", "subsampled_information", "subsampling_table"]
+__all__ = ["CLIPS", "LONGEST", "Subsampling", "subsampled_information", "subsampling_table"]
 
 Vector = NDArray[np.float64]
 REACH = 12.0
@@ -35,7 +39,7 @@ WIDEST = 0.004
 """Space between nodes, at most: information is then at most 2e-4 above the truth, eta 1e-4."""
 TOLD = 40.0
 """Past so many standard deviations of the noise it shows who is in, and the bound q is reached to rounding."""
-AT_ONCE = 2**21
+INTEGRAND_VALUES = 2**21
 """Values of the integrands at a time."""
 
 
@@ -50,7 +54,7 @@ def subsampled_information(sample_rate: float, rho: Vector) -> tuple[Vector, Vec
     density = step * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi)
     weights = np.stack([density, density * t * t], axis=1)
     found = []
-    for part in np.array_split(rho, max(1, rho.size * t.size // AT_ONCE)):
+    for part in np.array_split(rho, max(1, rho.size * t.size // INTEGRAND_VALUES)):
         omega = expit(logit(sample_rate) + part[:, None] * t[None, :] + 0.5 * part[:, None] ** 2)
         found.append(sample_rate * (omega @ weights))
     both = np.concatenate(found)
@@ -101,3 +105,28 @@ def _raised(values: Vector, top: float) -> Vector:
     wide = np.concatenate([second[:1], second[:1], second, second[-1:], second[-1:]])
     margin: Vector = 0.25 * np.max(np.stack([wide[k : k + values.size] for k in range(3)]), axis=0)
     return np.asarray(np.minimum(values + margin + 1e-14 * values, top))
+
+
+# clipping multiplies g by a function of its length: its derivative by g is alpha across g and beta along it
+
+
+def _hard(length: Vector, most: float) -> tuple[Vector, Vector, Vector]:
+    """By min(1, C / |g|): 1 and 1 up to C, C / |g| and 0 beyond; at the kink the unclipped side, the larger one, counts."""
+    inside = length <= most
+    shrunk = np.where(inside, 1.0, most / np.where(inside, most, length))
+    return shrunk, np.where(inside, 1.0, 0.0), np.minimum(length, most)
+
+
+def _smooth(length: Vector, most: float) -> tuple[Vector, Vector, Vector]:
+    """By 1 / (1 + gelu(|g| / C - 1)), Guo et al. 2022: never longer than 1.1153 C."""
+    u = length / most - 1.0
+    below = ndtr(u)
+    shrunk = 1.0 / (1.0 + u * below)
+    slope = below + u * np.exp(-0.5 * u * u) / np.sqrt(2.0 * np.pi)
+    return shrunk, shrunk - shrunk**2 * slope * length / most, length * shrunk
+
+
+CLIPS: dict[str, Callable[[Vector, float], tuple[Vector, Vector, Vector]]] = {"hard": _hard, "smooth": _smooth}
+"""(lengths, C) -> alpha, beta and lengths after clipping."""
+LONGEST = {"hard": 1.0, "smooth": 1.1154}
+"""Largest length after clipping, in C, rounded up."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.read.cell_formats import (
+    ALMOST,
     DECIMALS,
     is_missing,
     is_plain_number,
@@ -24,8 +25,6 @@ from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["Survey", "Unread", "surveys_of"]
 
-ALMOST = 0.9
-"""Part of the cells that must be numbers."""
 FEW = 10
 """Different numbers up to which a column may be a category: plain ones, or with texts that recur."""
 RECURS = 3

@@ -61,7 +61,7 @@ BODY = {
 AMOUNT = re.compile(r"\s*[<>≤≥~±]?=?\s*[+-]?\d[\d.,]*\s*[^\W\d_][^\d\s]{0,7}\s*")
 """A number with a unit."""
 ALMOST = 0.9
-"""Part of many texts that are alike."""
+"""Part of many cells that have to be alike, numbers say, for all of them to count as such."""
 SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 

@@ -14,15 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fisherleak.tables.read.cell_formats import is_missing
+from fisherleak.tables.read.cell_formats import ALMOST, is_missing
 
 __all__ = ["given_names", "is_number", "reads_as_row"]
 
 NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?")
 MEASURED = re.compile(r"[+\-<>≤≥~(]*\s*[$€£¥₹]?\s*[.,]?\d.*", re.DOTALL)
 """What begins with digits: amounts with units, dates."""
-ALMOST = 0.9
-"""Part of a column's cells that are numbers before it counts as numbers."""
 MOST_CELLS = 200_000
 """Cells that are looked at."""
 YEARS = range(1500, 2200)

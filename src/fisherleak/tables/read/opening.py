@@ -28,12 +28,11 @@ from fisherleak.tables.read.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.read.first_line import is_number
 from fisherleak.tables.read.foreign import foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
-from fisherleak.tables.read.parquet import parquet_files, parquet_parts
+from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
 from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
-CHUNK = 2**22
 FOREIGN = {
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",

@@ -20,6 +20,7 @@ __all__ = ["Opened", "ParquetPart", "checksum", "parquet_files", "parquet_parts"
 PART_BYTES = 2**26
 """Bytes of a part before it is cut at the next row group: a worker holds several at once."""
 CHUNK = 2**22
+"""Bytes that are read or copied at a time."""
 
 
 @dataclass(frozen=True)

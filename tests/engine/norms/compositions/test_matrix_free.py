@@ -16,7 +16,7 @@ import fisherleak as fl
 from cases import dense_jacobian, flat, make, norms
 from fisherleak.engine.norms.compositions import matrix_free, stacked_releases
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.eigenvalues import small
+from fisherleak.engine.norms.eigenvalues import largest
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
 Vector = NDArray[np.float64]
@@ -61,9 +61,9 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, way: s
     monkeypatch.setattr(matrix_free, "WRITTEN_OUT", 0 if way == "by products" else 10_000)
     if request.param == "compiled":
         kernels = pytest.importorskip("fisherleak.engine.norms.kernels.grams_numba")
-        monkeypatch.setattr(kernels, "AT_ONCE", 1)
+        monkeypatch.setattr(kernels, "GRAM_VALUES", 1)
         monkeypatch.setattr(stacked_releases, "COMPILED_FROM", 0)
-        monkeypatch.setattr(small, "COMPILED_FROM", 0)
+        monkeypatch.setattr(largest, "COMPILED_FROM", 0)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "gamma"])

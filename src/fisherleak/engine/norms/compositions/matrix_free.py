@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
@@ -17,8 +18,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.compositions.stacked_releases import CANCELLED, StackedReleases
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED
-from fisherleak.engine.norms.eigenvalues.large_sets import top_of_factors
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_of_factors
 from fisherleak.engine.norms.folded import folded_attribute_norms
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
 from fisherleak.rows import block_elements, gather, map_rows
@@ -38,6 +38,14 @@ class MatrixFree:
     """The information of several releases, or of one whose attributes move the features in a way that differs by row."""
 
     jacobians: tuple[Jacobian, ...]
+    several: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return self.jacobians
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

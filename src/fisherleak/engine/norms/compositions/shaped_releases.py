@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.fit.minimise import Fit, one_by_one
-from fisherleak.engine.information import Product, rounding_of
+from fisherleak.engine.information import Information, Product, rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
@@ -29,11 +29,14 @@ from fisherleak.engine.norms.compositions.shaped_parts import (
     largest_eta,
 )
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
+from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
-__all__ = ["ShapedOutputs", "ShapedReleases", "refuse_membership"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__ = ["ShapedOutputs", "ShapedReleases", "is_data_shaped", "jacobian_in", "refuse_membership"]
 
 Vector = NDArray[np.float64]
 Release = Jacobian | DataShaped
@@ -45,15 +48,30 @@ class ShapedReleases:
     """The information of several releases, each at its own scale, one or more with noise that the data shape."""
 
     releases: tuple[Release, ...]
+    data_dependent: ClassVar[bool] = True
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shaped = next(each for each in self.releases if isinstance(each, DataShaped))
-        for jacobian in map(_jacobian, self.releases):
-            check_measurable(jacobian, shaped.mechanism, beside=True)
+        for jacobian in map(jacobian_in, self.releases):
+            check_measurable(jacobian, self.first_shaped.mechanism, beside=True)
+
+    @property
+    def first_shaped(self) -> DataShaped:
+        """The first release whose noise the data shape."""
+        return next(each for each in self.releases if is_data_shaped(each))
+
+    @property
+    def several(self) -> bool:
+        return False
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return tuple(map(jacobian_in, self.releases))
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        return _jacobian(self.releases[0]).attributes
+        return jacobian_in(self.releases[0]).attributes
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -61,9 +79,9 @@ class ShapedReleases:
         self._refuse("this")
 
     def _refuse(self, what: str) -> NoReturn:
-        names = [type(each.mechanism).__name__ for each in self.releases if isinstance(each, DataShaped)]
+        name = type(self.first_shaped.mechanism).__name__
         raise InvalidInputError(
-            f"{names[0]} has a shape that depends on the data, which {what} does not count: compose releases with noise on "
+            f"{name} has a shape that depends on the data, which {what} does not count: compose releases with noise on "
             "parameters, fisherleak.Gaussian."
         )
 
@@ -73,11 +91,11 @@ class ShapedReleases:
 
     @property
     def fits(self) -> tuple[Fit, ...]:
-        return tuple(_jacobian(each).fit for each in self.releases)
+        return tuple(jacobian_in(each).fit for each in self.releases)
 
     @property
     def rows(self) -> tuple[Array, Array]:
-        first = _jacobian(self.releases[0])
+        first = jacobian_in(self.releases[0])
         return first.X, first.y
 
     @property
@@ -117,7 +135,7 @@ class ShapedReleases:
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         def single(some: list[Attribute]) -> Vector:
             pairs = zip(self.releases, self._parts(some), strict=True)
-            norms = [map_rows(part.diagonals, *_jacobian(each).arrays, width=len(some)) for each, part in pairs]
+            norms = [map_rows(part.diagonals, *jacobian_in(each).arrays, width=len(some)) for each, part in pairs]
             return np.asarray(np.sqrt(np.sum(np.square(norms), axis=0)))
 
         count = self.rows[0].shape[0]
@@ -167,7 +185,7 @@ class ShapedReleases:
 
     @property
     def _arrays(self) -> tuple[Array | None, ...]:
-        return tuple(x for each in self.releases for x in _jacobian(each).arrays)
+        return tuple(x for each in self.releases for x in jacobian_in(each).arrays)
 
     def _blocks(self, parts: Sequence[ShapedParts], arrays: Sequence[Array | None]) -> list[State]:
         """What the parts need of a block of ``_arrays``."""
@@ -215,6 +233,14 @@ class ShapedOutputs(ShapedReleases):
         return (self.jacobian.fit,)
 
     @property
+    def several(self) -> bool:
+        return True
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return (self.jacobian,)
+
+    @property
     def rows(self) -> tuple[Array, Array]:
         return self.jacobian.X, self.jacobian.y
 
@@ -253,11 +279,11 @@ class _Places:
         return np.asarray(0.5 * (found + found.T))
 
 
-def refuse_membership(information: DataShaped | ShapedReleases) -> NoReturn:
+def refuse_membership(information: Information) -> NoReturn:
     """Say by name that no one number tells how far apart releases with and without a row are."""
-    releases = (information,) if isinstance(information, DataShaped) else information.releases
-    shaped = next(each for each in releases if isinstance(each, DataShaped))
-    simulated = len(releases) == 1 and shaped.jacobian.fit.loss.quadratic
+    one: Any = information
+    shaped: DataShaped = getattr(one, "first_shaped", one)
+    simulated = len(getattr(one, "releases", (one,))) == 1 and shaped.jacobian.fit.loss.quadratic
     remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
     raise InvalidInputError(
         "membership has a closed form for noise whose shape does not depend on the data, and that of "
@@ -265,12 +291,18 @@ def refuse_membership(information: DataShaped | ShapedReleases) -> NoReturn:
     )
 
 
-def _jacobian(release: Release) -> Jacobian:
-    return release.jacobian if isinstance(release, DataShaped) else release
+def is_data_shaped(release: Release) -> TypeIs[DataShaped]:
+    """Whether the data shape the noise of a release; fixed noise is in its Jacobian."""
+    return isinstance(release, DataShaped)
+
+
+def jacobian_in(release: Release) -> Jacobian:
+    """The Jacobian of a release, with fixed noise or with one that the data shape."""
+    return release.jacobian if is_data_shaped(release) else release
 
 
 def _part(release: Release, attributes: Sequence[Attribute]) -> ShapedParts:
-    jacobian = _jacobian(release)
-    spectrum = release.spectrum if isinstance(release, DataShaped) else fixed_spectrum(release)
+    jacobian = jacobian_in(release)
+    spectrum = release.spectrum if is_data_shaped(release) else fixed_spectrum(jacobian)
     E = jacobian.map(jacobian.named(attributes))
     return ShapedParts(jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak.engine.fit.minimise import Fit
@@ -31,6 +32,10 @@ class StackedOutputs:
     """The information of several independent releases."""
 
     releases: tuple[SeveralOutputs, ...]
+    several: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = False
+    closed_mechanism: ClassVar[None] = None
+    shares_known: ClassVar[bool] = True
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -41,6 +46,10 @@ class StackedOutputs:
         """None of one output."""
         refuse_several(self.releases[0], "this")
         raise AssertionError
+
+    @property
+    def release_jacobians(self) -> tuple[Jacobian, ...]:
+        return tuple(each.jacobian for each in self.releases)
 
     @property
     def folded(self) -> bool:

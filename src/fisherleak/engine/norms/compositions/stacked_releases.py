@@ -25,17 +25,14 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.lanczos import WANTED, top_by_products
-from fisherleak.engine.norms.eigenvalues.small import top_of_matrices
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled, pays_for_loading
+from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_by_products, top_of_matrices
+from fisherleak.engine.norms.kernels import is_compiled, pays_for_loading
 
 __all__ = ["CANCELLED", "StackedReleases"]
 
 COMPILED_FROM = 2**19
 """Values in the features of all rows from which compiled kernels pay: loading them takes 0.7 s of processor time, and what they
 save is 0.4 s at 20,000 x 30, 0.9 s at 20,000 x 60, and below 0.3 s at 5,000 x 60 or 20,000 x 9."""
-CANCELLED = 1e-4
-"""An eigenvalue below this part of its largest term is computed again without squares."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from fisherleak._support.arrays import Array, device, namespace, row_dots, row_squares
 from fisherleak._support.namespaces import Namespace
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled
+from fisherleak.engine.norms.kernels import is_compiled
 
 __all__ = ["top_eigenvalues", "top_eigenvalues_portable"]
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Namespace, Sums
-from fisherleak.engine.norms.kernels.worth_loading import is_compiled
+from fisherleak.engine.norms.kernels import is_compiled
 
 __all__ = ["top_of_tridiagonals", "top_of_tridiagonals_portable"]
 

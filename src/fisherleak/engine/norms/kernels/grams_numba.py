@@ -18,7 +18,7 @@ __all__ = ["Release", "grams"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-AT_ONCE = 2**18
+GRAM_VALUES = 2**18
 """Values of what moves at a time: a part of a core's own cache."""
 
 
@@ -57,7 +57,7 @@ def _fill_all(
     """A few rows at a time, so that what moves stays in the cache."""
     width, size = G.shape[1] - int(label), int(edges[-1]) + len(releases)
     shared = not any(part.E.given or part.E.scale is not None for part in releases)
-    step = max(G.shape[0], 1) if shared else max(16, AT_ONCE // (size * max(width, 1)))
+    step = max(G.shape[0], 1) if shared else max(16, GRAM_VALUES // (size * max(width, 1)))
     A = np.empty((width, 1 if shared else step, size))
     for first in range(0, G.shape[0], step):
         last = min(first + step, G.shape[0])

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.norms.eigenvalues.lanczos import start_of
+from fisherleak.engine.norms.eigenvalues.largest import start_of
 from fisherleak.engine.norms.kernels.compiled import compiled
 from fisherleak.engine.norms.kernels.tridiagonal_numba import room_for, solve_abreast
 

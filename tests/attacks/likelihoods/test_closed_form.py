@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from fisherleak.attacks.likelihoods.orthants import below_both
+from fisherleak.attacks.likelihoods.closed_form import below_both
 
 MARGINS = (-3.0, -0.7, 0.0, 1e-9, 0.4, 2.5, 50.0, np.inf, -np.inf)
 

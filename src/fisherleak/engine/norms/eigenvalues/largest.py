@@ -1,4 +1,4 @@
-r"""Largest eigenvalues of many symmetric matrices :math:`M_i = J_i^T J_i` that are known by their products alone.
+r"""Largest eigenvalues of many symmetric matrices: written out, by factors, or known by products :math:`J_i^T J_i v` alone.
 
 Lanczos' method runs on a block of rows at once, one product :math:`v \mapsto M_i v` for all of them a step. The vectors need
 no reorthogonalisation: what is lost returns as copies of values that have converged, and only the largest one is wanted.
@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, device, host, like, namespace
-from fisherleak._support.namespaces import Namespace
+from fisherleak._support.arrays import Array, device, host, is_numpy, like, namespace, on_accelerator
+from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.norms.eigenvalues.tridiagonal import top_of_tridiagonals
+from fisherleak.engine.norms.kernels import is_compiled
 
-__all__ = ["WANTED", "start_of", "top_by_products"]
+__all__ = ["LARGE", "WANTED", "start_of", "top_by_products", "top_of_factors", "top_of_matrices"]
 
 State = tuple[Array, ...]
+CANCELLED = 1e-4
+"""An eigenvalue, or a squared cell, below this part of the terms that made it is computed again without squares."""
 WANTED = 4e-11
 """Relative error of an eigenvalue at which a row is done."""
 CHECKS = (6, 9, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 47, 55, 64, 76, 90, 105, 120)
@@ -110,3 +113,75 @@ class _Converging:
         self.values[places[better]] = value[better]
         self.errors[places[better]] = error[better]
         return np.flatnonzero(self.errors[places] > self.wanted)
+
+
+# Largest eigenvalue of many small symmetric positive semidefinite matrices that are written out.
+
+COMPILED_FROM = 2**15
+"""Values in all matrices from which loading the compiled kernel pays."""
+COMPILED_TO = 64
+"""Size past which LAPACK's blocked reduction is faster than the compiled kernel's."""
+
+
+def top_of_matrices(G: Array, compiled: bool = True) -> Array:
+    """Largest eigenvalue of each of b matrices (b, m, m), to rounding: (b,).
+
+    ``compiled`` is whether the table that they come from is large enough to load the compiled kernel for.
+    """
+    xp = namespace(G)
+    size = G.shape[-1]
+    if size == 1:
+        return G[:, 0, 0]
+    if size == 2:
+        half = 0.5 * (G[:, 0, 0] - G[:, 1, 1])
+        return 0.5 * (G[:, 0, 0] + G[:, 1, 1]) + xp.hypot(half, G[:, 0, 1])
+    if compiled and is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
+        from fisherleak.engine.norms.kernels.small_numba import top_of_matrices_compiled
+
+        return top_of_matrices_compiled(G)
+    if not on_accelerator(G):
+        return xp.linalg.eigvalsh(G)[:, -1]
+    return _by_steps(G)
+
+
+def _by_steps(G: Array) -> Array:
+    """On GPUs, whose batched eigensolvers are slow: Lanczos on the matrices; the few it does not settle by LAPACK's way."""
+    xp = namespace(G)
+    values, errors = top_by_products(lambda state, V: (state[0] @ V[:, :, None])[:, :, 0], (G,), G.shape[-1])
+    left = xp.nonzero(errors > WANTED)[0]
+    if left.shape[0] == 0:
+        return values
+    again = xp.linalg.eigvalsh(xp.take(G, left, axis=0))[:, -1]
+    order = xp.searchsorted(left, xp.arange(values.shape[0], device=left.device))
+    order = xp.clip(order, 0, left.shape[0] - 1)
+    return xp.where(errors > WANTED, xp.take(again, order), values)
+
+
+# The largest eigenvalue of a large :math:`B T B^T`, the matrix of a set of rows, by products with its factors.
+#
+# To form the matrix and to decompose it takes O(p^3), which is most of an audit where columns are thousands. Lanczos' method
+# takes a product with each factor a step, O(p^2), and says how far its value may be off; where that does not settle, as in a
+# set without any large value, the matrix is formed after all.
+
+LARGE = 500
+"""Rows of the matrix from which on products are cheaper than decomposing it."""
+
+
+def top_of_factors(root: Array, middle: Callable[[Sums], Array]) -> Callable[[tuple[Any, ...]], float | None] | None:
+    """The largest eigenvalue of B T B^T from the sums that T is made of; None where the matrix is small, or not here.
+
+    The function gives None where the value did not settle to the relative error of the norms of rows.
+    """
+    if not is_numpy(root) or min(root.shape) < LARGE:
+        return None
+
+    def top(sums: tuple[Any, ...]) -> float | None:
+        xp, T = namespace(root), middle(sums)
+
+        def product(_: tuple[Array, ...], V: Array) -> Array:
+            return ((V @ root) @ T) @ root.T
+
+        values, errors = top_by_products(product, (xp.zeros((1, 1)),), int(root.shape[0]), compiled=False)
+        return float(host(values)[0]) if float(host(errors)[0]) <= WANTED else None
+
+    return top

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from fisherleak.models.steps.named_levels import forget_rare, with_own_types
+from fisherleak.models.steps.levels import forget_rare, with_own_types
 
 POOLS = {"min_frequency": 5, "handle_unknown": "infrequent_if_exist", "sparse_output": False}
 COLUMNS: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from jinja2 import DictLoader, Environment, FileSystemLoader
 from jinja2.bccache import bc_magic
 
-from fisherleak.report.compiled_templates import CompiledTemplates
+from fisherleak.report.page_templates import CompiledTemplates
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
-"""Templates compiled once: their code is kept where Python keeps that of the modules beside them, and as Python keeps it.
+"""The templates of pages and what they may call, compiled once.
 
-Behind a line that says what it was made from lies the code itself, by ``marshal``; Jinja's own files hold a pickle.
+Their code is kept where Python keeps that of the modules beside them, and as Python keeps it. Behind a line that says what it
+was made from lies the code itself, by ``marshal``; Jinja's own files hold a pickle.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import marshal
 import os
@@ -14,10 +16,39 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from jinja2 import BytecodeCache
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-__all__ = ["CompiledTemplates"]
+from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
+from fisherleak.report.wording.sentences import any_value, chosen_how, presence_sentence
+
+__all__ = ["CompiledTemplates", "page_environment"]
+
+
+@functools.cache
+def page_environment() -> Environment:
+    """Templates with autoescaping, in which a name that is not given is an error, and their filters."""
+    environment = Environment(
+        loader=PackageLoader("fisherleak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        bytecode_cache=CompiledTemplates(Path(__file__).parent.glob("*.py")),
+    )
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "plus_minus": plus_minus,
+        "points": points,
+        "signed_percent": signed_percent,
+        "chosen_how": chosen_how,
+        "in_hundred": in_hundred,
+        "presence_sentence": presence_sentence,
+        "share": share,
+        "any": any_value,
+    }
+    return environment
 
 
 class CompiledTemplates(BytecodeCache):
