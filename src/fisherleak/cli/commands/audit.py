@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +14,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import columns_to_set
-from fisherleak.cli._next import command_around
-from fisherleak.cli._options import told
+from fisherleak.cli._options import OPTIONS, told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DRAWS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fisherleak.auditing.confirmations import Confirmation
     from fisherleak.auditing.report_summary import Next, Summary
     from fisherleak.tables import Room
+    from fisherleak.training.trained_model import Settings
 
 __all__ = ["audit"]
 
@@ -35,6 +37,25 @@ RENAMED = (
     "The rules of the policy '{}' go by the names of columns, and --columns may give other names than the file's first line: "
     "leave --header and --no-header out, so that a header is noticed, or write the names into the file."
 )
+SAME = (
+    "model",
+    "l2",
+    "numbers",
+    "categories",
+    "drop",
+    "decimal",
+    "na",
+    "unite",
+    "keep_total",
+    "missing",
+    "id",
+    "person",
+    "public",
+    "bounds",
+    "levels",
+)
+"""Settings that a release takes as the audit does."""
+FORM = ("delimiter", "encoding", "columns")
 
 
 def audit(
@@ -242,3 +263,40 @@ def _again(
     plan = Plan(**{**options, **known})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)
+
+
+def command_around(table: str | None, settings: Settings, form: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The command for any noise: what stands before its scale and what behind; none where no table could be read again.
+
+    The data that come with the command have no file to release from: they are audited again.
+    """
+    if table == "-":
+        return None
+    words = ["fisherleak", "audit"] if table is None else ["fisherleak", "release", table, "--target", settings.target]
+    plain = type(settings)(settings.target)
+    given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
+    for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
+        words += _option(OPTIONS[name], _written(name, value))
+    if form.get("header") is not None:
+        words.append("--header" if form["header"] else "--no-header")
+    out = "" if table is None else " --out model.skops"
+    return common.printable(shlex.join([*words, "--noise"])) + " ", out
+
+
+def _written(name: str, value: Any) -> Any:
+    """A setting as its option takes it."""
+    return _ranges(value) if name == "bounds" else _named(value) if name == "levels" else value
+
+
+def _ranges(bounds: tuple[tuple[str, tuple[float, float]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={low:.15g}:{high:.15g}" for name, (low, high) in bounds)
+
+
+def _named(levels: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={','.join(own)}" for name, own in levels)
+
+
+def _option(option: str, value: Any) -> list[str]:
+    if value is True:
+        return [option]
+    return [word for item in (value if isinstance(value, tuple) else (value,)) for word in (option, str(item))]

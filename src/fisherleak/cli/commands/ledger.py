@@ -63,7 +63,7 @@ def ledger(
       fisherleak ledger people.ledger.json --carry-to corrected.ledger.json
     """
     from fisherleak._support.checks import check_positive
-    from fisherleak.releasing.ledgers.spending import spent_on
+    from fisherleak.releasing.ledgers import spent_on
 
     form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     most = None if limit is None else check_positive(limit, "limit")

@@ -36,9 +36,12 @@ from fisherleak.protection.frontier.counted_choice import CountedChoice
 from fisherleak.protection.ledger.carried_totals import (
     carried_from,
     check_composed,
+    check_no_choices,
+    eta_of_choice,
     etas_under,
     spent_record,
     squares_beside,
+    told_by_choices,
     total_squares,
 )
 from fisherleak.protection.ledger.known_rows import KnownRows, Rows, id_digests, id_text, known_in, numbers_of, used_by
@@ -59,7 +62,6 @@ from fisherleak.protection.ledger.ledger_file import (
     read_content,
     write_content,
 )
-from fisherleak.protection.ledger.recorded_choices import check_no_choices, eta_of_choice, told_by_choices
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 

@@ -52,7 +52,7 @@ from fisherleak.releasing.cards.signatures import (
 )
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.verification import whole_model
-from fisherleak.releasing.ledgers.spending import mark, spend
+from fisherleak.releasing.ledgers import mark, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
 from fisherleak.releasing.noise.noise_request import AskedNoise, limited_columns
 from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
