@@ -17,11 +17,12 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.calibrate.least_loss import least_loss
 from fisherleak.protection.calibrate.limit_terms import covering, raw_map, units_of
 
-__all__ = ["OWN", "SHAPES", "check_other_rows", "noise_shaped"]
+__all__ = ["ISOTROPIC", "LEAST_LOSS", "OWN", "SHAPES", "check_other_rows", "noise_shaped"]
 
-OWN = ("hessian", "least-loss")
+ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
+OWN = ("hessian", LEAST_LOSS)
 """Shapes that rows decide."""
-SHAPES = ("least-loss", "isotropic", "hessian")
+SHAPES = (LEAST_LOSS, ISOTROPIC, "hessian")
 
 
 def noise_shaped(

@@ -30,12 +30,12 @@ from fisherleak.errors import (
 )
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import Table, as_table, final_estimator
+from fisherleak.models.estimators import set_parameters
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.irfil.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.irfil.irfil_iteration import Balance, balance, example_targets, group_targets
 from fisherleak.protection.irfil.whole_procedure import Procedure, Round
-from fisherleak.protection.release.release import set_parameters
 from fisherleak.rows.selection import rows_by_group
 
 __all__ = ["IRFIL", "EndToEndEtas", "evened"]

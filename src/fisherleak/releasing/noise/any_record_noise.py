@@ -30,8 +30,7 @@ from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
 from fisherleak.protection.data_dependent.hessian_shape import linear_part, public_curvature
 from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
-from fisherleak.releasing.noise.default_shape import PublicShape
-from fisherleak.releasing.noise.penalties import PENALTIES, PublicPenalty
+from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty, PublicShape
 from fisherleak.releasing.noise.stable_under_replacement import is_settled
 from fisherleak.tables import Design, Feature
 from fisherleak.training.trained_model import Settings, Trained, trained_on

@@ -1,11 +1,15 @@
-"""What a release is asked to keep, and the noise that follows: a limit, on whom and on what, or the noise itself."""
+"""A trained model of a table as it is released: what is asked of it, its penalty, its noise, and the pipeline that leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.noise import Gaussian, Noise
@@ -13,86 +17,107 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.data_dependent.hessian_shape import HESSIAN
+from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
+from fisherleak.protection.release.procedure import ReleaseRequest
 from fisherleak.releasing.cards.cards import two_digits, up_to_the_grid
 from fisherleak.releasing.noise.any_record_noise import admitted_noise, public_penalty, public_shape
-from fisherleak.releasing.noise.default_shape import PublicShape
-from fisherleak.releasing.noise.penalties import PublicPenalty
 from fisherleak.releasing.noise.shaping import ISOTROPIC, OWN, check_shape, own_rows_shape, public_rows_shape
-from fisherleak.tables import RawTable
+from fisherleak.training.balancing import balanced, reweighted
 from fisherleak.training.noise_words import as_noise
-from fisherleak.training.trained_model import Settings, Trained, calibrated_scale
+from fisherleak.training.pipelines import PublicModel, own_parameters, parameters_as_released, pipeline_with
+from fisherleak.training.trained_model import Settings, Trained, calibrated_scale, trained_on
 
-__all__ = ["AskedNoise", "limited_columns"]
+__all__ = ["TableModel", "check_request", "limited_columns", "named_shape"]
 
 OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class AskedNoise:
-    """What decides the noise of a release: a limit, on whom and on what, or the noise itself; and its shape."""
+class TableModel:
+    """A trained model of a table, and the settings that its card will have."""
 
-    eta: float | None
-    noise: float | Noise | None
-    limited: tuple[str, ...] | None
-    over: str
-    shape: str | None
-    shape_from: RawTable | None
+    trained: Trained
+    settings: Settings
 
-    def check(self, settings: Settings, ledger: Path | None) -> None:
-        """Refuse what does not go together, before anything is read."""
-        if self.noise is not None and self.limited is not None:
-            raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
-        _check_over(self.over)
-        _check_people(settings, self.over, self.eta, self.limited, ledger)
-        check_shape(self.named, self.noise is not None, self.shape_from is not None)
-        if self.eta is not None:
-            check_positive(self.eta, "eta")
-        if self.noise is not None:
-            as_noise(self.noise)
+    def fitted(self, penalty: PublicPenalty | None, request: ReleaseRequest, balance: bool) -> TableModel:
+        """The same with a penalty that was decided, measured with a noise that was given, and balanced if asked for."""
+        trained, settings = self.trained, self.settings
+        l2 = settings.l2 if penalty is None else penalty.l2
+        # of several classes, for whoever could be there, intercepts have the penalty of the coefficients
+        held = l2 if trained.kind.several and _limits_anyone(request) else settings.intercept_l2
+        if (l2, held) != (settings.l2, settings.intercept_l2):
+            settings = replace(settings, l2=l2, intercept_l2=held)
+            trained = trained_on(trained.kind, trained.design, l2, None, trained.public, held)
+        trained = trained if request.noise is None else trained.with_noise(request.noise)
+        if balance:
+            trained = reweighted(trained) if request.eta is None else balanced(trained)
+        return TableModel(trained, settings)
 
-    @property
-    def target(self) -> float | None:
-        return None if self.eta is None else float(self.eta)
-
-    @property
-    def given(self) -> Noise | None:
-        return None if self.noise is None else as_noise(self.noise)
-
-    @property
-    def named(self) -> str:
-        """The shape that was asked for, or what stands for none."""
-        return self.shape or (ISOTROPIC if self.shape_from is None else HESSIAN)
-
-    def unasked(self, trained: Trained, ledger: Path | None) -> PublicShape | None:
-        """The shape by public numbers; None where one was asked for, or where the rule is not for this limit."""
-        limits_anyone = self.target is not None and self.over == ADMISSIBLE and ledger is None
-        if self.target is None or self.shape is not None or self.shape_from is not None or not limits_anyone:
+    def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
+        """The penalty that public numbers give; None where the limit is not on every row that could be there."""
+        trained, limited = self.trained, request.attributes
+        if request.eta is None or not _limits_anyone(request) or not (limited is None or trained.kind.several):
             return None
-        return public_shape(trained, two_digits(trained.design.n), self.target, self.limited, trained.design.declared)
+        rows = two_digits(trained.design.n)
+        return public_penalty(trained, rows, request.eta, trained.design.declared, limited)
 
-    def penalty(self, trained: Trained) -> PublicPenalty | None:
-        """The penalty that public numbers give; none where the limit is not on every row that could be there."""
-        if self.target is None or self.over != ADMISSIBLE or not (self.limited is None or trained.kind.several):
+    def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
+        """The covariance by public numbers; None where one was asked for, or where the rule is not for this limit."""
+        asked = request.shape is not None or request.shape_from is not None
+        if request.eta is None or asked or not _limits_anyone(request):
             return None
-        return public_penalty(trained, two_digits(trained.design.n), self.target, trained.design.declared, self.limited)
+        design = self.trained.design
+        return public_shape(self.trained, two_digits(design.n), request.eta, request.attributes, design.declared)
 
-    def holds_levels(self, trained: Trained) -> bool:
-        """Whether intercepts have the penalty of the coefficients: of several classes, for whoever could be there."""
-        return trained.kind.several and self.target is not None and self.over == ADMISSIBLE
-
-    def noise_for(self, trained: Trained, settings: Settings, how: str, random_state: int | None) -> Noise:
-        """The noise itself, or the least that keeps the limit."""
-        if self.given is not None or self.target is None:
-            return as_noise(self.given)
+    def calibrated(self, request: ReleaseRequest, shape: str | None) -> Noise:
+        """The least noise that keeps the limit."""
+        assert request.eta is not None
+        trained, how, limited = self.trained, shape or named_shape(request), request.attributes
         public = None
-        if self.shape_from is not None:
-            public = public_rows_shape(trained, settings, self.shape_from, how, self.limited)
-        if self.over != ADMISSIBLE:
-            return _calibrated(trained, self.target, self.limited, how, public)
+        if request.shape_from is not None:
+            public = public_rows_shape(trained, self.settings, request.shape_from, how, limited)
+        if not _limits_anyone(request):
+            return _calibrated(trained, request.eta, limited, how, public)
         matrix = None if how == ISOTROPIC else how if public is None else public
-        bounds = trained.design.declared
-        return admitted_noise(trained, settings, self.target, self.limited, bounds, random_state, matrix)
+        bounds, seed = trained.design.declared, request.random_state
+        return admitted_noise(trained, self.settings, request.eta, limited, bounds, seed, matrix)
+
+    def acted_on(self, noise: Noise) -> tuple[Vector, None]:
+        """Parameters in the frame of the columns' public scales and centres."""
+        return own_parameters(self.trained), None
+
+    def built(self, noisy: Vector, noise: Noise) -> Pipeline:
+        """The pipeline that may leave: these parameters in raw units, and names and levels of columns."""
+        model = PublicModel.of(self.trained)
+        return pipeline_with(model, parameters_as_released(model, noisy))
+
+
+def named_shape(request: ReleaseRequest) -> str:
+    """The covariance that was asked for, or what stands for none."""
+    return request.shape or (ISOTROPIC if request.shape_from is None else HESSIAN)
+
+
+def _limits_anyone(request: ReleaseRequest) -> bool:
+    """Whether there is a limit, and on any record within the bounds."""
+    return request.eta is not None and request.over == ADMISSIBLE
+
+
+def check_request(request: ReleaseRequest, settings: Settings, ledger: Path | None) -> None:
+    """Refuse what does not go together, before anything is read."""
+    if (request.eta is None) == (request.noise is None):
+        raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
+    if request.noise is not None and request.attributes is not None:
+        raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
+    if request.over not in OVER:
+        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {request.over!r}.")
+    _check_people(settings, request, ledger)
+    check_shape(named_shape(request), request.noise is not None, request.shape_from is not None)
+    if request.eta is not None:
+        check_positive(request.eta, "eta")
+    if request.noise is not None:
+        as_noise(request.noise)
 
 
 def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -105,23 +130,16 @@ def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | 
     return names
 
 
-def _check_over(over: str) -> None:
-    if over not in OVER:
-        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {over!r}.")
-
-
-def _check_people(
-    settings: Settings, over: str, eta: float | None, columns: tuple[str, ...] | None, ledger: Path | None
-) -> None:
+def _check_people(settings: Settings, request: ReleaseRequest, ledger: Path | None) -> None:
     """Refuse what is about single rows where a release is about people."""
     if settings.person is None:
         return
-    if eta is not None and over == ADMISSIBLE:
+    if _limits_anyone(request):
         raise InvalidInputError(
             "`over='admissible'` cannot be given with `person`: it certifies a limit for one row in place of another, not for "
             "all rows of a person; `over='max'` limits the people who are there."
         )
-    if columns is not None:
+    if request.attributes is not None:
         raise InvalidInputError(
             "`attribute` cannot be given with `person`: it limits the value of a column in every single row; leave it out to "
             "limit all rows of a person together."

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fisherleak.engine.noise import Gaussian
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.calibrate.shapes import OWN, SHAPES, check_other_rows, noise_shaped
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, OWN, SHAPES, check_other_rows, noise_shaped
 from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, own_shape
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
-ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
 GAP = 0.01
 
 
