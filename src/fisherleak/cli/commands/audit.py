@@ -58,6 +58,7 @@ SAME = (
 FORM = ("delimiter", "encoding", "columns")
 
 
+@flags.grouped
 def audit(
     context: typer.Context,
     table: Annotated[
@@ -68,6 +69,7 @@ def audit(
             help="CSV or Parquet file, in gzip or not, a folder or 'pattern' of Parquet files; - is standard input.",
         ),
     ] = None,
+    *,
     target: flags.Target = None,
     model: flags.Model = None,
     l2: flags.L2 = None,
@@ -101,13 +103,7 @@ def audit(
     group: flags.Group = None,
     id_: flags.Id = None,
     person: flags.Person = None,
-    number: flags.Numbers = None,
-    category: flags.Categories = None,
-    drop: flags.Drop = None,
-    decimal: flags.Decimal = None,
-    na: flags.Na = None,
-    unite: flags.Unite = None,
-    keep_total: flags.KeepTotal = False,
+    reading: flags.Reading,
     missing: flags.Missing = None,
     bounds: flags.Bounds = None,
     levels: flags.Levels = None,
@@ -129,10 +125,7 @@ def audit(
     draws: Annotated[
         int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
     ] = DRAWS,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     cluster: flags.Cluster = None,
     memory: flags.Memory = None,
     quiet: flags.Quiet = False,
@@ -168,7 +161,7 @@ def audit(
     for option, given in (("--max-eta", max_eta), ("--policy", policy)):
         if given is not None and noise is None and eta is None and released is None:
             raise InvalidInputError(NOTHING_TO_TEST.format(option))
-    if policy is not None and columns is not None and header is not None:
+    if policy is not None and form["columns"] is not None and form["header"] is not None:
         raise InvalidInputError(RENAMED.format(policy.name))
     options: dict[str, Any] = {
         **choice,
@@ -181,8 +174,7 @@ def audit(
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
-    decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    decided |= {"missing": missing, **reading}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
@@ -190,9 +182,6 @@ def audit(
                 **decided,
                 noise=noise,
                 eta=eta,
-                number=number,
-                category=category,
-                drop=drop,
                 id=id_,
                 bounds=bounds,
                 levels=levels,
@@ -202,7 +191,7 @@ def audit(
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
             decided["levels"] = common.levels_from(levels)
-            settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
+            settings = common.settings_from(**decided, id=id_)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
