@@ -201,6 +201,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "leakage/doors.py": ("auditing/test_measured_leakage.py",),
     "leakage/kinks.py": ("models/steps/test_transformers.py",),
     "leakage/looseness.py": ("models/test_minimum.py", "models/test_estimators.py"),
+    "leakage/measurement.py": ("leakage/test_leakage.py",),
     "leakage/measure.py": ("leakage/test_leakage.py", "models/test_read.py", "models/test_minimum.py"),
     "models/steps/category_steps.py": ("models/steps/test_transformers.py", "models/test_read.py"),
     "models/steps/curved_steps.py": ("models/steps/test_transformers.py",),

@@ -25,6 +25,7 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.protection.ledger.ledger import Ledger
 from fisherleak.protection.ledger.ledger_entries import recordable
@@ -137,7 +138,7 @@ def _in_own_units(leak: Leakage, design: Design) -> Leakage:
             continue
         matrix = np.eye(len(feature.levels))[1:]
         attributes.append(Attribute(feature.name, feature.columns, None, Encoding(tuple(feature.levels), matrix)))
-    jacobian = replace(leak._information.jacobians[0], attributes=tuple(attributes))
+    jacobian = replace(measurement(leak).information.jacobians[0], attributes=tuple(attributes))
     return Leakage(information_of(jacobian), leak.noise, as_table(design.frame()))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,15 @@ from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.errors import InvalidInputError, NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = [
     "Fit",
     "check_determined",
     "distance",
     "fit_at",
+    "is_fit",
     "labels_as_fitted",
     "minimise",
     "minimise_scaled",
@@ -179,6 +183,11 @@ class Fit:
         if self.centre is not None:
             last = last - (self.centre[None, :] @ whole[:, :d, :])[:, 0, :]
         return xp.concat([flat, last], axis=0)
+
+
+def is_fit(model: object) -> TypeIs[Fit]:
+    """Whether a model is a fit of this package, and no estimator of scikit-learn."""
+    return isinstance(model, Fit)
 
 
 def minimise(

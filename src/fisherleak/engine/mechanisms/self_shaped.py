@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ from fisherleak.engine.noise.contract import calibration_in, calibration_told, c
 from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = [
     "MECHANISMS",
     "ObjectivePerturbation",
@@ -43,6 +46,7 @@ __all__ = [
     "SelfShaped",
     "Spectrum",
     "check_squared",
+    "is_self_shaped",
     "released_inverse",
 ]
 
@@ -267,6 +271,11 @@ MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
     "ObjectivePerturbation": ObjectivePerturbation,
 }
 """Every mechanism whose noise the data shape, by name."""
+
+
+def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
+    """Whether it is a mechanism whose noise the data shape."""
+    return isinstance(noise, Posterior | ObjectivePerturbation)
 
 
 def released_inverse(fit: Fit) -> Vector:

@@ -21,6 +21,7 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_levels
@@ -209,8 +210,8 @@ def bounded_as(whole: Task, part: Task) -> Task:
     if whole.over != ADMISSIBLE:
         return part
     leak = polished(whole, 1.0, None).measured
-    jacobian = leak._information.jacobians[0]
-    known = admissible_rows(jacobian, leak._table, whole.bounds).bounds
+    jacobian = measurement(leak).information.jacobians[0]
+    known = admissible_rows(jacobian, measurement(leak).table, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none

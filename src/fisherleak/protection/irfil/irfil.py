@@ -29,6 +29,7 @@ from fisherleak.errors import (
     UnsupportedModelError,
 )
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.estimators import set_parameters
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
@@ -256,8 +257,8 @@ class IRFIL(Wrapper):
         risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
         fit = fit_at(risk, theta, True)
         leak = Leakage(information_about(fit, risk.X, risk.y, noise, prepared.attributes), noise, table)
-        refuse_several(leak._information, "IRFIL(account='end-to-end')")
-        chosen, label = leak._chosen(self.attributes, None)
+        refuse_several(measurement(leak).information, "IRFIL(account='end-to-end')")
+        chosen, label = measurement(leak).chosen(self.attributes, None)
         if not isinstance(risk.X, np.ndarray) or any(attribute.local for attribute in chosen):
             raise InvalidInputError(
                 "account='end-to-end' needs NumPy rows behind affine preprocessing: use account='weights-fixed'."

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Seed
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import released
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import SeededReleaseWarning
@@ -221,7 +222,7 @@ def make_release(
 
 def draw_parameters(fitted: Any, noise: Any, random_state: Seed) -> Vector:
     """Parameters with noise, each on its grid, in the space where it acts; a mechanism draws them itself."""
-    if hasattr(noise, "released_draws"):
+    if is_self_shaped(noise):
         own: Vector = fitted.drawn_by(noise, random_state)
         return own
     theta, through = fitted.acted_on(noise)

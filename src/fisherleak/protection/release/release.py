@@ -13,14 +13,15 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
-from fisherleak.engine.fit.minimise import Fit, one_by_one
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped
+from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Frame
 from fisherleak.engine.noise.draw_and_round import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, checked_model, final_estimator
 from fisherleak.models.estimators import check_supported, set_parameters
 from fisherleak.models.rebuilt import FEW, PUBLIC, check_rebuildable, rebuilt, refuse_search
@@ -140,7 +141,7 @@ def release(
     True
     """
     warn_of_seed(random_state)
-    mechanism = hasattr(noise, "released_draws")
+    mechanism = is_self_shaped(noise)
     if not mechanism:
         check_noise(noise)
         check_public(public)
@@ -149,8 +150,13 @@ def release(
                 "rows is for ObjectivePerturbation, and for encoders that learned their levels where public='nothing': this "
                 "release needs none. Leave it out."
             )
-    if mechanism or isinstance(model, Fit):
-        fitted: Any = _of_fit(model, noise, rows)
+    if is_fit(model):
+        fitted: Any = FittedRecord(model, None if rows is None else _rows_of(model, noise, rows))
+    elif mechanism:
+        raise InvalidInputError(
+            f"{type(noise).__name__} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does "
+            "not: fit with fisherleak.minimise, or use noise on its parameters."
+        )
     else:
         check_releasable(model)
         fitted = FittedModel(model, public if rows is None else counted_levels(model, *_pair(rows), public))
@@ -244,7 +250,7 @@ class FittedModel:
 
     def unframed(self, names: frozenset[str]) -> FittedModel:
         """The same with the scales and centres of some columns known to come from rows, whatever bounds are declared."""
-        return replace(self, leak=self.measured._not_framed(names))
+        return replace(self, leak=measurement(self.measured).not_framed(names))
 
     @cached_property
     def _folded(self) -> tuple[Any, Sequence[Scale | None] | None]:
@@ -329,18 +335,10 @@ def _declared_frame(noise: Any) -> Frame:
 # A Fit
 
 
-def _of_fit(model: Any, noise: Any, rows: Any) -> FittedRecord:
-    """A Fit and, where a mechanism needs them, its rows."""
-    if not isinstance(model, Fit):
-        raise InvalidInputError(
-            f"{type(noise).__name__} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does "
-            "not: fit with fisherleak.minimise, or use noise on its parameters."
-        )
-    if rows is None:
-        return FittedRecord(model)
-    # refuses rows that are not those of the fit
+def _rows_of(fit: Fit, noise: Any, rows: Any) -> tuple[Vector, ...]:
+    """The rows that a mechanism needs; refuses others than those of the fit."""
     X, y = _pair(rows)
-    return FittedRecord(model, tuple(np.asarray(x) for x in measure(model, X, y, noise)._information.rows))
+    return tuple(np.asarray(x) for x in measurement(measure(fit, X, y, noise)).information.rows)
 
 
 @dataclass(frozen=True)
