@@ -8,7 +8,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak.engine.noise import Noise
 from fisherleak.protection.release.procedure import ReleaseRequest, make_release
-from fisherleak.releasing.noise.noise_request import TableModel
+from fisherleak.releasing.table_model import TableModel
 from fisherleak.training.trained_model import Settings, Trained
 
 __all__ = ["released_pipeline"]

@@ -54,8 +54,8 @@ from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.verification import whole_model
 from fisherleak.releasing.ledgers import mark, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
-from fisherleak.releasing.noise.noise_request import TableModel, check_request, limited_columns, named_shape
 from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
+from fisherleak.releasing.table_model import TableModel, check_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced_again, check_balance
 from fisherleak.training.noise_words import UNLIKELY, as_noise, by_its_noise, drawn_alike, from_card
