@@ -27,7 +27,7 @@ from fisherleak.training.noise_words import as_noise
 from fisherleak.training.pipelines import PublicModel, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import Settings, Trained, calibrated_scale, trained_on
 
-__all__ = ["TableModel", "check_request", "limited_columns", "named_shape"]
+__all__ = ["TableModel", "checked_request", "limited_columns", "named_shape"]
 
 OVER = (ADMISSIBLE, "max")
 """Whose etas a limit may be on."""
@@ -104,8 +104,8 @@ def _limits_anyone(request: ReleaseRequest) -> bool:
     return request.eta is not None and request.over == ADMISSIBLE
 
 
-def check_request(request: ReleaseRequest, settings: Settings, ledger: Path | None) -> None:
-    """Refuse what does not go together, before anything is read."""
+def checked_request(request: ReleaseRequest, settings: Settings, ledger: Path | None) -> ReleaseRequest:
+    """The request with its limit as a number and its noise as a record; refuses what does not go together."""
     if (request.eta is None) == (request.noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
     if request.noise is not None and request.attributes is not None:
@@ -114,10 +114,8 @@ def check_request(request: ReleaseRequest, settings: Settings, ledger: Path | No
         raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {request.over!r}.")
     _check_people(settings, request, ledger)
     check_shape(named_shape(request), request.noise is not None, request.shape_from is not None)
-    if request.eta is not None:
-        check_positive(request.eta, "eta")
-    if request.noise is not None:
-        as_noise(request.noise)
+    eta = None if request.eta is None else check_positive(request.eta, "eta")
+    return replace(request, eta=eta, noise=None if request.noise is None else as_noise(request.noise))
 
 
 def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | None:

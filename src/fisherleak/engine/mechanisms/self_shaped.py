@@ -46,6 +46,7 @@ __all__ = [
     "SelfShaped",
     "Spectrum",
     "check_squared",
+    "is_posterior",
     "is_self_shaped",
     "released_inverse",
 ]
@@ -276,6 +277,11 @@ MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
 def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
     """Whether it is a mechanism whose noise the data shape."""
     return isinstance(noise, Posterior | ObjectivePerturbation)
+
+
+def is_posterior(mechanism: SelfShaped) -> TypeIs[Posterior]:
+    """Whether it is posterior sampling; objective perturbation else."""
+    return isinstance(mechanism, Posterior)
 
 
 def released_inverse(fit: Fit) -> Vector:

@@ -243,12 +243,12 @@ def _public_rows(task: Task, candidates: Sequence[Candidate], scorer: Scorer) ->
     views = [_view(each, scorer) for each in candidates]
     if task.over != ADMISSIBLE:
         return None, views
-    inner = measurement(candidates[0].leak)
+    inner = measurement(candidates[0].fitted.measured)
     return admissible_rows(inner.information.jacobians[0], inner.table, candidates[0].task.bounds), views
 
 
 def _view(candidate: Candidate, scorer: Scorer) -> View:
-    leak, task = candidate.leak, scorer.task
+    leak, model, task = candidate.fitted.measured, candidate.fitted.model, scorer.task
     jacobian = measurement(leak).information.jacobians[0]
     fit, folded = jacobian.fit, measurement(leak).information.folded
     if jacobian.folding is not None and jacobian.folding.filling is not None:
@@ -256,9 +256,7 @@ def _view(candidate: Candidate, scorer: Scorer) -> View:
             "A choice is not counted where an imputer learned what it fills in: fill missing values with a declared one, "
             "SimpleImputer(strategy='constant', fill_value=…), or use counted=False, which warns."
         )
-    prepared = prepare(
-        neutral(candidate.model)[0] if folded else candidate.model, as_table(rows_of(task.X, scorer.rows))
-    )
+    prepared = prepare(neutral(model)[0] if folded else model, as_table(rows_of(task.X, scorer.rows)))
     features = np.asarray(prepared.features, dtype=np.float64)
     x = np.asarray(with_constant(features, fit.intercept is not None, fit.centre))
     attributes, label = measurement(leak).chosen(None, None)

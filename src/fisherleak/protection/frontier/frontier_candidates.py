@@ -20,7 +20,6 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
 from fisherleak.models.rebuilt import FEW
@@ -228,14 +227,6 @@ class Candidate:
     weighting: str
     fitted: FittedModel
 
-    @property
-    def model(self) -> Any:
-        return self.fitted.model
-
-    @property
-    def leak(self) -> Leakage:
-        return self.fitted.measured
-
 
 def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[Candidate]:
     """One model for each weighting that has one."""
@@ -263,7 +254,8 @@ def looked_at(
     name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
     try:
         request = task.request(max(FACTORS) * task.eta, 0, shape, LOOKED_AT_GAP)
-        noise = candidate.fitted.unframed(task.ranges).calibrated(request, shape)
+        leak = measurement(candidate.fitted.measured).not_framed(task.ranges)
+        noise = replace(candidate.fitted, leak=leak).calibrated(request, shape)
         plain, moved = scorer.noisy(candidate.fitted, noise)
     except FisherleakError as error:
         refused.append(f"{name}: {error}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -247,10 +247,6 @@ class FittedModel:
             gap=request.gap,
             random_state=request.random_state if request.over == ADMISSIBLE else None,
         )
-
-    def unframed(self, names: frozenset[str]) -> FittedModel:
-        """The same with the scales and centres of some columns known to come from rows, whatever bounds are declared."""
-        return replace(self, leak=measurement(self.measured).not_framed(names))
 
     @cached_property
     def _folded(self) -> tuple[Any, Sequence[Scale | None] | None]:

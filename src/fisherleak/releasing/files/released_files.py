@@ -55,10 +55,10 @@ from fisherleak.releasing.files.verification import whole_model
 from fisherleak.releasing.ledgers import mark, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
 from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
-from fisherleak.releasing.table_model import TableModel, check_request, limited_columns, named_shape
+from fisherleak.releasing.table_model import TableModel, checked_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced_again, check_balance
-from fisherleak.training.noise_words import UNLIKELY, as_noise, by_its_noise, drawn_alike, from_card
+from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.training.pipelines import moved_from_fit, own_parameters
 from fisherleak.training.trained_model import Settings, Trained, train
 from fisherleak.training.utility import Tradeoff, tradeoff
@@ -191,11 +191,8 @@ def save_model(
     warn_of_seed(random_state)
     if limit is not None and ledger is None:
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
-    request = ReleaseRequest(
-        eta,
-        noise,
-        over,
-        limited_columns(attribute),
+    asked = ReleaseRequest(
+        *(eta, noise, over, limited_columns(attribute)),
         shape=shape,
         shape_from=shape_from,
         strategy=PUBLIC_NUMBERS.name,
@@ -204,10 +201,7 @@ def save_model(
         carded=True,
         random_state=random_state,
     )
-    check_request(request, settings, ledger)
-    request = replace(
-        request, eta=None if eta is None else float(eta), noise=None if noise is None else as_noise(noise)
-    )
+    request = checked_request(asked, settings, ledger)
     if balance:
         check_balance(over, eta is not None, named_shape(request) in OWN and shape_from is None, ledger is not None)
     for place in (path, card_path(path)):
