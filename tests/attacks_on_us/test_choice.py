@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.frontier.frontier_candidates import calibrated_model
+from fisherleak.protection.frontier.frontier_candidates import release_candidate
 
 CASE = make("squared", 5, n=80, d=2)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
@@ -53,8 +53,8 @@ def laws(table: tuple[np.ndarray, np.ndarray], penalty: float, how: Any) -> tupl
     found = frontier(table, penalty, how)
     choice = found.choose(random_state=1)
     assert choice.ballot is not None
-    known = [calibrated_model(found.task, point, choice.eta_noise, 2) for point in choice.ballot.points]
-    means, scales = ([np.asarray(model.coef_) for model, _ in known], [noise.scale for _, noise in known])
+    known = [release_candidate(found.task, point, choice.eta_noise, 2) for point in choice.ballot.points]
+    means, scales = ([np.asarray(made.fitted.model.coef_) for made in known], [made.noise.scale for made in known])
     return choice.ballot.probabilities, np.array(means), np.array(scales)
 
 

@@ -18,7 +18,7 @@ import pandas
 from fisherleak.auditing.policy import rules
 from fisherleak.cli import main
 from fisherleak.engine.noise.draw_and_round import grid_of, on_grid, released
-from fisherleak.training import pipelines
+from fisherleak.protection.release import procedure
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 AGE = "[columns.age]\nmax_revealed = 0.1\n"
@@ -105,7 +105,7 @@ def test_noise_of_categories_that_no_row_has_is_none(
         return np.where(decided, on_grid(theta, grid_of(noise, theta.size)), released(theta, noise, rng, through))
 
     table_of().to_csv("t.csv", index=False)
-    monkeypatch.setattr(pipelines, "released", forged)
+    monkeypatch.setattr(procedure, "released", forged)
     assert release("--levels", f"city={UNUSED}", *noise) == 0
     status, err, _ = gate(RELEASED, "--released", "m.skops")
     assert (status, "holds no noise of the scale that its card claims" in err) == (2, True)

@@ -26,6 +26,7 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
+from drawn import released_pipeline
 from fisherleak.auditing import confirmations
 from fisherleak.auditing.confirmations import GIVEN, SOURCE, Confirmation, confirm
 from fisherleak.auditing.records import Plan
@@ -47,7 +48,7 @@ from fisherleak.releasing.files.released_files import load_model, retrain, save_
 from fisherleak.releasing.files.verification import CLAIMS, LEDGER, NO_SIGNATURE, OTHER_NAMES, WHOLE_EARLIER, verify
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.noise_words import UNALIKE, UNLIKELY, drawn_alike, from_card
-from fisherleak.training.pipelines import pipeline_with, released_pipeline
+from fisherleak.training.pipelines import pipeline_with
 from fisherleak.training.trained_model import Settings, train
 
 Json = dict[str, Any]

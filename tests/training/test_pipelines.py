@@ -12,19 +12,13 @@ pytest.importorskip("pyarrow")
 import pandas
 
 import fisherleak as fl
+from drawn import released_pipeline
 from fisherleak._support.grids import public_units
 from fisherleak.auditing import Settings
 from fisherleak.auditing.attackers import attack_all
 from fisherleak.models.steps.scalers import Scale, frame_of
 from fisherleak.tables import from_frame
-from fisherleak.training.pipelines import (
-    framed,
-    known_pipeline,
-    own_parameters,
-    pipeline_of,
-    released_pipeline,
-    standard_noise,
-)
+from fisherleak.training.pipelines import framed, known_pipeline, own_parameters, pipeline_of, standard_noise
 from fisherleak.training.trained_model import Trained, train
 
 SMALL = 1e-9

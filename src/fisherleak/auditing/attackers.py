@@ -211,19 +211,19 @@ class _Attacks:
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
-        made: dict[str, Attacker] = {}
+        made: dict[str, Any] = {}
         for attacker, knows in ATTACKERS.items():
             if self._without(attacker, aim.label):
                 continue
             try:
                 if KNOWN not in made:
                     made[KNOWN] = self._known(aim)
-                attack = made[attacker] = self._made(attacker, made, self.learned.get(name))
+                made[attacker] = self._made(attacker, made, self.learned.get(name))
+                attack = made[attacker]
                 if isinstance(attack, Informed):
                     self.learned[name] = attack.learned
                 outcomes.append((replace(self._outcome(attack), attribute=name), knows))
                 if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
-                    assert isinstance(attack, WhiteBox)
                     curve = [self._at(attack, name, scale) for scale in self.grid]
             except FisherleakError as error:
                 notes.append(f"The {attacker} attack on '{name}' was not run: {error}")
@@ -234,7 +234,7 @@ class _Attacks:
             notes.append(aim.note)
         known = made.get(KNOWN)
         apart = None
-        if isinstance(known, WhiteBox) and outcomes and not aim.note:
+        if known is not None and outcomes and not aim.note:
             # where there is no model without some value, notes of the attackers who need it say so
             with suppress(FisherleakError):
                 apart = _apart([known, *self._at_row(aim, exposed)], self.noise, name)
@@ -294,17 +294,16 @@ class _Attacks:
         return known
 
     @staticmethod
-    def _made(attacker: str, made: dict[str, Attacker], learned: Learned | None) -> Attacker:
+    def _made(attacker: str, made: dict[str, Any], learned: Learned | None) -> Attacker:
         """An attacker by name; candidates, moves of parameters and what learners learned are paid once."""
         known, informed = made[KNOWN], made.get(INFORMED)
-        assert isinstance(known, WhiteBox)
         shared: dict[str, Callable[[], Attacker]] = {
             INFORMED: lambda: Informed.like(known, learned),
             WITH_PRIOR: lambda: known,
             WITHOUT_PRIOR: lambda: known.with_prior(False),
             SERVED: lambda: Served.like(known),
         }
-        if isinstance(informed, Informed):
+        if informed is not None:
             shared[Ideal.name] = lambda: Ideal.like(known, informed.learned)
         if attacker in shared:
             return shared[attacker]()

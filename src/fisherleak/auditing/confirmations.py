@@ -22,13 +22,12 @@ from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
 from fisherleak.releasing.cards.cards import card_of, limited_words, two_digits
 from fisherleak.releasing.cards.signatures import CARD, card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
 from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_penalty, public_shape
-from fisherleak.releasing.noise.default_shape import NO_SHAPE
-from fisherleak.releasing.noise.penalties import NOT_GIVEN
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
 from fisherleak.training.noise_words import (
     NOTICED,
@@ -211,7 +210,7 @@ def _chosen_told(
     if limit is not None and any(each.startswith(NO_SHAPE) for each in said):
         own = (audit.trained, two_digits(audit.design.n), limit, columns, declared_on(saved.card))
         shape = public_shape(*own)
-        found += [shape.words()] * (shape.name == saved.card["shape"]["name"])
+        found += [shape.words()] * (shape.shape == saved.card["shape"]["name"])
     return tuple(found)
 
 

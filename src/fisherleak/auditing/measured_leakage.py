@@ -27,6 +27,7 @@ from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership.recognised import certain, recognised_words
 from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.leakage.show import attribute_spreads, presence_unknown, taken_as_public
@@ -64,10 +65,9 @@ def summary_of_leakage(
     noise, fit = leak.noise, leak.fits[0]
     eta, label = (np.asarray(host(each), dtype=np.float64) for each in (leak.per_example(), leak.per_label()))
     cells = np.nan_to_num(np.asarray(host(leak.per_cell()), dtype=np.float64))
-    spreads = attribute_spreads(leak, leak._table, spread or {})
-    yes_no = {name for name, flag in zip(leak._table.names, leak._table.yes_no(), strict=True) if flag} - {
-        *(spread or ())
-    }
+    table = measurement(leak).table
+    spreads = attribute_spreads(leak, table, spread or {})
+    yes_no = {name for name, flag in zip(table.names, table.yes_no(), strict=True) if flag} - {*(spread or ())}
     order = np.argsort(-eta, kind="stable")
     own = _label_spread(leak, fit)
     every = _every_share(leak, fit, spreads, own)
@@ -112,20 +112,20 @@ def summary_of_leakage(
         gate=None if max_eta is None else _gate(leak, check_positive(max_eta, "max_eta"), eta, order),
         membership=_membership(leak),
         diagnostics=record.Diagnostics(
-            fit.gradient, fit.distance, fit.condition, fit.steps, warnings=tuple(leak._notes)
+            fit.gradient, fit.distance, fit.condition, fit.steps, warnings=tuple(measurement(leak).notes)
         ),
     )
 
 
 def _check(leak: Leakage) -> None:
-    if leak._noise is None:
+    if measurement(leak).noise is None:
         raise InvalidInputError("A composition has no single noise to show: write the report of each of its releases.")
-    if is_lazy(leak._information.rows[0]):
+    if is_lazy(measurement(leak).information.rows[0]):
         raise InvalidInputError(
             "report needs rows in memory, and these are read part by part: `fisherleak audit` reports on such tables."
         )
     unscaled = isinstance(leak.noise, SampledLabels) or not hasattr(leak.noise, "scale")
-    if isinstance(leak._information, DataShaped | ShapedReleases) or unscaled:
+    if isinstance(measurement(leak).information, DataShaped | ShapedReleases) or unscaled:
         raise InvalidInputError(
             f"report is for noise whose etas go as 1 / scale, and {type(leak.noise).__name__} is not: print(leak.summary())."
         )
@@ -199,22 +199,22 @@ def _histogram(eta: Vector, members: Mapping[str, Any]) -> record.Histogram:
 
 
 def _name(leak: Leakage, row: int) -> str | None:
-    index = leak._table.index
+    index = measurement(leak).table.index
     return None if index is None or str(index[row]) == str(row) else str(index[row])
 
 
 def _not_shown(leak: Leakage) -> str | None:
     """Why the page has no shares, or None: its slider takes everything to go as 1 over the scale."""
-    if has_own_shape(leak._noise):
+    if has_own_shape(measurement(leak).noise):
         return "the covariance of this noise is data-dependent, and this page holds it fixed; leak.revealed() counts it"
-    return share_unknown(leak._information, leak._noise)
+    return share_unknown(measurement(leak).information, measurement(leak).noise)
 
 
 def _every_share(leak: Leakage, fit: Any, spreads: Vector, label: float) -> Vector:
     """Of each value, and of the label behind them, (n, p + 1); NaN where there is none."""
     if _not_shown(leak) is not None:
         return np.full((leak.n, spreads.size + 1), np.nan)
-    y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
+    y = np.asarray(host(measurement(leak).information.rows[1]), dtype=np.float64)
     centre = float(y.mean()) if np.isfinite(label) else np.nan
     rms = np.minimum(np.asarray(host(rms_etas(leak, spreads, (centre, label)))), LARGEST)
     return np.asarray(1.0 - 1.0 / (1.0 + (rms * np.append(spreads, label)) ** 2))
@@ -233,7 +233,7 @@ def _label_spread(leak: Leakage, fit: Any) -> float:
     """Standard deviation of a label that is a number; NaN for classes, and for several numbers."""
     if fit.loss.several or fit.loss.labels.binary:
         return float("nan")
-    y = np.asarray(host(leak._information.rows[1]), dtype=np.float64)
+    y = np.asarray(host(measurement(leak).information.rows[1]), dtype=np.float64)
     return float("nan") if y.ndim > 1 or np.unique(y).size <= 2 else float(y.std())
 
 
@@ -290,7 +290,7 @@ def _membership(leak: Leakage) -> record.MembershipFound | None:
         return None
     mu = np.asarray(host(leak.membership()), dtype=np.float64)
     right, kind = ndtr(0.5 * mu), leak.membership_kind
-    known = int(np.count_nonzero(host(certain(np.zeros(leak.n), leak._shown_frames))))
+    known = int(np.count_nonzero(host(certain(np.zeros(leak.n), measurement(leak).shown_frames))))
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
         record.MemberRow(

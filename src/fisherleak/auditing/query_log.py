@@ -30,6 +30,7 @@ from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabel
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.shares import rms_etas, share_unknown
 from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.tables import Design, Feature, RawTable
@@ -98,7 +99,8 @@ class Answered:
 
         None where they are not known: where what answers tell depends on the model itself.
         """
-        if self.shape is not None or share_unknown(self.leak._information, self.leak._noise) is not None:
+        known = measurement(self.leak)
+        if self.shape is not None or share_unknown(known.information, known.noise) is not None:
             return None
         spreads = spreads_in_units(self.trained, prior_spreads(self.trained, {}))[:-1]
         if not np.isfinite(spreads).any():
@@ -193,7 +195,7 @@ def answers_of_release(trained: Trained, queries: RawTable, noise: Noise) -> Ans
     by = Answers(features, Gaussian(1.0))  # which closed forms hold: those of normal noise
     how = f"a model released with noise of scale {number(noise.scale)}, which answers exactly"
     leak = trained.leak._told(by, Disclosed(by, root))
-    shape = shape_term(trained.leak._information.jacobians[0], noise) if knows_shape(noise) else None
+    shape = shape_term(measurement(trained.leak).information.jacobians[0], noise) if knows_shape(noise) else None
     return Answered(trained, len(features), _distinct(features), "score", how, False, leak, shape)
 
 
@@ -273,7 +275,7 @@ def _times(found: Answered, largest: float, limit: float | None) -> int | None:
     """How often such a log could be answered before someone passes the limit; None where it is not asked, or never."""
     if limit is None or not found.repeats or largest == 0:
         return None
-    return math.floor((limit / (largest * (1.0 + found.leak._information.error))) ** 2)
+    return math.floor((limit / (largest * (1.0 + measurement(found.leak).information.error))) ** 2)
 
 
 def _name(found: Answered, row: int) -> str:

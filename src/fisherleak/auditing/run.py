@@ -21,7 +21,6 @@ from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import doing
 from fisherleak.attacks.ideal import Learned
 from fisherleak.auditing.attackers import Attacked, attack_all
-from fisherleak.auditing.choosing import choose_noise
 from fisherleak.auditing.exposure.distinguishable import MOST_TOLD
 from fisherleak.auditing.exposure.exposure import (
     Exposure,
@@ -35,6 +34,7 @@ from fisherleak.auditing.exposure.exposure import (
 )
 from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, presence_of
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
+from fisherleak.auditing.policy.advice import choose_noise
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, refuse_fixed_weights, yardsticks_at
 from fisherleak.auditing.policy.passing_noise import Again, passing_noise
 from fisherleak.auditing.policy.policy import Policy

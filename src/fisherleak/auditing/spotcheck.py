@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.risk import Risk
+from fisherleak.leakage.measurement import measurement
 from fisherleak.training.trained_model import Trained, spreads_in
 
 __all__ = ["SpotCheck", "spot_check"]
@@ -114,7 +115,7 @@ def _moves_most(J: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
 
 def _jacobian(trained: Trained, row: int) -> NDArray[np.float64]:
     """The Jacobian of one row's attributes at noise of scale 1, (p, m)."""
-    information = trained.take(np.array([row])).leak._information
+    information = measurement(trained.take(np.array([row])).leak).information
     return np.asarray(information.written_out(information.attributes, False, np.array([0]))[0])
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperCommand
 
 from fisherleak import __version__
 from fisherleak.cli._common import emit, interruptible
 from fisherleak.cli._flags import Debug
-from fisherleak.cli._once import OnceCommand
 from fisherleak.cli.commands.answers import answers
 from fisherleak.cli.commands.attack import attack
 from fisherleak.cli.commands.audit import audit
@@ -20,6 +21,7 @@ from fisherleak.cli.commands.ledger import ledger
 from fisherleak.cli.commands.release import release
 from fisherleak.cli.commands.reproduce import reproduce
 from fisherleak.cli.commands.verify import verify
+from fisherleak.errors import InvalidInputError
 
 __all__ = ["COMMANDS", "app", "parser"]
 
@@ -34,6 +36,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class OnceCommand(TyperCommand):
+    """A command whose options take one value each, but for those that are lists; flags may be repeated."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Count what was given, then parse."""
+        if not ctx.resilient_parsing:  # not while a line is completed
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for option, count in Counter(map(id, given)).items():
+                self._check(next(each for each in given if id(each) == option), count)
+        return super().parse_args(ctx, args)
+
+    @staticmethod
+    def _check(option: Any, count: int) -> None:
+        single = option.param_type_name == "option" and not (option.multiple or option.is_flag or option.count)
+        if single and count > 1:
+            raise InvalidInputError(f"{option.opts[0]} is given {count} times, and takes one value: give it once.")
 
 
 def _version(ctx: typer.Context, wanted: bool) -> None:

@@ -65,6 +65,8 @@ def settings_from(**given: Any) -> Settings:
     """Settings from options; those that were not given keep their default."""
     from fisherleak.training.trained_model import Settings
 
+    given = {{"number": "numbers", "category": "categories"}.get(name, name): value for name, value in given.items()}
+
     if given.get("target") is None:
         raise InvalidInputError("--target is missing: name the column that the model predicts.")
     lists: dict[str, Any] = {

@@ -6,8 +6,11 @@ Help and completion load this module and the commands: they load the rest of the
 from __future__ import annotations
 
 import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,37 +20,29 @@ from fisherleak.training.defaults import DEFAULT_L2
 __all__ = [
     "L2",
     "Bounds",
-    "Categories",
     "Cluster",
-    "Columns",
     "Debug",
-    "Decimal",
-    "Delimiter",
-    "Drop",
-    "Encoding",
+    "Form",
     "Group",
-    "Header",
     "HeldOut",
     "Id",
     "Json",
-    "KeepTotal",
     "Levels",
     "Memory",
     "Missing",
     "Model",
-    "Na",
-    "Numbers",
     "Overwrite",
     "Person",
     "Public",
     "Quick",
     "Quiet",
+    "Reading",
     "Released",
     "Seed",
     "Table",
     "Target",
-    "Unite",
     "column",
+    "grouped",
 ]
 
 column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
@@ -191,3 +186,70 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+
+
+# Options that commands have together
+
+
+@dataclass(frozen=True)
+class Together:
+    """Options by the names that the parser gives them, with their kinds and defaults."""
+
+    options: dict[str, tuple[Any, Any]]
+
+
+Form = Annotated[
+    dict[str, Any],
+    Together(
+        {
+            "delimiter": (Delimiter, None),
+            "encoding": (Encoding, None),
+            "header": (Header, None),
+            "columns": (Columns, None),
+        }
+    ),
+]
+"""How a CSV file is written, as ``source_table`` takes it."""
+Reading = Annotated[
+    dict[str, Any],
+    Together(
+        {
+            **{
+                "number": (Numbers, None),
+                "category": (Categories, None),
+                "drop": (Drop, None),
+                "decimal": (Decimal, None),
+            },
+            **{"na": (Na, None), "unite": (Unite, None), "keep_total": (KeepTotal, False)},
+        }
+    ),
+]
+"""How columns are read, as ``settings_from`` takes it."""
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """A command as the parser sees it: each parameter that stands for several options is all of them, in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, list[str]] = {}
+    seen: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        marked = getattr(hints[name], "__metadata__", ())
+        together = next((each for each in marked if isinstance(each, Together)), None)
+        if together is None:
+            seen.append(parameter.replace(annotation=hints[name]))
+            continue
+        groups[name] = list(together.options)
+        seen += [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for option, (kind, default) in together.options.items()
+        ]
+
+    @functools.wraps(command)
+    def one_by_one(*args: Any, **given: Any) -> int:
+        for name, options in groups.items():
+            given[name] = {option: given.pop(option) for option in options}
+        return command(*args, **given)
+
+    vars(one_by_one)["__signature__"] = inspect.Signature(seen, return_annotation=int)
+    one_by_one.__annotations__ = {each.name: each.annotation for each in seen} | {"return": int}
+    return one_by_one

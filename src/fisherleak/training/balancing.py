@@ -15,6 +15,7 @@ from fisherleak.engine.fit.training_rows import training_rows
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError
+from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.irfil.irfil_iteration import balance
 from fisherleak.protection.irfil.whole_procedure import Procedure
 from fisherleak.training.trained_model import Trained, estimator_for, spreads_in, trained_on
@@ -99,7 +100,7 @@ def _procedure(trained: Trained) -> Procedure:
     design, people, folding = trained.design, trained.design.people, trained.folding
     X, y, _ = training_rows(design.X, design.y, None, None)
     risk = Risk(X, y, np.ones(design.n), trained.fit.loss, trained.l2, True, scales=spreads_in(design)[1])
-    attributes = one_release(trained.leak._information).attributes
+    attributes = one_release(measurement(trained.leak).information).attributes
     return Procedure(
         risk,
         np.asarray(trained.fit.theta),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measurement import measurement
 from fisherleak.tables import Design
 from fisherleak.tables.design.whose_rows import People
 from fisherleak.training.trained_model import Trained
@@ -101,7 +102,7 @@ def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
 
     NaN where a column is missing in all rows of a set.
     """
-    attributes = trained.leak._information.attributes
+    attributes = measurement(trained.leak).information.attributes
     found = np.empty((len(sets), len(attributes) + 1))
     sizes = np.array([rows.size for rows in sets])
     for size in np.unique(sizes):
@@ -144,7 +145,7 @@ def _batches(
 def _norms(trained: Trained, attributes: Sequence[Attribute], label: bool, rows: Rows) -> Vector:
     """||J_S|| of each attribute (and the labels) for sets of k rows, given as (sets, k): (sets, attributes + label)."""
     count, size = rows.shape
-    J = np.asarray(trained.leak._information.written_out(attributes, label, rows.reshape(-1)))
+    J = np.asarray(measurement(trained.leak).information.written_out(attributes, label, rows.reshape(-1)))
     J = J.reshape(count, size, *J.shape[1:])
     columns, at = [], 0
     for width in [*(attribute.size for attribute in attributes), *(1,) * label]:

@@ -28,12 +28,13 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.grids import GAP
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
-from fisherleak._support.namespaces import Json, Seed
+from fisherleak._support.namespaces import Json
 from fisherleak._support.sparse import inverse_of
-from fisherleak.engine.noise import Gaussian, Noise, noise_from_record, released
+from fisherleak.engine.noise import Gaussian, Noise, noise_from_record
+from fisherleak.models.estimators import set_parameters
 from fisherleak.models.several import all_parameters
 from fisherleak.models.wrapper import fit_weighted
-from fisherleak.protection.release.release import set_parameters
+from fisherleak.protection.release.procedure import NoiseFrame
 from fisherleak.rows import sum_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import Kind
@@ -41,6 +42,7 @@ from fisherleak.training.trained_model import Trained, estimator_for, spreads_in
 
 __all__ = [
     "PublicModel",
+    "frame_of_features",
     "framed",
     "freed_pipeline",
     "known_pipeline",
@@ -50,7 +52,6 @@ __all__ = [
     "parameters_as_released",
     "pipeline_of",
     "pipeline_with",
-    "released_pipeline",
     "standard_noise",
 ]
 
@@ -74,10 +75,7 @@ def own_parameters(trained: Trained) -> Vector:
 
 def framed(design: Design, model: Pipeline) -> Vector:
     """The parameters of a released pipeline, which are in raw units, brought back to the frame."""
-    theta = all_parameters(model[-1])
-    scales, centres = _units(design.features)
-    coef, levels = _by_output(theta, scales.size)
-    return np.append(coef * scales, levels + coef @ centres)
+    return frame_of_features(design.features).framed(all_parameters(model[-1]))
 
 
 def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:
@@ -98,20 +96,14 @@ def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vec
     return away[decided], Gaussian(noise.scale, covariance)
 
 
-def _by_output(theta: Vector, width: int) -> tuple[Vector, Vector]:
-    """Coefficients and intercepts of parameters, (K, d) and (K,)."""
-    outputs = theta.size // (width + 1)
-    return theta[: outputs * width].reshape(outputs, width), theta[outputs * width :]
-
-
-def _units(features: Sequence[Feature]) -> tuple[Vector, Vector]:
-    """Public scales and centres of the features, (d,) each; those of indicators are 1 and 0."""
+def frame_of_features(features: Sequence[Feature]) -> NoiseFrame:
+    """Public scales and centres of the features; those of indicators are 1 and 0."""
     width = sum(len(feature.columns) for feature in features)
     scales, centres = np.ones(width), np.zeros(width)
     for feature in features:
         if feature.kind == "number":
             scales[feature.columns[0]], centres[feature.columns[0]] = feature.scale, feature.centre
-    return scales, centres
+    return NoiseFrame(scales, centres)
 
 
 # The pipeline that leaves
@@ -144,20 +136,9 @@ class PublicModel:
         return outputs * (1 + sum(len(feature.columns) for feature in self.features))
 
 
-def released_pipeline(trained: Trained, noise: Noise, rng: Seed = None) -> Pipeline:
-    """The model that may leave: noisy parameters on the noise's grid, in raw units, and names and levels of columns."""
-    model = PublicModel.of(trained)
-    return pipeline_with(model, parameters_as_released(model, released(own_parameters(trained), noise, rng)))
-
-
 def parameters_as_released(model: PublicModel, theta: Vector) -> Vector:
-    """Parameters in the frame as they leave; sums are exact before they are rounded, so that every machine has the same."""
-    scales, centres = _units(model.features)
-    coef, levels = _by_output(theta, scales.size)
-    coef = coef / scales
-    # b = f_0 - sum_k m_k w_k
-    below = [math.fsum([level, *(-row * centres).tolist()]) for level, row in zip(levels, coef, strict=True)]
-    return np.append(coef, below)
+    """Parameters in the frame as they leave, in raw units."""
+    return frame_of_features(model.features).raw(theta)
 
 
 def off_the_grid(model: PublicModel, raw: Vector, grid: Vector) -> Vector:
@@ -165,16 +146,16 @@ def off_the_grid(model: PublicModel, raw: Vector, grid: Vector) -> Vector:
 
     Zero where they are that point's own, bit for bit; a division by a scale and back rounds, so that its neighbours count too.
     """
-    scales, centres = _units(model.features)
-    coef, below = _by_output(raw, scales.size)
-    moved = [(row * centres).tolist() for row in coef]
-    theta = np.append(coef * scales, [math.fsum([b, *row]) for b, row in zip(below, moved, strict=True)])
+    frame = frame_of_features(model.features)
+    coef, below = frame.by_output(raw)
+    moved = [(row * frame.centres).tolist() for row in coef]
+    theta = np.append(coef * frame.scales, [math.fsum([b, *row]) for b, row in zip(below, moved, strict=True)])
     away = np.full(raw.size, np.inf)
     for shift in (0.0, -1.0, 1.0):
         point = (np.rint(theta / grid) + shift) * grid + 0.0  # no negative zero
-        rows, levels = _by_output(point, scales.size)
+        rows, levels = frame.by_output(point)
         back = [math.fsum([level, *(-m for m in row)]) for level, row in zip(levels, moved, strict=True)]
-        same = np.append(rows / scales, back).view(np.int64) == np.ascontiguousarray(raw).view(np.int64)
+        same = np.append(rows / frame.scales, back).view(np.int64) == np.ascontiguousarray(raw).view(np.int64)
         away = np.minimum(away, np.where(same, 0.0, np.maximum(np.abs(theta - point) / grid, LEAST_AWAY)))
     return away
 

@@ -41,6 +41,7 @@ from fisherleak.errors import (
     UnsupportedModelError,
 )
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
 from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import calibrate, enough
@@ -138,12 +139,14 @@ class Trained:
     @cached_property
     def shape(self) -> ShapeTerm | None:
         """What such a shape tells by itself; None for other noise."""
-        return None if self.shaped_at is None else shape_term(self.leak._information.jacobians[0], self.leak.noise)
+        if self.shaped_at is None:
+            return None
+        return shape_term(measurement(self.leak).information.jacobians[0], self.leak.noise)
 
     @property
     def folding(self) -> Folding | None:
         """How the scales of columns move with the rows; None where they are public, or where nothing moves them."""
-        return one_release(self.leak._information).folding
+        return one_release(measurement(self.leak).information).folding
 
     @property
     def unit(self) -> float:
@@ -214,7 +217,7 @@ class Trained:
     def model(self) -> Jacobian:
         """The Jacobian without rows: what a block of them has to know, and small enough to travel there."""
         nothing: Any = np.empty((0, int(self.design.X.shape[1])))
-        known = one_release(self.leak._information)
+        known = one_release(measurement(self.leak).information)
         fit: Any = replace(self.fit, sample_weight=None)
         return replace(known, fit=fit, X=nothing, y=nothing[:, 0])
 
@@ -366,7 +369,8 @@ def calibrated_scale(
         raise InvalidInputError(f"eta must be between {1 / LARGEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {limit:g}.")
     unit = {feature.name: feature.scale for feature in trained.design.features}
     if trained.weighting is not None:
-        trained.leak._chosen(None if attribute is None else [attribute], None)  # refuses a name that is none
+        # refuses a name that is none
+        measurement(trained.leak).chosen(None if attribute is None else [attribute], None)
         own = 1.0 if attribute is None else unit.get(attribute, 1.0)
         largest = trained.weighting.largest(trained.leak.noise, attribute)
         return float(enough(trained.leak.noise, largest, limit * own).scale) * trained.unit
@@ -374,10 +378,11 @@ def calibrated_scale(
         groups = trained.design.people.of_row
         if top is None:
             return float(calibrate(trained.leak, limit, over="group", groups=groups).scale) * trained.unit
-        largest = max(eta for _, eta in top) * (1.0 + trained.leak._information.error)
+        largest = max(eta for _, eta in top) * (1.0 + measurement(trained.leak).information.error)
         return float(enough(trained.leak.noise, largest, limit).scale) * trained.unit
     if top is not None and attribute is None:
-        return float(enough(trained.leak.noise, trained.leak._certain(None, None, top), limit).scale) * trained.unit
+        largest = measurement(trained.leak).certain(None, None, top)
+        return float(enough(trained.leak.noise, largest, limit).scale) * trained.unit
     if attribute is None:
         return float(calibrate(trained.leak, limit).scale) * trained.unit
     noise = calibrate(trained.leak, limit * unit.get(attribute, 1.0), attributes=[attribute])

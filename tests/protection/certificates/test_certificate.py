@@ -1,14 +1,15 @@
-"""The certified bound holds for every label, not for the ends of their range alone."""
+"""The certified bound: for every label, not for the ends of their range alone; and over rows whose score is in an interval."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import fisherleak as fl
 from fisherleak.protection.certificates import certificate
 from fisherleak.protection.certificates.bound_quantities import points_of, quantities_of
-from fisherleak.protection.certificates.certificate import bound
+from fisherleak.protection.certificates.certificate import bound, most_within
 from fisherleak.protection.certificates.declared_bounds import admissible_rows
 
 
@@ -36,3 +37,58 @@ def test_labels_between_the_ends_matter(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(certificate, "_label_cells", lambda kind, labels: [np.array([y]) for y in labels])
     together, single = bounds_of("gamma", (0.001, 1.05))
     assert single > together * 1.001
+
+
+# the largest value of a convex function over rows whose score lies in an interval
+
+RNG_POINTS = 40
+
+
+def case(seed: int, reach: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points, a matrix whose norm is the function, scores and values there."""
+    rng = np.random.default_rng(seed)
+    x, w, M = rng.normal(size=(RNG_POINTS, 3)), rng.normal(size=3), rng.normal(size=(4, 3))
+    return x, M, x @ w, np.linalg.norm(x @ M.T, axis=1) + reach, w
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_is_the_concave_envelope_of_the_points_and_never_below_it(seed: int) -> None:
+    _, _, z, values, _ = case(seed)
+    for low, high in ((z.min(), z.min() + 0.3), (-0.2, 0.1), (0.5, 0.6), (z.max() - 0.2, z.max() + 1.0)):
+        # the largest mean of values over weights of points whose mean score lies in the interval
+        exact = linprog(
+            -values, A_ub=np.stack([z, -z]), b_ub=[high, -low], A_eq=np.ones((1, len(z))), b_eq=[1.0], bounds=(0, 1)
+        )
+        assert exact.status == 0
+        found = most_within(values, z, z, low, high)
+        assert -exact.fun * (1 - 1e-9) <= found <= -exact.fun * 1.05
+
+
+def test_no_row_of_the_hull_is_above_it() -> None:
+    x, M, z, values, w = case(7)
+    rng = np.random.default_rng(8)
+    rows = rng.dirichlet(np.full(len(x), 0.05), size=20_000) @ x
+    there, of_rows = rows @ w, np.linalg.norm(rows @ M.T, axis=1)
+    gained = 0
+    for low in np.arange(-3.0, 3.0, 0.25):
+        inside = (there >= low) & (there <= low + 0.25)
+        found = most_within(values, z, z, low, low + 0.25)
+        assert of_rows[inside].max(initial=0.0) <= found <= values.max()
+        gained += found < 0.9 * values.max()
+    assert gained > 5
+
+
+def test_scores_between_two_ends_are_taken_at_the_worse_one() -> None:
+    _, _, z, values, _ = case(9)
+    exact = most_within(values, z, z, 0.0, 0.1)
+    assert exact <= most_within(values, z - 0.3, z + 0.3, 0.0, 0.1)
+    # what a shift of all scores within these ends gives is never above
+    for shift in (-0.3, 0.3):
+        assert most_within(values, z + shift, z + shift, 0.0, 0.1) <= most_within(values, z - 0.3, z + 0.3, 0.0, 0.1)
+
+
+def test_an_interval_that_holds_the_largest_gains_nothing_and_one_without_rows_is_empty() -> None:
+    _, _, z, values, _ = case(10)
+    top = z[np.argmax(values)]
+    assert most_within(values, z, z, top - 0.1, top + 0.1) == values.max()
+    assert most_within(values, z, z, z.max() + 1.0, z.max() + 2.0) == 0.0

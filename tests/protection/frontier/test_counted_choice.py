@@ -146,10 +146,10 @@ def test_a_release_counts_its_choice_without_a_warning() -> None:
     ):
         other.release(choice=choice)
     # the noise keeps what the choice leaves
-    from fisherleak.protection.frontier.frontier_candidates import calibrated_model
+    from fisherleak.protection.frontier.frontier_candidates import release_candidate
 
-    _, noise = calibrated_model(found.task, choice.point, choice.eta_noise, 0)
-    assert noise.calibrated.eta == choice.eta_noise  # type: ignore[attr-defined]
+    noise = release_candidate(found.task, choice.point, choice.eta_noise, 0).noise
+    assert noise.calibrated.eta == choice.eta_noise
 
 
 def test_one_candidate_needs_no_choice() -> None:

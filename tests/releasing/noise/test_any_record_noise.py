@@ -253,7 +253,7 @@ def test_warfarin_patients_keep_most_of_their_model_at_a_limit_of_one(data_folde
     first = train(from_frame(table), settings)
     l2 = public_penalty(first, two_digits(first.design.n), 1.0, bounds).l2
     trained = trained_on(first.kind, first.design, l2, None, first.public)
-    shape = public_shape(trained, two_digits(trained.design.n), 1.0, None, bounds).name
+    shape = public_shape(trained, two_digits(trained.design.n), 1.0, None, bounds).shape
     assert shape == "least-loss"
     found = []
     for offset in range(4):

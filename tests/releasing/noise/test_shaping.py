@@ -180,8 +180,8 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
     assert names == ["least-loss", "isotropic"]
     trained = train(from_frame(people(1500)), SETTINGS)
     enough = 50 * trained.parameters
-    assert public_shape(trained, enough, 5.0, None, BOUNDS).name == "least-loss"
-    assert public_shape(trained, enough - 1, 5.0, None, BOUNDS).name == "isotropic"
+    assert public_shape(trained, enough, 5.0, None, BOUNDS).shape == "least-loss"
+    assert public_shape(trained, enough - 1, 5.0, None, BOUNDS).shape == "isotropic"
 
 
 def test_levels_that_the_table_pools_are_pooled_in_public_rows(tmp_path: Path) -> None:

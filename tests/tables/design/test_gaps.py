@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import fisherleak as fl
+from drawn import released_pipeline
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.attackers import attack_all
 from fisherleak.auditing.run import attacked_columns
@@ -27,7 +28,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.tables import Choices, Room, design_of, from_frame, read_table
 from fisherleak.tables.design.gaps import MISSING, Gaps, gap_name, has_feature, has_level
-from fisherleak.training.pipelines import own_parameters, released_pipeline
+from fisherleak.training.pipelines import own_parameters
 from fisherleak.training.trained_model import Trained, train
 
 NUMBERS = ["age", "pressure", "dose"]

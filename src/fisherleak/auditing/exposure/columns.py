@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Sums, TableLike, VectorLike
 from fisherleak.auditing.exposure.revealed import Yardsticks
+from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import gather, map_rows, positions, sum_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.people import column_etas, rows_by_person
@@ -196,7 +197,7 @@ def largest_of_columns(trained: Trained, sample: Sample, rms: Any) -> tuple[Vect
         found = of_cells(sample.cells, rms)
     else:
         found = sum_rows(block, *trained.arrays, rms, most=trained.block, join=join)
-    certain = 1.0 + trained.leak._information.error
+    certain = 1.0 + measurement(trained.leak).information.error
     return np.asarray(found[0]).reshape(count) * certain, np.asarray(found[1]).reshape(count) * certain
 
 

@@ -17,6 +17,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.rows.selection import some_rows
 
 __all__ = ["FEW_ROWS", "MOST_MOVES", "MOST_TOLD", "SOME_ROWS", "Apart", "apart_by", "in_noise", "told_of_leakage"]
@@ -82,7 +83,7 @@ def told_of_leakage(leak: Leakage, cells: Vector, label: Vector, yes_no: Collect
     called : str
         The label's name.
     """
-    noise, fit, information = leak.noise, leak.fits[0], leak._information
+    noise, fit, information = leak.noise, leak.fits[0], measurement(leak).information
     X, y = information.rows
     normal = getattr(noise, "normal", False) and hasattr(noise, "unit_information_root")
     away = fit.distance if fit.left is None else fit.left
@@ -114,7 +115,7 @@ def _told(
 ) -> Iterator[Apart]:
     """Of each column, and of the label where it has classes."""
     for j, values in columns:
-        rows, attribute = _tried(leak.n, len(values), cells[:, j]), leak._information.attributes[j]
+        rows, attribute = _tried(leak.n, len(values), cells[:, j]), measurement(leak).information.attributes[j]
         changed = _changed(shared.X, rows, attribute, values)
         moves = [replacement_moves(shared, rows, each, None, attribute.name).values for each in changed]
         yield apart_by(attribute.name, in_noise(moves, leak.noise))

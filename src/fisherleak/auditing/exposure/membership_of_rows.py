@@ -24,6 +24,7 @@ from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import one_release
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership.membership_distance import unknown_by_shape
 from fisherleak.leakage.membership.recognised import recognised_words
 from fisherleak.rows import map_rows, sum_rows
@@ -127,7 +128,7 @@ def _not_measured(trained: Trained, leak: Leakage, by_rows: bool) -> str:
 def _recognised(trained: Trained) -> int:
     """Rows, or people, whose removal moves the public frame."""
     people, count = trained.design.people, 0
-    for frame in trained.leak._frames:  # one, or none
+    for frame in measurement(trained.leak).frames:  # one, or none
         told = frame.told_rows() if people is None else frame.told_sets(people.sets)
         (found,) = sum_rows(lambda mu: (np.count_nonzero(mu),), told)
         count += int(found)
@@ -160,7 +161,7 @@ def _without_people(leak: Leakage, people: People, tolerance: float) -> Vector:
 
 
 def _unknown(trained: Trained) -> str:
-    jacobian, people = one_release(trained.leak._information), trained.design.people
+    jacobian, people = one_release(measurement(trained.leak).information), trained.design.people
     sets = None if people is None else people.count
     if not jacobian.noise.normal:
         return "the best test for it has a closed form for normal noise only"

@@ -29,6 +29,7 @@ from fisherleak._support.namespaces import Sums
 from fisherleak.engine.jacobian.perturbation import absent_in
 from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.shares import share_unknown, squared_etas
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
@@ -197,7 +198,7 @@ def shares_unknown(trained: Trained) -> str | None:
     numbers = sum(feature.has_share for feature in trained.design.features)
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
         return "the table is too large for refits of every value with several classes: limit max_eta or min_error"
-    return share_unknown(trained.leak._information, trained.leak.noise)
+    return share_unknown(measurement(trained.leak).information, trained.leak.noise)
 
 
 def squares_of_values(trained: Trained, priors: Vector) -> tuple[Any, ...] | None:
@@ -217,7 +218,7 @@ def rms_of_values(trained: Trained, squares: tuple[Any, ...] | None) -> Any:
     """Their roots, both together at the model's noise, times its scale; NaN for cells that are missing too."""
     if squares is None:
         return None
-    scale, attributes = trained.shaped_at or 0.0, trained.leak._information.attributes
+    scale, attributes = trained.shaped_at or 0.0, measurement(trained.leak).information.attributes
 
     def roots(X: Any, first: Any, second: Any = None) -> Any:
         gone = absent_in(attributes, np.asarray(X))

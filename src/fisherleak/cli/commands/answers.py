@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["answers"]
 
 
+@flags.grouped
 def answers(
     table: flags.Table,
     queries: Annotated[
@@ -29,6 +30,7 @@ def answers(
             metavar="QUERIES", help="CSV or Parquet file: one row for each query, with the model's columns."
         ),
     ],
+    *,
     target: flags.Target = None,
     noise: Annotated[
         float | None,
@@ -50,13 +52,7 @@ def answers(
     ] = None,
     model: flags.Model = None,
     l2: flags.L2 = None,
-    number: flags.Numbers = None,
-    category: flags.Categories = None,
-    drop: flags.Drop = None,
-    decimal: flags.Decimal = None,
-    na: flags.Na = None,
-    unite: flags.Unite = None,
-    keep_total: flags.KeepTotal = False,
+    reading: flags.Reading,
     id_: flags.Id = None,
     public: flags.Public = None,
     held_out: flags.HeldOut = None,
@@ -66,10 +62,7 @@ def answers(
         typer.Option("--out", metavar="DIR", help="Folder for report.html, answers.parquet and answers.json."),
     ] = None,
     overwrite: flags.Overwrite = False,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -92,21 +85,14 @@ def answers(
     if out is not None:
         check_folder_place(out, overwrite)
     limit = None if max_eta is None else check_positive(max_eta, "max_eta")
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
-    decided |= {"public": public, "id": id_, "decimal": decimal, "na": na, "unite": unite}
-    decided |= {"keep_total": keep_total or None}
+    decided |= {"public": public, "id": id_, **reading}
     with common.quietly(quiet, json):
         if released is not None:
-            common.decided_by_card(**decided, noise=noise, number=number, category=category, drop=drop)
+            common.decided_by_card(**decided, noise=noise)
             found, settings = _of_release(released, table, queries, form, of)
         else:
-            settings = common.settings_from(
-                **{**decided, "held_out": 0.0 if held_out is None else held_out},
-                numbers=number,
-                categories=category,
-                drop=drop,
-            )
+            settings = common.settings_from(**decided | {"held_out": 0.0 if held_out is None else held_out})
             found = _with_noise(settings, table, queries, form, noise, of)
         document = answers_document(found, settings, limit)
         if out is not None:

@@ -21,9 +21,11 @@ ONE_RELEASE = (
 )
 
 
+@flags.grouped
 def attack(
     table: flags.Table,
     attribute: Annotated[list[str], flags.column("--attribute", help="The column to infer. Repeatable.")],
+    *,
     target: flags.Target = None,
     noise: Annotated[
         float | None, typer.Option("--noise", metavar="SIGMA", help="Scale of the noise on every coefficient.")
@@ -33,20 +35,11 @@ def attack(
     model: flags.Model = None,
     l2: flags.L2 = None,
     person: flags.Person = None,
-    number: flags.Numbers = None,
-    category: flags.Categories = None,
-    drop: flags.Drop = None,
-    decimal: flags.Decimal = None,
-    na: flags.Na = None,
-    unite: flags.Unite = None,
-    keep_total: flags.KeepTotal = False,
+    reading: flags.Reading,
     missing: flags.Missing = None,
     held_out: flags.HeldOut = None,
     seed: flags.Seed = None,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -69,13 +62,12 @@ def attack(
 
     given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     given["person"] = person
-    given |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    given |= {"missing": missing, **reading}
     against: Any = None
     added: Any = noise
     with common.quietly(quiet, json):
         if released is not None:
-            common.decided_by_card(**given, noise=noise, number=number, category=category, drop=drop)
+            common.decided_by_card(**given, noise=noise)
             saved = load_model(released)
             trained = retrain(saved, common.source_table(table, **form))
             against, added, noise, settings = saved.model, saved.noise_on(trained), saved.scale, saved.settings
@@ -83,7 +75,7 @@ def attack(
             if noise is None:
                 raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
             added = noise = check_positive(noise, "noise")
-            settings = common.settings_from(**given, numbers=number, categories=category, drop=drop)
+            settings = common.settings_from(**given)
             trained = train(common.source_table(table, **form), settings)
         chosen, _ = attacked_columns(trained.design, attribute)
         attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)

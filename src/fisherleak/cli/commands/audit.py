@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +14,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _flags as flags
 from fisherleak.cli._complete import columns_to_set
-from fisherleak.cli._next import command_around
-from fisherleak.cli._options import told
+from fisherleak.cli._options import OPTIONS, told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DRAWS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fisherleak.auditing.confirmations import Confirmation
     from fisherleak.auditing.report_summary import Next, Summary
     from fisherleak.tables import Room
+    from fisherleak.training.trained_model import Settings
 
 __all__ = ["audit"]
 
@@ -35,8 +37,28 @@ RENAMED = (
     "The rules of the policy '{}' go by the names of columns, and --columns may give other names than the file's first line: "
     "leave --header and --no-header out, so that a header is noticed, or write the names into the file."
 )
+SAME = (
+    "model",
+    "l2",
+    "numbers",
+    "categories",
+    "drop",
+    "decimal",
+    "na",
+    "unite",
+    "keep_total",
+    "missing",
+    "id",
+    "person",
+    "public",
+    "bounds",
+    "levels",
+)
+"""Settings that a release takes as the audit does."""
+FORM = ("delimiter", "encoding", "columns")
 
 
+@flags.grouped
 def audit(
     context: typer.Context,
     table: Annotated[
@@ -47,6 +69,7 @@ def audit(
             help="CSV or Parquet file, in gzip or not, a folder or 'pattern' of Parquet files; - is standard input.",
         ),
     ] = None,
+    *,
     target: flags.Target = None,
     model: flags.Model = None,
     l2: flags.L2 = None,
@@ -80,13 +103,7 @@ def audit(
     group: flags.Group = None,
     id_: flags.Id = None,
     person: flags.Person = None,
-    number: flags.Numbers = None,
-    category: flags.Categories = None,
-    drop: flags.Drop = None,
-    decimal: flags.Decimal = None,
-    na: flags.Na = None,
-    unite: flags.Unite = None,
-    keep_total: flags.KeepTotal = False,
+    reading: flags.Reading,
     missing: flags.Missing = None,
     bounds: flags.Bounds = None,
     levels: flags.Levels = None,
@@ -108,10 +125,7 @@ def audit(
     draws: Annotated[
         int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
     ] = DRAWS,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     cluster: flags.Cluster = None,
     memory: flags.Memory = None,
     quiet: flags.Quiet = False,
@@ -147,7 +161,7 @@ def audit(
     for option, given in (("--max-eta", max_eta), ("--policy", policy)):
         if given is not None and noise is None and eta is None and released is None:
             raise InvalidInputError(NOTHING_TO_TEST.format(option))
-    if policy is not None and columns is not None and header is not None:
+    if policy is not None and form["columns"] is not None and form["header"] is not None:
         raise InvalidInputError(RENAMED.format(policy.name))
     options: dict[str, Any] = {
         **choice,
@@ -160,8 +174,7 @@ def audit(
     }
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
-    decided |= {"decimal": decimal, "na": na, "unite": unite, "keep_total": keep_total or None, "missing": missing}
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
+    decided |= {"missing": missing, **reading}
     found: Confirmation | None = None
     with common.quietly(quiet, json), common.room_for(cluster, memory) as room:
         if released is not None:
@@ -169,9 +182,6 @@ def audit(
                 **decided,
                 noise=noise,
                 eta=eta,
-                number=number,
-                category=category,
-                drop=drop,
                 id=id_,
                 bounds=bounds,
                 levels=levels,
@@ -181,7 +191,7 @@ def audit(
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
             decided["levels"] = common.levels_from(levels)
-            settings = common.settings_from(**decided, id=id_, numbers=number, categories=category, drop=drop)
+            settings = common.settings_from(**decided, id=id_)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
@@ -242,3 +252,40 @@ def _again(
     plan = Plan(**{**options, **known})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)
+
+
+def command_around(table: str | None, settings: Settings, form: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The command for any noise: what stands before its scale and what behind; none where no table could be read again.
+
+    The data that come with the command have no file to release from: they are audited again.
+    """
+    if table == "-":
+        return None
+    words = ["fisherleak", "audit"] if table is None else ["fisherleak", "release", table, "--target", settings.target]
+    plain = type(settings)(settings.target)
+    given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
+    for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
+        words += _option(OPTIONS[name], _written(name, value))
+    if form.get("header") is not None:
+        words.append("--header" if form["header"] else "--no-header")
+    out = "" if table is None else " --out model.skops"
+    return common.printable(shlex.join([*words, "--noise"])) + " ", out
+
+
+def _written(name: str, value: Any) -> Any:
+    """A setting as its option takes it."""
+    return _ranges(value) if name == "bounds" else _named(value) if name == "levels" else value
+
+
+def _ranges(bounds: tuple[tuple[str, tuple[float, float]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={low:.15g}:{high:.15g}" for name, (low, high) in bounds)
+
+
+def _named(levels: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={','.join(own)}" for name, own in levels)
+
+
+def _option(option: str, value: Any) -> list[str]:
+    if value is True:
+        return [option]
+    return [word for item in (value if isinstance(value, tuple) else (value,)) for word in (option, str(item))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ CARRIED = "fisherleak.carried/1"
 MOST_LISTED = 20
 
 
+@flags.grouped
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger that 'fisherleak release --ledger' keeps.")],
     table: Annotated[
@@ -28,6 +29,7 @@ def ledger(
             metavar="[TABLE]", help="CSV or Parquet file, in gzip or not; - is standard input.", show_default=False
         ),
     ] = None,
+    *,
     carry_to: Annotated[
         Path | None,
         typer.Option(
@@ -42,10 +44,7 @@ def ledger(
             "--limit", metavar="X", help="Say who is past this eta, in standard units; exit status 1 if anyone is."
         ),
     ] = None,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -63,9 +62,8 @@ def ledger(
       fisherleak ledger people.ledger.json --carry-to corrected.ledger.json
     """
     from fisherleak._support.checks import check_positive
-    from fisherleak.releasing.ledgers.spending import spent_on
+    from fisherleak.releasing.ledgers import spent_on
 
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     most = None if limit is None else check_positive(limit, "limit")
     if carry_to is not None:
         return _carried(file, table, carry_to, most, quiet, json)

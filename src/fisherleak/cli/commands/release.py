@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,11 @@ from fisherleak.training.defaults import DEFAULT_L2
 __all__ = ["release"]
 
 
+@flags.grouped
 def release(
     table: flags.Table,
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
+    *,
     eta: Annotated[
         float | None, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")
     ] = None,
@@ -73,13 +75,7 @@ def release(
             f"numbers of the card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
         ),
     ] = None,
-    number: flags.Numbers = None,
-    category: flags.Categories = None,
-    drop: flags.Drop = None,
-    decimal: flags.Decimal = None,
-    na: flags.Na = None,
-    unite: flags.Unite = None,
-    keep_total: flags.KeepTotal = False,
+    reading: flags.Reading,
     missing: flags.Missing = None,
     id_: flags.Id = None,
     person: flags.Person = None,
@@ -110,10 +106,7 @@ def release(
         ),
     ] = None,
     overwrite: flags.Overwrite = False,
-    delimiter: flags.Delimiter = None,
-    encoding: flags.Encoding = None,
-    header: flags.Header = None,
-    columns: flags.Columns = None,
+    form: flags.Form,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -135,7 +128,6 @@ def release(
     from fisherleak.protection.ledger.ledger import OverspentError
     from fisherleak.releasing.files.released_files import card_path, save_model
 
-    form: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "header": header, "columns": columns}
     settings = common.settings_from(
         target=target,
         model=model,
@@ -146,14 +138,8 @@ def release(
         levels=common.levels_from(levels),
         id=id_,
         person=person,
-        numbers=number,
-        categories=category,
-        drop=drop,
-        decimal=decimal,
-        na=na,
-        unite=unite,
-        keep_total=keep_total or None,
         missing=missing,
+        **reading,
     )
     with common.quietly(quiet, json):
         _check_places(table, (out, card_path(out)), ledger, sign)

@@ -16,7 +16,7 @@ from typing import Any
 
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.mechanisms.served import Answers, SampledLabels
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration, CalibrationCall
@@ -24,6 +24,7 @@ from fisherleak.engine.norms import one_release
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.accuracy import Attack, least_noise_against
 from fisherleak.protection.calibrate.scale_search import searched
 from fisherleak.protection.calibrate.shapes import OWN, noise_shaped
@@ -153,22 +154,23 @@ def calibrate(
         raise InvalidInputError("groups must be given with over='group', and only then.")
     if over != ADMISSIBLE and (bounds is not None or random_state is not None):
         raise InvalidInputError("bounds and random_state are for over='admissible' only.")
-    if isinstance(leakage._noise, Answers | SampledLabels) and (shape is not None or over == ADMISSIBLE):
+    own_noise = measurement(leakage).noise
+    if isinstance(own_noise, Answers | SampledLabels) and (shape is not None or over == ADMISSIBLE):
         raise InvalidInputError(
             "shape= and over='admissible' are for noise on parameters, and this leakage is of "
-            f"{type(leakage._noise).__name__}: leave them out, or start from a leakage of a release."
+            f"{type(own_noise).__name__}: leave them out, or start from a leakage of a release."
         )
-    if isinstance(leakage._noise, Posterior | ObjectivePerturbation):
+    if is_self_shaped(own_noise):
         if shape is not None or over == ADMISSIBLE:
             raise InvalidInputError(
                 f"shape= and over='admissible' are for noise that does not depend on the data, and "
-                f"{type(leakage._noise).__name__} does: leave them out."
+                f"{type(own_noise).__name__} does: leave them out."
             )
         found = searched(leakage, target, lambda leak: _safe(leak, over, attributes, label, groups))
         return remembering(found, Calibration(over, target))
     if over == ADMISSIBLE and isinstance(shape, str) and shape in OWN:
         own, counted = admissible_own_shape(leakage, shape, target, bounds, attributes, label, random_state)
-        return remembering(own, dataclasses.replace(counted, folded=leakage._information.folded))
+        return remembering(own, dataclasses.replace(counted, folded=measurement(leakage).information.folded))
     if shape is not None:
         unit = noise_shaped(leakage, shape, over, attributes, label, groups, gap)
         leakage = leakage.with_noise(unit)
@@ -179,19 +181,19 @@ def calibrate(
         noise = enough(leakage.noise, _safe(leakage, over, attributes, label, groups), target)
         told = Calibration(over, target)
         if isinstance(shape, str) and shape in OWN:
-            members = None if groups is None else leakage._labels(groups)
+            members = None if groups is None else measurement(leakage).labels(groups)
             told = Calibration(over, target, shape=shape, asked=CalibrationCall(over, attributes, label, members, gap))
-    return remembering(
-        noise, dataclasses.replace(told, folded=leakage._information.folded, frame=leakage._frame or None)
-    )
+    known = measurement(leakage)
+    return remembering(noise, dataclasses.replace(told, folded=known.information.folded, frame=known.frame or None))
 
 
 def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
     """Folded scalers with the scales and centres that declared bounds give: noise without a shape acts there."""
-    if getattr(leakage._noise, "shape", None) is not None or not bounds or not leakage._frames:
+    known = measurement(leakage)
+    if getattr(known.noise, "shape", None) is not None or not bounds or not known.frames:
         return leakage
-    admissible_rows(one_release(leakage._information), leakage._table, bounds)  # refuses bounds that are none
-    return leakage._within(bounds)
+    admissible_rows(one_release(known.information), known.table, bounds)  # refuses bounds that are none
+    return known.within(bounds)
 
 
 def _of_a_leakage(given: Any) -> Leakage:
@@ -224,11 +226,12 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
 
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
-    if over == "max" and isinstance(leakage._information, Averaged):
-        chosen, counted = leakage._chosen(attributes, label)
-        return leakage._information.largest_norm(chosen, counted)[1] * (1.0 + leakage._information.error)
+    known, information = measurement(leakage), measurement(leakage).information
+    if over == "max" and isinstance(information, Averaged):
+        chosen, counted = known.chosen(attributes, label)
+        return information.largest_norm(chosen, counted)[1] * (1.0 + information.error)
     if over == "max":
-        return leakage._certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
+        return known.certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":
         if attributes is not None or label is not None:
             raise InvalidInputError("attributes and label cannot be limited by group; leave them out.")
@@ -237,7 +240,7 @@ def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, grou
         current = leakage.of(None, attributes, label)
     else:
         current = digest(leakage.per_example(attributes, label)).mean
-    return current * (1.0 + leakage._information.error)
+    return current * (1.0 + information.error)
 
 
 def enough(noise: Noise, current: float, target: float) -> Noise:

@@ -29,6 +29,7 @@ from fisherleak.engine.noise import Gaussian, check_noise
 from fisherleak.engine.norms import information_of, refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.calibration import calibrate
 from fisherleak.protection.calibrate.implicit import FixedShape, HessianShape, Moving, least_loss_shape
 from fisherleak.protection.calibrate.least_loss import LeastLoss, least_loss
@@ -123,7 +124,7 @@ def counted(
     """
     target = check_positive(eta, "eta")
     jacobian = _plain(leakage)
-    chosen, with_label = leakage._chosen(attributes, label)
+    chosen, with_label = measurement(leakage).chosen(attributes, label)
     units = SingleRows(jacobian, chosen, with_label)
     noise, covariance, rule = _rule(leakage, units, target, shape, attributes, label)
     V, s = _root(covariance)
@@ -149,10 +150,11 @@ def _plain(leakage: Leakage) -> Jacobian:
         raise InvalidInputError(
             "counted takes the leakage of one release; count each release of a composition by itself."
         )
-    refuse_several(leakage._information, "counted()")
-    if leakage._noise is not None:
-        check_noise(leakage._noise)
-    jacobian = leakage._information.jacobians[0]
+    known = measurement(leakage)
+    refuse_several(known.information, "counted()")
+    if known.noise is not None:
+        check_noise(known.noise)
+    jacobian = known.information.jacobians[0]
     if jacobian.gradient:
         raise InvalidInputError("counted is for released parameters, and this leakage is of a gradient.")
     if is_lazy(jacobian.X):
@@ -232,7 +234,7 @@ def _without_copies(rows: list[int], K: Matrix, P: Matrix) -> tuple[list[int], M
 
 def _asked(leakage: Leakage, units: SingleRows, W: Matrix, rule: Moving, rows: Any, most: int) -> list[int]:
     if rows is not None:
-        return [int(row) for row in np.atleast_1d(host(leakage._rows(rows)))]
+        return [int(row) for row in np.atleast_1d(host(measurement(leakage).rows(rows)))]
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
         raise InvalidInputError(f"most must be a whole number, one or more; got {most!r}.")
     exposed = [row for row, _ in units.worst(W, int(most))]

@@ -33,6 +33,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
@@ -150,8 +151,8 @@ class JointRows:
 
 def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: Any) -> Units:
     """What ``calibrate`` limits, as units."""
-    chosen, counted = leakage._chosen(attributes, label)
-    jacobian = one_release(leakage._information)
+    chosen, counted = measurement(leakage).chosen(attributes, label)
+    jacobian = one_release(measurement(leakage).information)
     rows = SingleRows(jacobian, chosen, counted)
     if over == "max":
         return rows
@@ -165,7 +166,7 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
         raise InvalidInputError(
             "shape='least-loss' over groups needs rows in memory; X is a Dask array. Use over='max'."
         )
-    return JointRows(_squares(rows, list(rows_by_group(leakage._labels(groups), leakage.n).values())))
+    return JointRows(_squares(rows, list(rows_by_group(measurement(leakage).labels(groups), leakage.n).values())))
 
 
 def _squares(rows: SingleRows, groups: Sequence[Array]) -> Matrix:

@@ -16,6 +16,7 @@ from fisherleak._support.numbers import number
 from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 
 __all__ = ["searched"]
 
@@ -41,7 +42,7 @@ def searched(leakage: Leakage, target: float, current: Callable[[Leakage], float
     def eta(scale: float) -> float:
         return current(leakage.with_noise(mechanism.rescaled(scale)))
 
-    if isinstance(leakage._information, Averaged):
+    if isinstance(measurement(leakage).information, Averaged):
         return mechanism.rescaled(_by_lines(eta, float(mechanism.scale), target, type(mechanism).__name__))
     high = float(mechanism.scale)
     floor = eta(WIDEST)

@@ -14,14 +14,16 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.least_loss import least_loss
 from fisherleak.protection.calibrate.limit_terms import covering, raw_map, units_of
 
-__all__ = ["OWN", "SHAPES", "check_other_rows", "noise_shaped"]
+__all__ = ["ISOTROPIC", "LEAST_LOSS", "OWN", "SHAPES", "check_other_rows", "noise_shaped"]
 
-OWN = ("hessian", "least-loss")
+ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
+OWN = ("hessian", LEAST_LOSS)
 """Shapes that rows decide."""
-SHAPES = ("least-loss", "isotropic", "hessian")
+SHAPES = (LEAST_LOSS, ISOTROPIC, "hessian")
 
 
 def noise_shaped(
@@ -31,8 +33,8 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
-    of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != "isotropic")
-    if of_parameters and getattr(one_release(leakage._information), "gradient", False):
+    of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != ISOTROPIC)
+    if of_parameters and getattr(one_release(measurement(leakage).information), "gradient", False):
         raise InvalidInputError(
             "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
         )
@@ -42,11 +44,11 @@ def noise_shaped(
         noise = Gaussian(1.0, shape)
         noise.unit_information_root(_size(leakage))
         return noise
-    if shape == "isotropic":
+    if shape == ISOTROPIC:
         return Gaussian(1.0)
     if shape == "hessian":
         return Gaussian(1.0, _unit(_released(leakage, None)))
-    if shape == "least-loss":
+    if shape == LEAST_LOSS:
         found = least_loss(units_of(leakage, over, attributes, label, groups), gap)
         return Gaussian(1.0, _unit(_released(leakage, found.covariance)), found.gap)
     raise InvalidInputError(
@@ -68,14 +70,14 @@ def _of_public_rows(
     check_other_rows(leakage, public)
     # whoever could be there is whoever is there, for a shape: its scale is found for all of them
     limited = "max" if over == ADMISSIBLE else over
-    noise = noise_shaped(public, "least-loss", limited, attributes, label, None, gap)
-    assert isinstance(noise, Gaussian)
-    return replace(noise, gap=None)
+    noise: Any = noise_shaped(public, LEAST_LOSS, limited, attributes, label, None, gap)
+    alone: Noise = replace(noise, gap=None)
+    return alone
 
 
 def check_other_rows(leakage: Leakage, public: Leakage, name: str = "shape") -> None:
     """Refuse rows as public that are the private ones: most are found there, each once, to six digits of a column's spread."""
-    own, theirs = (one_release(each._information) for each in (leakage, public))
+    own, theirs = (one_release(measurement(each).information) for each in (leakage, public))
     if own.X is not theirs.X:
         if is_lazy(own.X) or is_lazy(theirs.X) or own.X.shape[1] != theirs.X.shape[1]:
             return

@@ -24,6 +24,7 @@ from fisherleak.engine.norms import one_release, refuse_several
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import final_estimator
 from fisherleak.protection.certificates.bound_quantities import Points, Quantities, points_of, quantities_of, strong_of
 from fisherleak.protection.certificates.certificate import Bound, bound, bound_by_penalty
@@ -115,8 +116,8 @@ def certified(
     is not known.
     """
     jacobian = bounded_release(leakage)
-    chosen, counted = leakage._chosen(attributes, label)
-    admissible = admissible_rows(jacobian, leakage._table, bounds)
+    chosen, counted = measurement(leakage).chosen(attributes, label)
+    admissible = admissible_rows(jacobian, measurement(leakage).table, bounds)
     points = points_of(jacobian, admissible)
     error = rounding(jacobian.fit)
     if jacobian.several:
@@ -149,7 +150,7 @@ def worst_admissible(
 
     ``by_rows`` takes the lower bound at once, for whoever has no use of how far a replaced row moves it.
     """
-    several = isinstance(leakage._information, SeveralOutputs)
+    several = isinstance(measurement(leakage).information, SeveralOutputs)
     closer = not leakage.fits[0].loss.quadratic and not several
     above = certified(leakage, bounds, attributes, label, by_rows and closer)
     closer = closer and not by_rows
@@ -157,7 +158,7 @@ def worst_admissible(
         above = certified(leakage, bounds, attributes, label, by_rows=True) if closer else above
         closer = False
         check_useful(above.upper, math.inf)  # no search where nothing holds
-    chosen, counted = leakage._chosen(attributes, label)
+    chosen, counted = measurement(leakage).chosen(attributes, label)
     largest = float(np.max(host(leakage.per_example(attributes, label)))) * leakage.noise.scale
     best = ascend(bounded_release(leakage), chosen, counted, above.admissible, above.points, above.found)
     lower, margin = max(best.eta, largest), math.inf
@@ -205,7 +206,8 @@ def admissible_scale(
 
 def _check_weights(leakage: Leakage) -> None:
     """Refuse weights that one row's label moves past what rows that are there have."""
-    model = None if leakage._queried is None else leakage._queried.model
+    queried = measurement(leakage).queried
+    model = None if queried is None else queried.model
     weighting = None if model is None else getattr(final_estimator(model), "class_weight", None)
     if isinstance(weighting, str):
         raise InvalidInputError(
@@ -214,7 +216,7 @@ def _check_weights(leakage: Leakage) -> None:
         )
     if weighting is None:
         return
-    fit, jacobian = leakage.fits[0], one_release(leakage._information)
+    fit, jacobian = leakage.fits[0], one_release(measurement(leakage).information)
     if fit.sample_weight is None or is_lazy(jacobian.X):
         return
     of_class = np.array([float(weighting.get(each, 1.0)) for each in final_estimator(model).classes_.tolist()])
@@ -228,9 +230,9 @@ def _check_weights(leakage: Leakage) -> None:
 
 def _of_classes(leakage: Leakage) -> Jacobian:
     """The same for a model of several classes."""
-    jacobian = one_release(leakage._information)
+    jacobian = one_release(measurement(leakage).information)
     if not (jacobian.several and jacobian.fit.loss.shares):
-        refuse_several(leakage._information, "calibrate(over='admissible')")
+        refuse_several(measurement(leakage).information, "calibrate(over='admissible')")
     assert jacobian.several
     if is_lazy(jacobian.X):
         raise InvalidInputError(
@@ -246,11 +248,12 @@ def _of_classes(leakage: Leakage) -> Jacobian:
 def bounded_release(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release for which the bound holds, or a refusal by name."""
     _check_weights(leakage)
-    if isinstance(leakage._information, SeveralOutputs):
+    information = measurement(leakage).information
+    if isinstance(information, SeveralOutputs):
         return _of_classes(leakage)
-    refuse_several(leakage._information, "calibrate(over='admissible')")
-    jacobians = leakage._information.jacobians
-    if leakage._noise is None or len(jacobians) != 1:
+    refuse_several(information, "calibrate(over='admissible')")
+    jacobians = information.jacobians
+    if measurement(leakage).noise is None or len(jacobians) != 1:
         raise InvalidInputError(
             "over='admissible' is for one release: calibrate each release of a composition by itself, to a part of the limit."
         )

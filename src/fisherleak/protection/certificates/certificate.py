@@ -16,7 +16,7 @@ at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the larg
 so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
 convex for given derivatives r, a, c, so that corners suffice for every interval of z, and ends of the label; where r and a both
 depend on the label (the Gamma loss), each is taken at its largest in intervals of it. Of these, a row whose z lies in the
-interval is a mean of corners whose mean z lies there too (``within``). The two-rank part of ||J|| has a closed form.
+interval is a mean of corners whose mean z lies there too (``most_within``). The two-rank part of ||J|| has a closed form.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from fisherleak.engine.losses.loss import Traits
 from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
 from fisherleak.protection.certificates.known_losses import known_traits
 from fisherleak.protection.certificates.parameter_change import Drift
-from fisherleak.protection.certificates.within import most_within
 
-__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "two_ranks"]
+__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "most_within", "two_ranks"]
 
 Vector = NDArray[np.float64]
 WIDTH, FINE, COARSE = 0.25, 16.0, 8
@@ -49,6 +48,8 @@ LABEL_CELLS = 8
 """Intervals of the label, where curvature depends on it."""
 ENDS, FAR = 64.0, 1e8
 """Beyond these z only limits count."""
+SLOPES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 40.01, 0.125)])
+"""k of ``most_within``: a public grid."""
 
 
 @dataclass(frozen=True)
@@ -335,3 +336,41 @@ def _farthest_move(slope: float, drift: Drift | None, gradient: float) -> float:
 
 def _down(loss: Loss) -> Callable[[Vector, Vector], Vector]:
     return lambda z, y: -np.asarray(loss.r(z, y))
+
+
+def most_within(values: Vector, z_low: Vector, z_high: Vector, low: float, high: float) -> float:
+    r"""The largest value over rows with z from low to high, at most.
+
+    ``values`` (V,) are those of a convex function at points whose hull holds all rows, and z_low, z_high (V,) the ends of z
+    around each. Never above the largest of the values, never below zero; zero where the interval holds no row.
+
+    A row of the hull of points v is a mean :math:`x = \sum_v \lambda_v v`. A convex f has
+    :math:`f(x) \le \sum_v \lambda_v f(v)`, and z = w.x is the same mean of the :math:`z_v`. So with z(x) at most ``high``, for
+    every slope k >= 0
+
+    .. math:: f(x) \le \sum_v \lambda_v \big( f(v) - k (z_v - \mathrm{high}) \big)
+              \le \max_v \big( f(v) - k (z_v - \mathrm{high}) \big) ,
+
+    and likewise from below. Any slope gives a bound; the best one gives the concave envelope of the points over the interval.
+    Slopes are on a public grid, so that the bound grows with f(v), with ``high`` and as z_v falls, exactly.
+    """
+    top = float(values.max())
+    beyond = values >= top  # where the largest is in the interval nothing is gained
+    found = top
+    if np.min(z_low[beyond]) > high:
+        found = min(found, _least(lambda k: float(np.max(values - k * (z_low - high)))))
+    if np.max(z_high[beyond]) < low:
+        found = min(found, _least(lambda k: float(np.max(values + k * (z_high - low)))))
+    return max(found, 0.0)
+
+
+def _least(above: Callable[[float], float]) -> float:
+    """The least of a convex function over the slopes of the grid."""
+    first, last = 0, len(SLOPES) - 1
+    while first < last:
+        middle = (first + last) // 2
+        if above(float(SLOPES[middle])) <= above(float(SLOPES[middle + 1])):
+            last = middle
+        else:
+            first = middle + 1
+    return above(float(SLOPES[first]))

@@ -43,6 +43,7 @@ from fisherleak.engine.noise import Gaussian, grid_of
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, HESSIAN, Calibration, Confidential
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.limit_terms import Matrix, raw_map
 from fisherleak.protection.certificates.any_record import (
     WorstAdmissible,
@@ -97,7 +98,7 @@ def admissible_own_shape(
     jacobian = bounded_release(leakage)
     N = None
     if shape != HESSIAN:
-        N = evenly_weighted(jacobian, admissible_rows(jacobian, leakage._table, bounds))
+        N = evenly_weighted(jacobian, admissible_rows(jacobian, measurement(leakage).table, bounds))
     unit = own_shape(jacobian) if N is None else shape_for_anyone(linear_part(jacobian), N)
     shaped = leakage.with_noise(unit)
     # a replaced row changes the shape anyway, so that no probability is told that the scale stays
@@ -125,8 +126,8 @@ def admissible_own_shape(
 
 def _terms(shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None) -> tuple[float, float]:
     """Bounds on both terms at scale 1 for noise of the shape G^-1, as etas."""
-    chosen, counted = shaped._chosen(attributes, label)
-    linear = linear_part(shaped._information.jacobians[0])
+    chosen, counted = measurement(shaped).chosen(attributes, label)
+    linear = linear_part(measurement(shaped).information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
     fit = shaped.fits[0]
@@ -141,8 +142,8 @@ def _terms_for_anyone(
     N: Matrix, shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool | None
 ) -> tuple[float, float]:
     """The same for noise of the shape G^-1 (G # N) G^-1."""
-    chosen, counted = shaped._chosen(attributes, label)
-    linear, points = linear_part(shaped._information.jacobians[0]), worst.certified.points
+    chosen, counted = measurement(shaped).chosen(attributes, label)
+    linear, points = linear_part(measurement(shaped).information.jacobians[0]), worst.certified.points
     q, _, omega = quantities_of(linear, points, chosen)
     metrics, fit = between(linear, N), shaped.fits[0]
     first = worst.upper * metrics.shrinking(q, points, linear)

@@ -34,6 +34,7 @@ from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.models.read import prepare
 from fisherleak.models.steps.scalers import neutral
@@ -242,25 +243,23 @@ def _public_rows(task: Task, candidates: Sequence[Candidate], scorer: Scorer) ->
     views = [_view(each, scorer) for each in candidates]
     if task.over != ADMISSIBLE:
         return None, views
-    inner = candidates[0].leak
-    return admissible_rows(inner._information.jacobians[0], inner._table, candidates[0].task.bounds), views
+    inner = measurement(candidates[0].fitted.measured)
+    return admissible_rows(inner.information.jacobians[0], inner.table, candidates[0].task.bounds), views
 
 
 def _view(candidate: Candidate, scorer: Scorer) -> View:
-    leak, task = candidate.leak, scorer.task
-    jacobian = leak._information.jacobians[0]
-    fit, folded = jacobian.fit, leak._information.folded
+    leak, model, task = candidate.fitted.measured, candidate.fitted.model, scorer.task
+    jacobian = measurement(leak).information.jacobians[0]
+    fit, folded = jacobian.fit, measurement(leak).information.folded
     if jacobian.folding is not None and jacobian.folding.filling is not None:
         raise InvalidInputError(
             "A choice is not counted where an imputer learned what it fills in: fill missing values with a declared one, "
             "SimpleImputer(strategy='constant', fill_value=…), or use counted=False, which warns."
         )
-    prepared = prepare(
-        neutral(candidate.model)[0] if folded else candidate.model, as_table(rows_of(task.X, scorer.rows))
-    )
+    prepared = prepare(neutral(model)[0] if folded else model, as_table(rows_of(task.X, scorer.rows)))
     features = np.asarray(prepared.features, dtype=np.float64)
     x = np.asarray(with_constant(features, fit.intercept is not None, fit.centre))
-    attributes, label = leak._chosen(None, None)
+    attributes, label = measurement(leak).chosen(None, None)
     return View(jacobian, tuple(attributes), label, x, scorer.labels, features, prepared.attributes)
 
 

@@ -24,7 +24,6 @@ from fisherleak._support.progress import track
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
-from fisherleak.protection.calibrate.calibration import publishable
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice, drawn_choice
 from fisherleak.protection.frontier.frontier_candidates import (
     WEIGHTINGS,
@@ -33,13 +32,13 @@ from fisherleak.protection.frontier.frontier_candidates import (
     Scorer,
     Task,
     bounded_as,
-    calibrated_model,
     fitted_all,
     looked_at,
     polished,
+    release_candidate,
 )
 from fisherleak.protection.frontier.protect_arguments import asked_task, split_of
-from fisherleak.protection.release.release import built, warn_of_seed
+from fisherleak.protection.release.procedure import warn_of_seed
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -286,8 +285,7 @@ class Frontier:
             limit = self.task.eta if eta is None else check_positive(eta, "eta")
             chosen = self.best(limit) if choice is None else choice
             _warn_of_choice(chosen, choice is None and self.task.count > 1)
-        model, noise = calibrated_model(self.task, chosen, limit, rng)
-        return built(model, publishable(noise), rng, self.task.declared)
+        return release_candidate(self.task, chosen, limit, rng).model
 
 
 def protect(
@@ -359,8 +357,8 @@ def protect(
     task = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
     train, test = split_of(task, held_out)
     inner = bounded_as(task, task.part(train))
-    plain, leak = polished(inner, 1.0, None)
-    scorer = Scorer(task, test, leak.fits[0].loss)
+    plain = polished(inner, 1.0, None)
+    scorer = Scorer(task, test, plain.measured.fits[0].loss)
     points: list[FrontierPoint] = []
     refused: list[str] = []
     plainly: list[Candidate] = []
@@ -374,7 +372,7 @@ def protect(
             f"No candidate keeps the limit: try larger penalties, penalties=[{10 * largest:g}, {100 * largest:g}] say, or a "
             f"larger eta. The first: {refused[0]}"
         )
-    loss, score = scorer.of(scorer.predictor(plain)[:, None])
+    loss, score = scorer.of(scorer.predictor(plain.model)[:, None])
     compared = Compared(tuple(plainly), scorer, (train, test), margins)
     count = 0 if len(test) == len(task.y) else len(test)
     return Frontier(tuple(points), loss, score, count, tuple(refused), task, compared)

@@ -20,18 +20,22 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.measure import measure_own
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_levels
 from fisherleak.models.wrapper import fit_weighted
-from fisherleak.protection.calibrate.calibration import calibrate
 from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
 from fisherleak.protection.irfil.irfil import IRFIL
 from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.protection.release.private_release import move
-from fisherleak.protection.release.release import built, check_releasable
+from fisherleak.protection.release.procedure import (
+    HELD_OUT_LOSS,
+    MadeRelease,
+    ReleaseRequest,
+    draw_parameters,
+    make_release,
+)
+from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
 
 __all__ = [
     "WEIGHTINGS",
@@ -40,10 +44,10 @@ __all__ = [
     "Scorer",
     "Task",
     "bounded_as",
-    "calibrated_model",
     "fitted_all",
     "looked_at",
     "polished",
+    "release_candidate",
     "rows_of",
 ]
 
@@ -122,6 +126,20 @@ class Task:
         # rows in memory have been seen to share their levels
         return "levels" if self.public == "nothing" else self.public
 
+    def request(self, eta: float, random_state: Seed, shape: str, gap: float = RELEASED_GAP) -> ReleaseRequest:
+        """A limit on the same people, for noise of a named covariance."""
+        exact = self.over != ADMISSIBLE
+        return ReleaseRequest(
+            eta,
+            over="group" if exact and self.groups is not None else self.over,
+            bounds=None if exact else self.bounds,
+            groups=self.groups if exact else None,
+            gap=gap if exact and shape == "least-loss" else None,
+            shape=shape,
+            strategy=HELD_OUT_LOSS.name,
+            random_state=random_state,
+        )
+
     def rng(self) -> np.random.Generator:
         return generator(0 if self.random_state is None else self.random_state)
 
@@ -165,7 +183,7 @@ def _powered(weights: Vector, weighting: str) -> Vector | None:
     return np.asarray(raised / raised.mean())
 
 
-def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, Leakage]:
+def polished(task: Task, penalty: float, weights: Vector | None) -> FittedModel:
     """A model at its exact minimum, and its leakage."""
     X, y = task.X, task.y
     with warnings.catch_warnings():
@@ -183,18 +201,16 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> tuple[Any, L
     check_releasable(model)
     if task.public == "nothing":
         check_common_levels(model, as_table(X), FEW)
-    leak = measure_own(model, X, y, None, weights, True, task.counted)
-    move(model, np.asarray(host(leak.fits[0].theta)), task.counted)
-    return model, leak
+    return measured_model(model, X, y, None, weights, True, task.declared)
 
 
 def bounded_as(whole: Task, part: Task) -> Task:
     """Some of the rows with the bounds that all rows give: what is looked at is noise for the same people as the release's."""
     if whole.over != ADMISSIBLE:
         return part
-    _, leak = polished(whole, 1.0, None)
-    jacobian = leak._information.jacobians[0]
-    known = admissible_rows(jacobian, leak._table, whole.bounds).bounds
+    leak = polished(whole, 1.0, None).measured
+    jacobian = measurement(leak).information.jacobians[0]
+    known = admissible_rows(jacobian, measurement(leak).table, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none
@@ -209,8 +225,7 @@ class Candidate:
     task: Task
     penalty: float
     weighting: str
-    model: Any
-    leak: Leakage
+    fitted: FittedModel
 
 
 def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[Candidate]:
@@ -221,26 +236,14 @@ def fitted_all(task: Task, penalty: float, refused: list[str]) -> list[Candidate
             if weights is None and WEIGHTINGS[weighting] > 0:
                 weights = _weights(task, penalty)
             own = None if weights is None else _powered(weights, weighting)
-            model, leak = polished(task, penalty, own)
+            fitted = polished(task, penalty, own)
         except FisherleakError as error:
             if weighting == "none":
                 raise
             refused.append(f"penalty x {penalty:g}, weights {weighting}: {error}")
             continue
-        found.append(Candidate(task, penalty, weighting, model, leak))
+        found.append(Candidate(task, penalty, weighting, fitted))
     return found
-
-
-def _calibrated(
-    task: Task, leak: Leakage, shape: str, eta: float, random_state: Seed, gap: float = RELEASED_GAP
-) -> Noise:
-    if task.over == ADMISSIBLE:
-        own = leak._not_framed(task.ranges)
-        return calibrate(own, eta, ADMISSIBLE, shape=shape, bounds=task.bounds, random_state=random_state)
-    asked = gap if shape == "least-loss" else None
-    if task.groups is not None:
-        return calibrate(leak, eta, "group", shape=shape, groups=task.groups, gap=asked)
-    return calibrate(leak, eta, shape=shape, gap=asked)
 
 
 def looked_at(
@@ -250,8 +253,10 @@ def looked_at(
     task = candidate.task
     name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
     try:
-        noise = _calibrated(task, candidate.leak, shape, max(FACTORS) * task.eta, 0, LOOKED_AT_GAP)
-        plain, moved = scorer.noisy(candidate.model, noise)
+        request = task.request(max(FACTORS) * task.eta, 0, shape, LOOKED_AT_GAP)
+        leak = measurement(candidate.fitted.measured).not_framed(task.ranges)
+        noise = replace(candidate.fitted, leak=leak).calibrated(request, shape)
+        plain, moved = scorer.noisy(candidate.fitted, noise)
     except FisherleakError as error:
         refused.append(f"{name}: {error}")
         return [], 0.0
@@ -288,10 +293,11 @@ class Scorer:
             return found
         return np.log(np.maximum(found, np.finfo(np.float64).tiny))  # all other links are logarithms
 
-    def noisy(self, model: Any, noise: Noise) -> tuple[Vector, Vector]:
+    def noisy(self, fitted: FittedModel, noise: Noise) -> tuple[Vector, Vector]:
         """Predictors without noise, (m,), and their change by each draw at scale 1, (m, draws)."""
-        plain, rng = self.predictor(model), self.task.rng()
-        draws = [self.predictor(built(model, noise, rng, self.task.declared)) for _ in range(DRAWS)]
+        plain, rng = self.predictor(fitted.model), self.task.rng()
+        copies = (fitted.built(draw_parameters(fitted, noise, rng), noise) for _ in range(DRAWS))
+        draws = [self.predictor(copy) for copy in copies]
         return plain, np.stack([(each - plain) / noise.scale for each in draws], axis=1)
 
     @property
@@ -314,10 +320,14 @@ class Scorer:
         return float(np.mean(np.asarray(loss.value(z, label[:, None] * np.ones_like(z))))), score
 
 
-def calibrated_model(task: Task, chosen: FrontierPoint, eta: float, random_state: Seed) -> tuple[Any, Noise]:
-    """A candidate fitted on all rows, and the noise that keeps a limit."""
-    weights = None
-    if WEIGHTINGS[chosen.weighting] > 0:
-        weights = _powered(_weights(task, chosen.penalty), chosen.weighting)
-    model, leak = polished(task, chosen.penalty, weights)
-    return model, _calibrated(task, leak, chosen.shape, eta, random_state)
+def release_candidate(task: Task, chosen: FrontierPoint, eta: float, random_state: Seed) -> MadeRelease:
+    """A candidate fitted on all rows, released with the noise that keeps a limit."""
+
+    def fitted(candidate: FrontierPoint) -> FittedModel:
+        weights = None
+        if WEIGHTINGS[candidate.weighting] > 0:
+            weights = _powered(_weights(task, candidate.penalty), candidate.weighting)
+        return polished(task, candidate.penalty, weights)
+
+    request = replace(task.request(eta, random_state, chosen.shape), candidate=chosen)
+    return make_release(fitted, request, stacklevel=5)

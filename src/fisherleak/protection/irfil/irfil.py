@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -19,23 +21,87 @@ from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.training_rows import check_weights
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
 from fisherleak.engine.norms import information_about, refuse_several
-from fisherleak.errors import InvalidInputError, LooseFitWarning, UnsupportedModelError
+from fisherleak.errors import (
+    InvalidInputError,
+    LooseFitWarning,
+    NotConvergedError,
+    SingularHessianError,
+    UnsupportedModelError,
+)
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
+from fisherleak.models.estimators import set_parameters
 from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
-from fisherleak.protection.irfil.evened import evened
+from fisherleak.protection.irfil.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.irfil.irfil_iteration import Balance, balance, example_targets, group_targets
-from fisherleak.protection.irfil.whole_procedure import Procedure
-from fisherleak.protection.release.release import set_parameters
+from fisherleak.protection.irfil.whole_procedure import Procedure, Round
 from fisherleak.rows.selection import rows_by_group
 
-__all__ = ["IRFIL"]
+__all__ = ["IRFIL", "EndToEndEtas", "evened"]
+
+Vector = NDArray[np.float64]
 
 WEIGHTINGS = ("example", "group", "hybrid")
 ACCOUNTS = ("weights-fixed", "end-to-end")
 EVEN = 1e-6
 """Spread below which etas are equal enough that rounding may raise it."""
+
+
+@dataclass(frozen=True)
+class EndToEndEtas:
+    """Etas of all rows with the weights' own dependence on the data.
+
+    Attributes
+    ----------
+    rows : array of shape (n,)
+        Positions of the rows that count, the largest end-to-end eta first.
+    fixed : array of shape (n,)
+        Eta with the weights held fixed.
+    eta : array of shape (n,)
+        Eta of the whole procedure.
+    form : {"even", "paper"}
+        Of the weights: that of ``protection.even_weights``, or the paper's where these end with the smaller spread.
+    spread, before : float
+        Standard deviation of ``eta`` relative to its mean, and that of the paper's weights (infinite where these have no fit).
+    """
+
+    rows: NDArray[np.int64] = field(repr=False)
+    fixed: Vector = field(repr=False)
+    eta: Vector = field(repr=False)
+    form: str
+    spread: float
+    before: float
+
+
+def evened(procedure: Procedure) -> tuple[EndToEndEtas, Sequence[Round | EvenRound]]:
+    """The rounds with even weights, and their etas; those with the paper's where these spread less."""
+    papers = _papers(procedure)
+    before = np.inf if papers is None else _spread(papers[0])
+    even = EvenWeights(procedure)
+    rounds: Sequence[Round | EvenRound] = (found := even.run())
+    rows = np.flatnonzero(procedure.counted)
+    eta = even.etas(found)[rows]
+    if papers is not None and before < _spread(eta):
+        eta, rounds = papers
+    fixed, order = rounds[-1].eta[rows], np.argsort(-eta, kind="stable")
+    form = "even" if rounds is found else "paper"
+    return EndToEndEtas(rows[order], fixed[order], eta[order], form, _spread(eta), float(before)), rounds
+
+
+def _papers(procedure: Procedure) -> tuple[Vector, list[Round]] | None:
+    """Etas of the rows that count with the paper's weights, and the rounds."""
+    try:
+        rounds = procedure.run()
+        return procedure.etas(rounds)[procedure.counted], rounds
+    except (InvalidInputError, NotConvergedError, SingularHessianError):
+        return None
+
+
+def _spread(eta: Vector) -> float:
+    mean = float(np.mean(eta))
+    return float(np.std(eta)) / mean if mean > 0 else 0.0
 
 
 class IRFIL(Wrapper):
@@ -191,8 +257,8 @@ class IRFIL(Wrapper):
         risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
         fit = fit_at(risk, theta, True)
         leak = Leakage(information_about(fit, risk.X, risk.y, noise, prepared.attributes), noise, table)
-        refuse_several(leak._information, "IRFIL(account='end-to-end')")
-        chosen, label = leak._chosen(self.attributes, None)
+        refuse_several(measurement(leak).information, "IRFIL(account='end-to-end')")
+        chosen, label = measurement(leak).chosen(self.attributes, None)
         if not isinstance(risk.X, np.ndarray) or any(attribute.local for attribute in chosen):
             raise InvalidInputError(
                 "account='end-to-end' needs NumPy rows behind affine preprocessing: use account='weights-fixed'."

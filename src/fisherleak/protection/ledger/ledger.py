@@ -30,15 +30,19 @@ from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.leakage.compositions.compose import information_together
 from fisherleak.leakage.compositions.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table
 from fisherleak.protection.calibrate.calibration import publishable
 from fisherleak.protection.frontier.counted_choice import CountedChoice
 from fisherleak.protection.ledger.carried_totals import (
     carried_from,
     check_composed,
+    check_no_choices,
+    eta_of_choice,
     etas_under,
     spent_record,
     squares_beside,
+    told_by_choices,
     total_squares,
 )
 from fisherleak.protection.ledger.known_rows import KnownRows, Rows, id_digests, id_text, known_in, numbers_of, used_by
@@ -59,7 +63,6 @@ from fisherleak.protection.ledger.ledger_file import (
     read_content,
     write_content,
 )
-from fisherleak.protection.ledger.recorded_choices import check_no_choices, eta_of_choice, told_by_choices
 
 __all__ = ["Ledger", "OverspentError", "in_units"]
 
@@ -290,7 +293,7 @@ class Ledger:
             every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
             every.composed()  # what cannot be composed is refused before it is recorded
             if limit is not None:
-                _check_limit(every.etas(units or {}, about), limit, _ids(leakage._table, ids))
+                _check_limit(every.etas(units or {}, about), limit, _ids(measurement(leakage).table, ids))
             alone = _Asked({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
             entry["spent"] = spent_record(alone.etas(units or {}, about), units or {})
             entry["other_ids"] = {
@@ -380,8 +383,10 @@ class _Asked:
         if not entries:
             return np.sqrt(beside)
         total = self.composed()
-        told = told_by_choices(entries, self.known, self.rows.n, total._notes, units, len(self.content["carried"]) + 1)
-        own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + total._information.error)
+        told = told_by_choices(
+            entries, self.known, self.rows.n, measurement(total).notes, units, len(self.content["carried"]) + 1
+        )
+        own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + measurement(total).information.error)
         return np.asarray(np.sqrt(own**2 + told + beside))
 
     @property
@@ -404,7 +409,7 @@ def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:
 
 def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
     """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
-    information = leakage._information
+    information = measurement(leakage).information
     own = information.releases if isinstance(information, ShapedReleases) else information.jacobians
     return replace(leakage, _information=information_together([_rescaled(each, units) for each in own]))
 
@@ -441,8 +446,8 @@ def _ids(table: Table, ids: Any) -> list[Any]:
 def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
     """The rows of a leakage, with labels in the table's own units."""
     centre, unit = (0.0, 1.0) if label is None else label
-    y = np.asarray(host(leakage._information.rows[1]), dtype=np.float64)
-    return Rows(leakage._table, centre + unit * y, id_digests(key, _ids(leakage._table, ids)))
+    y = np.asarray(host(measurement(leakage).information.rows[1]), dtype=np.float64)
+    return Rows(measurement(leakage).table, centre + unit * y, id_digests(key, _ids(measurement(leakage).table, ids)))
 
 
 def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:

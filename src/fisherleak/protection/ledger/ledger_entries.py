@@ -34,6 +34,7 @@ from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table
 from fisherleak.protection.ledger.known_rows import CARRY, Rows, cell_digests, recorded_labels, row_digests, used_by
 
@@ -63,7 +64,7 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "theta": _listed(jacobian.theta),
         "intercept": fit.intercept is not None,
         "centre": None if fit.centre is None else _listed(fit.centre),
-        "B": _listed(fit.factor.inverse() if mechanism else jacobian.B / leakage._scale),
+        "B": _listed(fit.factor.inverse() if mechanism else jacobian.B / measurement(leakage).scale),
         "mechanism": mechanism,
         "l2": fit.l2,
         "condition": fit.condition,
@@ -90,23 +91,24 @@ def recordable(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release that a ledger can keep; else a refusal by name."""
     if not isinstance(leakage, Leakage):
         raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
-    refuse_several(leakage._information, "a ledger")
-    if leakage._noise is None or len(leakage._information.fits) != 1:
+    known = measurement(leakage)
+    refuse_several(known.information, "a ledger")
+    if known.noise is None or len(known.information.fits) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
-    if isinstance(leakage._information, Averaged):
+    if isinstance(known.information, Averaged):
         raise InvalidInputError(
             "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits of single etas: use "
             "noise on parameters, fisherleak.Gaussian."
         )
-    if has_own_shape(leakage._noise):
+    if has_own_shape(known.noise):
         raise InvalidInputError(
             "A ledger adds up noise whose shape is public, and this one was shaped by the rows themselves: release with "
             "`shape='isotropic'`, or with a shape from public rows."
         )
-    jacobian = leakage._jacobian
+    jacobian = known.jacobian
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError("A ledger takes leakages of NumPy rows in memory: measure X.compute(), or host arrays.")
-    if leakage._absent is not None:
+    if known.absent is not None:
         raise InvalidInputError(
             "A ledger cannot keep rows with missing values: drop or fill these rows before the model."
         )
@@ -126,14 +128,14 @@ def recordable(leakage: Leakage) -> Jacobian:
 
 def _mechanism_of(leakage: Leakage) -> Json | None:
     """Of noise that the data shape; None for other noise, which is in B."""
-    information = leakage._information
+    information = measurement(leakage).information
     return dict(information.mechanism.record()) if isinstance(information, DataShaped) else None
 
 
 def _columns(leakage: Leakage, jacobian: Jacobian) -> list[Json]:
     """How every attribute becomes features: a number times its directions, levels by a table, features as they are."""
-    table = leakage._table
-    as_they_are = leakage._queried is not None and leakage._queried.model is None
+    table, queried = measurement(leakage).table, measurement(leakage).queried
+    as_they_are = queried is not None and queried.model is None
     found: list[Json] = []
     for attribute in jacobian.attributes:
         record: Json = {

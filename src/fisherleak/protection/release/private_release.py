@@ -18,15 +18,17 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.measure import measure_own
-from fisherleak.models import final_estimator
-from fisherleak.models.estimators import set_parameters
-from fisherleak.models.steps.scalers import complete, neutral, scaled_parameters
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
-from fisherleak.protection.calibrate.calibration import calibrate, publishable
-from fisherleak.protection.release.release import built, check_public, check_releasable, counted_levels, warn_of_seed
+from fisherleak.protection.release.procedure import ReleaseRequest, make_release, warn_of_seed
+from fisherleak.protection.release.release import (
+    FittedModel,
+    check_public,
+    check_releasable,
+    counted_levels,
+    measured_model,
+)
 
-__all__ = ["PrivateRelease", "ReleaseReport", "move"]
+__all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
 OVER = (ADMISSIBLE, "max", "mean", "dataset")
@@ -139,18 +141,25 @@ class PrivateRelease(Wrapper):
         self._check_options()
         warn_of_seed(self.random_state)
         y = one_target(self.estimator, y)
-        model = fit_weighted(clone(self.estimator), X, y, sample_weight)
-        check_releasable(model)
-        declared = counted_levels(model, X, y, self.public)
-        counted = "preprocessing" if self.public == "preprocessing" else "nothing"
-        leak = measure_own(model, X, y, self.noise, sample_weight, self.polish, counted)
-        if self.polish:
-            move(model, np.asarray(host(leak.fits[0].theta)), counted)
-        seed = self.random_state if self.over == ADMISSIBLE else None
-        found = calibrate(leak, self.eta, self.over, attributes=self.attributes, bounds=self.bounds, random_state=seed)
-        self.noise_ = publishable(found)
-        quiet = leak.with_noise(self.noise_)
-        self.estimator_ = built(model, self.noise_, self.random_state, declared)
+
+        def fitted(_: None) -> FittedModel:
+            model = fit_weighted(clone(self.estimator), X, y, sample_weight)
+            check_releasable(model)
+            declared = counted_levels(model, X, y, self.public)
+            return measured_model(model, X, y, self.noise, sample_weight, self.polish, declared)
+
+        made = make_release(
+            fitted,
+            ReleaseRequest(
+                self.eta,
+                over=self.over,
+                attributes=self.attributes,
+                bounds=self.bounds,
+                random_state=self.random_state,
+            ),
+        )
+        self.noise_, self.estimator_ = made.noise, made.model
+        model, quiet = made.fitted.model, made.fitted.measured.with_noise(self.noise_)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):
             delattr(self, "unperturbed_")
@@ -178,13 +187,3 @@ class PrivateRelease(Wrapper):
             state["estimator"] = clone(self.estimator)
             state.pop("leakage_", None)
         return state
-
-
-def move(model: Estimator, theta: Vector, public: str) -> None:
-    """Give a fitted model the parameters that were measured: in raw units where its scalers are counted."""
-    _, scales = neutral(model) if public == "nothing" else (model, None)
-    estimator = final_estimator(model)
-    if scales is not None:
-        width = theta.shape[0] - int(estimator.fit_intercept)
-        theta = scaled_parameters(theta, complete(scales, width))
-    set_parameters(estimator, theta)

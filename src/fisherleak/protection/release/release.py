@@ -1,30 +1,29 @@
-r"""Released models, built anew: what may leave the house.
-
-Where scalers are folded in, noise b without a shape acts in the frame F of the columns' public scales and centres. With
-raw parameters w, what leaves is :math:`F^{-1}\, \mathrm{grid}(F w + b)`, whose covariance is :math:`F^{-1} \Sigma F^{-T}`.
-"""
+"""``fl.release``: a fitted model with noise on its parameters, built anew, and nothing else of it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed
-from fisherleak.engine.fit.minimise import Fit, one_by_one
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
-from fisherleak.engine.noise import Noise, check_noise, released
-from fisherleak.engine.noise.calibrated import Frame
+from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
+from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, Frame
 from fisherleak.engine.noise.draw_and_round import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.errors import InvalidInputError, SeededReleaseWarning, UnsupportedModelError
-from fisherleak.leakage.measure import measure
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measure import measure, measure_own
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, checked_model, final_estimator
-from fisherleak.models.estimators import check_supported, parameters, set_parameters
+from fisherleak.models.estimators import check_supported, set_parameters
 from fisherleak.models.rebuilt import FEW, PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.imputers import noisy_fill
@@ -33,27 +32,28 @@ from fisherleak.models.steps.scalers import (
     Scale,
     check_foldable,
     complete,
-    frame_of,
     learned_fills,
     neutral,
     raw_parameters,
     refuse_learned_fills,
-    split_outputs,
+    scaled_parameters,
     within_frame,
 )
 from fisherleak.models.steps.transformers import check_steps
-from fisherleak.protection.calibrate.calibration import publishable
+from fisherleak.protection.calibrate.calibration import calibrate
+from fisherleak.protection.release.procedure import NoiseFrame, ReleaseRequest, make_release, warn_of_seed
 
 __all__ = [
+    "FittedModel",
     "Released",
-    "built",
     "check_public",
     "check_releasable",
     "counted_levels",
+    "measured_model",
     "release",
-    "set_parameters",
-    "warn_of_seed",
 ]
+
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,26 @@ def release(
     True
     """
     warn_of_seed(random_state)
-    if isinstance(noise, Posterior | ObjectivePerturbation):
-        mechanism: Any = noise
-        return _released_by(model, publishable(mechanism), random_state, rows)
-    check_noise(noise)
-    check_public(public)
-    if rows is not None and not (public == "nothing" and learned_levels(model)):
+    mechanism = is_self_shaped(noise)
+    if not mechanism:
+        check_noise(noise)
+        check_public(public)
+        if rows is not None and not (public == "nothing" and learned_levels(model)):
+            raise InvalidInputError(
+                "rows is for ObjectivePerturbation, and for encoders that learned their levels where public='nothing': this "
+                "release needs none. Leave it out."
+            )
+    if is_fit(model):
+        fitted: Any = FittedRecord(model, None if rows is None else _rows_of(model, noise, rows))
+    elif mechanism:
         raise InvalidInputError(
-            "rows is for ObjectivePerturbation, and for encoders that learned their levels where public='nothing': this "
-            "release needs none. Leave it out."
+            f"{type(noise).__name__} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does "
+            "not: fit with fisherleak.minimise, or use noise on its parameters."
         )
-    noise = publishable(noise)
-    if isinstance(model, Fit):
-        return _released_fit(model, noise, random_state)
-    check_releasable(model)
-    return built(model, noise, random_state, public if rows is None else counted_levels(model, *_pair(rows), public))
+    else:
+        check_releasable(model)
+        fitted = FittedModel(model, public if rows is None else counted_levels(model, *_pair(rows), public))
+    return make_release(lambda penalty: fitted, ReleaseRequest(noise=noise, random_state=random_state)).model
 
 
 def counted_levels(model: Estimator, X: Any, y: Any, public: str) -> str:
@@ -176,17 +181,6 @@ def _pair(rows: Any) -> tuple[Any, Any]:
     return rows
 
 
-def warn_of_seed(random_state: Seed) -> None:
-    """Say of a release that is drawn with a seed that it is for tests."""
-    if random_state is not None:
-        warnings.warn(
-            "This release is drawn with random_state: noise that can be drawn again protects nothing. Use it for tests only, "
-            "and leave random_state out of a release that is passed on.",
-            SeededReleaseWarning,
-            stacklevel=3,
-        )
-
-
 def check_public(public: str) -> None:
     """One of the things that can be declared public."""
     if public not in PUBLIC:
@@ -202,23 +196,118 @@ def check_releasable(model: Estimator) -> None:
     check_rebuildable(model)
 
 
-def built(model: Estimator, noise: Noise, random_state: Seed, public: str) -> Any:
-    """The new model, of one that is checked."""
-    plain, scales = (model, None) if public == "preprocessing" else neutral(model)
-    _check_same_space(noise, scales is not None)
-    several = outputs_of(final_estimator(model)) > 1
-    if several and scales is not None:
-        theta = all_parameters(final_estimator(model))
-        noisy = _several_in_frame(final_estimator(model), theta, scales, noise, random_state)
-        return rebuilt(plain, noisy, public, None)
-    theta = (all_parameters if several else parameters)(final_estimator(model))
-    if scales is None:
-        return rebuilt(plain, released(theta, noise, random_state), public)
-    noisy, filled = _in_frame(final_estimator(model), theta, scales, noise, random_state)
-    return rebuilt(plain, noisy, public, filled)
+# A model of scikit-learn
 
 
-def _check_same_space(noise: Noise, folds: bool) -> None:
+def measured_model(
+    model: Estimator, X: Any, y: Any, noise: Noise | None, weights: Any, polish: bool, public: str
+) -> FittedModel:
+    """A checked model that was just fitted on these rows, measured; ``polish`` moves it to its exact minimum."""
+    counted = "preprocessing" if public == "preprocessing" else "nothing"
+    leak = measure_own(model, X, y, noise, weights, polish, counted)
+    if polish:
+        _move(model, np.asarray(host(leak.fits[0].theta)), counted)
+    return FittedModel(model, public, leak)
+
+
+def _move(model: Estimator, theta: Vector, public: str) -> None:
+    """Give a fitted model the parameters that were measured: in raw units where its scalers are counted."""
+    _, scales = neutral(model) if public == "nothing" else (model, None)
+    estimator = final_estimator(model)
+    if scales is not None:
+        width = theta.shape[0] - int(estimator.fit_intercept)
+        theta = scaled_parameters(theta, complete(scales, width))
+    set_parameters(estimator, theta)
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A fitted model of scikit-learn that is checked, and what it reveals where a limit is asked for."""
+
+    model: Any = field(repr=False)
+    public: str
+    """What is declared public of it, its levels counted."""
+    leak: Leakage | None = field(default=None, repr=False)
+    """With noise of scale 1, preprocessing folded in unless it is public; None where the noise is given."""
+
+    @property
+    def measured(self) -> Leakage:
+        """The leakage of a model that was measured."""
+        assert self.leak is not None
+        return self.leak
+
+    def calibrated(self, request: ReleaseRequest, shape: Any) -> Noise:
+        """The least noise with this covariance that keeps the limit."""
+        return calibrate(
+            *(self.measured, request.eta, request.over),
+            attributes=request.attributes,
+            groups=request.groups,
+            bounds=request.bounds,
+            shape=shape,
+            gap=request.gap,
+            random_state=request.random_state if request.over == ADMISSIBLE else None,
+        )
+
+    @cached_property
+    def _folded(self) -> tuple[Any, Sequence[Scale | None] | None]:
+        """The model without scalers, and what they had learned; None where preprocessing is public, or nothing is scaled."""
+        return (self.model, None) if self.public == "preprocessing" else neutral(self.model)
+
+    @property
+    def _intercept(self) -> bool:
+        return bool(final_estimator(self.model).fit_intercept)
+
+    def _known(self, noise: Any) -> list[Scale]:
+        """What scalers and imputers learned of each feature, with scales and centres from the bounds of the noise."""
+        estimator, scales = final_estimator(self.model), self._folded[1]
+        known = within_frame(complete(scales or (), int(estimator.coef_.shape[-1])), _declared_frame(noise))
+        if outputs_of(estimator) > 1:
+            refuse_learned_fills(known)
+        penalised = self._intercept and getattr(estimator, "solver", None) == "liblinear"
+        check_foldable(self._intercept, penalised, known)
+        return known
+
+    def acted_on(self, noise: Any) -> tuple[Vector, Vector | None]:
+        """Parameters, and for each column that an imputer fills its coefficient times what that is from its centre."""
+        theta, folded = all_parameters(final_estimator(self.model)), self._folded[1] is not None
+        _check_same_space(noise, folded)
+        if not folded:
+            return theta, None
+        known = self._known(noise)
+        raw = raw_parameters(theta, known, self._intercept)
+        # t_k = w_k (c_k - m_k)
+        fills = np.array([raw[k] * (fill - known[k].public[1]) for k, fill in learned_fills(known).items()])
+        frame = _frame_of(known, self._intercept, noise)
+        if frame is None:
+            return np.append(raw, fills), None
+        return np.append(frame.framed(raw), fills), np.append(frame.largest_terms(raw), np.abs(fills))
+
+    def built(self, noisy: Vector, noise: Any) -> Any:
+        """The new model, in raw units where scalers are folded in."""
+        plain, scales = self._folded
+        if scales is None:
+            return rebuilt(plain, noisy, self.public)
+        known = self._known(noise)
+        columns = list(learned_fills(known))
+        p = noisy.size - len(columns)
+        frame = _frame_of(known, self._intercept, noise)
+        raw = noisy[:p] if frame is None else frame.raw(noisy[:p])
+        if not columns:
+            return rebuilt(plain, raw, self.public)
+        filled, centres = np.full(len(known), np.nan), np.array([known[k].public[1] for k in columns])
+        filled[columns] = noisy_fill(raw[columns], noisy[p:], centres)
+        return rebuilt(plain, raw, self.public, filled)
+
+
+def _frame_of(known: Sequence[Scale], intercept: bool, noise: Any) -> NoiseFrame | None:
+    """Where this noise acts; None for a covariance over raw parameters."""
+    if getattr(noise, "shape", None) is not None:
+        return None
+    scales, centres = np.array([scale.public for scale in known]).reshape(-1, 2).T
+    return NoiseFrame(scales, centres, intercept)
+
+
+def _check_same_space(noise: Any, folds: bool) -> None:
     """Refuse noise that was calibrated for another release than this: its limit would not hold."""
     folded = getattr(getattr(noise, "calibrated", None), "folded", None)
     if folded is None or folded == folds:
@@ -234,116 +323,60 @@ def _check_same_space(noise: Noise, folds: bool) -> None:
     )
 
 
-def _in_frame(
-    estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
-) -> tuple[np.ndarray, np.ndarray]:
-    """Raw parameters with noise that acts where :func:`fisherleak.measure` takes it to act, and what imputers fill in, (d,)."""
-    intercept = bool(estimator.fit_intercept)
-    d = theta.shape[0] - int(intercept)
-    known = within_frame(complete(scales, d), _declared_frame(noise))
-    check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters(theta, known, intercept)
-    fills = learned_fills(known)
-    columns, centres = list(fills), np.array([known[k].public[1] for k in fills])
-    whole = np.append(raw, raw[columns] * (np.array(list(fills.values())) - centres))
-    p, filled = raw.shape[0], np.full(d, np.nan)
-    if getattr(noise, "shape", None) is not None:
-        noisy = released(whole, noise, random_state)
-        coef, level = noisy[:d], noisy[d:p]
-    else:
-        # rounded there: what is computed from these and from the public frame alone has no bit of the model before
-        frame = frame_of(known, intercept, len(columns))
-        noisy = released(frame @ whole, noise, random_state, np.abs(frame) @ np.abs(whole))
-        coef = noisy[:d] / np.diag(frame)[:d]
-        level = noisy[d:p] - frame[d:p, :d] @ coef
-    filled[columns] = noisy_fill(coef[columns], noisy[p:], centres)
-    return np.append(coef, level), filled
-
-
-def _declared_frame(noise: Noise) -> Frame:
+def _declared_frame(noise: Any) -> Frame:
     """Centres and scales of features that declared bounds gave when the noise was calibrated."""
     return getattr(getattr(noise, "calibrated", None), "frame", None) or ()
 
 
-def _several_in_frame(
-    estimator: Estimator, theta: np.ndarray, scales: Sequence[Scale | None], noise: Noise, random_state: Seed
-) -> np.ndarray:
-    """Raw parameters of several outputs, with noise in the frame of one for each of them."""
-    intercept, d = bool(estimator.fit_intercept), int(estimator.n_features_in_)
-    known = within_frame(complete(scales, d), _declared_frame(noise))
-    refuse_learned_fills(known)
-    check_foldable(intercept, intercept and getattr(estimator, "solver", None) == "liblinear", known)
-    raw = raw_parameters(theta, known, intercept)
-    if getattr(noise, "shape", None) is not None:
-        return released(raw, noise, random_state)
-    frame = frame_of(known, intercept)
-    coef, level = split_outputs(raw, d, intercept)
-    through = _framed(np.abs(coef), None if level is None else np.abs(level), np.abs(frame))
-    noisy = released(_framed(coef, level, frame), noise, random_state, through)
-    coef, level = split_outputs(noisy, d, intercept)
-    coef = coef / np.diag(frame)[:d]
-    return coef.reshape(-1) if level is None else np.append(coef, level - coef @ frame[d, :d])
+# A Fit
 
 
-def _framed(coef: np.ndarray, level: np.ndarray | None, frame: np.ndarray) -> np.ndarray:
-    """Coefficients (K, d) and levels (K,) in the frame of one output, one after the other."""
-    d = coef.shape[1]
-    parts = [coef @ frame[:d, :d].T] + ([] if level is None else [level + coef @ frame[d, :d]])
-    return np.concatenate([part.reshape(-1) for part in parts])
+def _rows_of(fit: Fit, noise: Any, rows: Any) -> tuple[Vector, ...]:
+    """The rows that a mechanism needs; refuses others than those of the fit."""
+    X, y = _pair(rows)
+    return tuple(np.asarray(x) for x in measurement(measure(fit, X, y, noise)).information.rows)
 
 
-def _released_fit(fit: Fit, noise: Noise, random_state: Seed) -> Released:
-    if getattr(getattr(noise, "calibrated", None), "shape", None) is not None:
-        raise InvalidInputError(
-            "noise has a shape that stays with its rows, and the record of a released Fit holds its noise: release a model of "
-            "scikit-learn, or use another shape."
-        )
-    xp = namespace(fit.coef)
-    noisy = like(released(host(fit.theta), noise, random_state), fit.theta, xp)
-    if fit.loss.several:
-        K, d = fit.coef.shape
-        return Released(xp.reshape(noisy[: K * d], (K, d)), None if fit.intercept is None else noisy[K * d :], noise)
-    d = fit.coef.shape[0]
-    return Released(noisy[:d], None if fit.intercept is None else float(noisy[d]), noise)
+@dataclass(frozen=True)
+class FittedRecord:
+    """A :class:`fisherleak.Fit`, whose parameters leave as they are, in a :class:`Released` record."""
+
+    fit: Fit
+    rows: Any = field(default=None, repr=False)
+
+    def acted_on(self, noise: Any) -> tuple[Vector, None]:
+        """All parameters."""
+        if getattr(getattr(noise, "calibrated", None), "shape", None) is not None:
+            raise InvalidInputError(
+                "noise has a shape that stays with its rows, and the record of a released Fit holds its noise: release a model "
+                "of scikit-learn, or use another shape."
+            )
+        return np.asarray(host(self.fit.theta)), None
+
+    def drawn_by(self, mechanism: Any, random_state: Seed) -> Vector:
+        """One draw of a mechanism whose noise the data shape; given the data, several numbers are independent."""
+        fit, rng = self.fit, generator(random_state)
+        if not fit.loss.several:
+            return _draw_of(fit, mechanism, rng, self.rows)
+        if not fit.loss.quadratic:
+            raise UnsupportedModelError(
+                f"{type(mechanism).__name__} is drawn for models of one output and of several numbers (squared loss); this has "
+                f"{fit.coef.shape[0]} classes: use noise on the parameters, fisherleak.Gaussian."
+            )
+        drawn, d = np.stack([_draw_of(one, mechanism, rng, None) for one in one_by_one(fit)]), fit.coef.shape[1]
+        return np.append(drawn[:, :d], drawn[:, d:])
+
+    def built(self, noisy: Vector, noise: Any) -> Released:
+        """The record, in the array library of the fit."""
+        fit, xp = self.fit, namespace(self.fit.coef)
+        theta, size = like(noisy, fit.theta, xp), int(np.prod(fit.coef.shape))
+        levels = None if fit.intercept is None else theta[size:] if fit.loss.several else float(theta[size])
+        return Released(xp.reshape(theta[:size], tuple(fit.coef.shape)), levels, noise)
 
 
-def _released_by(model: Estimator, mechanism: Any, random_state: Seed, rows: Any) -> Released:
-    """A draw of a mechanism whose noise the data shape, in so many bits as no data decide."""
-    name = type(mechanism).__name__
-    if not isinstance(model, Fit):
-        raise InvalidInputError(
-            f"{name} is drawn from a fisherleak.Fit, which knows its Hessian; a {type(model).__name__} does not: fit with "
-            "fisherleak.minimise, or use noise on its parameters."
-        )
-    own = None
-    if rows is not None:
-        # refuses rows that are not those of the fit
-        X, y = _pair(rows)
-        own = tuple(np.asarray(x) for x in measure(model, X, y, mechanism)._information.rows)
-    if model.loss.several:
-        return _released_numbers(model, mechanism, generator(random_state))
-    values = like(_drawn_by(model, mechanism, generator(random_state), own), model.theta, namespace(model.coef))
-    d = model.coef.shape[0]
-    return Released(values[:d], None if model.intercept is None else float(values[d]), mechanism)
-
-
-def _drawn_by(fit: Fit, mechanism: Any, rng: np.random.Generator, rows: Any) -> np.ndarray:
-    """One draw of the parameters of a model of one output, in so many bits as no data decide."""
+def _draw_of(fit: Fit, mechanism: Any, rng: np.random.Generator, rows: Any) -> Vector:
+    """The parameters of one output, in so many bits as no data decide."""
     noisy = mechanism.released_draws(fit, 1, rng, rows)[0]
     finest = np.full(noisy.shape, grid_below(mechanism.least_deviation(fit)))
     check_fine(noisy, np.asarray(host(fit.theta)), finest, mechanism.scale)
     return np.asarray(to_significant_bits(noisy))
-
-
-def _released_numbers(model: Fit, mechanism: Any, rng: np.random.Generator) -> Released:
-    """The same of a model of several numbers: given the data its outputs are independent."""
-    if not model.loss.quadratic:
-        raise UnsupportedModelError(
-            f"{type(mechanism).__name__} is drawn for models of one output and of several numbers (squared loss); this has "
-            f"{model.coef.shape[0]} classes: use noise on the parameters, fisherleak.Gaussian."
-        )
-    values = like(
-        np.stack([_drawn_by(one, mechanism, rng, None) for one in one_by_one(model)]), model.coef, namespace(model.coef)
-    )
-    d = model.coef.shape[1]
-    return Released(values[:, :d], None if model.intercept is None else values[:, d], mechanism)

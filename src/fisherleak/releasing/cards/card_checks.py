@@ -20,6 +20,7 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN, PublicPenalty, PublicShape
 from fisherleak.releasing.cards.canonical_settings import wrong_setting
 from fisherleak.releasing.cards.card_fields import check_fields
 from fisherleak.releasing.cards.cards import (
@@ -33,8 +34,6 @@ from fisherleak.releasing.cards.cards import (
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.earlier_files import said_before
-from fisherleak.releasing.noise.default_shape import NO_SHAPE, PublicShape
-from fisherleak.releasing.noise.penalties import NOT_GIVEN, PublicPenalty
 from fisherleak.releasing.noise.shaping import ISOTROPIC
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import kind_of

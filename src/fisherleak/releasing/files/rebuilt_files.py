@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.namespaces import Json
-from fisherleak.protection.release.release import set_parameters
+from fisherleak.models.estimators import set_parameters
 from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.earlier_files import typed_as

@@ -23,7 +23,7 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
-from fisherleak.protection.release.release import warn_of_seed
+from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, make_release, warn_of_seed
 from fisherleak.releasing.cards.canonical_settings import SORTED, canonical_settings
 from fisherleak.releasing.cards.card_fields import (
     LEAST_HELD_OUT,
@@ -52,15 +52,15 @@ from fisherleak.releasing.cards.signatures import (
 )
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.verification import whole_model
-from fisherleak.releasing.ledgers.spending import mark, spend
+from fisherleak.releasing.ledgers import mark, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
-from fisherleak.releasing.noise.noise_request import AskedNoise, limited_columns
 from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
+from fisherleak.releasing.table_model import TableModel, checked_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
-from fisherleak.training.balancing import balanced, balanced_again, check_balance, reweighted
+from fisherleak.training.balancing import balanced_again, check_balance
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
-from fisherleak.training.pipelines import moved_from_fit, own_parameters, released_pipeline
-from fisherleak.training.trained_model import Settings, Trained, train, trained_on
+from fisherleak.training.pipelines import moved_from_fit, own_parameters
+from fisherleak.training.trained_model import Settings, Trained, train
 from fisherleak.training.utility import Tradeoff, tradeoff
 
 __all__ = [
@@ -168,12 +168,12 @@ def save_model(
         output, and without a ledger.
     shape : {"isotropic", "hessian", "least-loss"}, optional
         Of the noise, in the frame where it acts. From the table's own rows "hessian" and "least-loss" are counted with
-        ``over="admissible"``; the former is the default there where public numbers say so (``unasked_shape.PublicShape``) and
-        without ``ledger``; "isotropic" is elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes both, uncounted.
+        ``over="admissible"``; the former is the default there where public numbers say so (``PublicShape``) and without
+        ``ledger``; "isotropic" is elsewhere, "hessian" with ``shape_from``. ``over="max"`` takes both, uncounted.
     shape_from : RawTable, optional
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     choose_l2 : bool
-        In place of ``settings.l2`` take the penalty that public numbers give (``penalties.PublicPenalty``), where a limit is on
+        In place of ``settings.l2`` take the penalty that public numbers give (``PublicPenalty``), where a limit is on
         every row that could be there (of several classes: on whatever); elsewhere nothing changes.
     overwrite : bool
     sign : Path, optional
@@ -191,12 +191,19 @@ def save_model(
     warn_of_seed(random_state)
     if limit is not None and ledger is None:
         raise InvalidInputError("`limit` is on all releases that a ledger records: give `ledger` too.")
-    if (eta is None) == (noise is None):
-        raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
-    asked = AskedNoise(eta, noise, limited_columns(attribute), over, shape, shape_from)
-    asked.check(settings, ledger)
+    asked = ReleaseRequest(
+        *(eta, noise, over, limited_columns(attribute)),
+        shape=shape,
+        shape_from=shape_from,
+        strategy=PUBLIC_NUMBERS.name,
+        penalty_given=not choose_l2,
+        on_ledger=ledger is not None,
+        carded=True,
+        random_state=random_state,
+    )
+    request = checked_request(asked, settings, ledger)
     if balance:
-        check_balance(over, eta is not None, asked.named in OWN and shape_from is None, ledger is not None)
+        check_balance(over, eta is not None, named_shape(request) in OWN and shape_from is None, ledger is not None)
     for place in (path, card_path(path)):
         check_file_place(place, overwrite)
     key = None if sign is None else signing_key(sign)
@@ -212,31 +219,25 @@ def save_model(
     if tell is not None:
         tell(trained.design.decided)
     check_enough(trained.design)
-    penalty = asked.penalty(trained) if choose_l2 else None
-    l2 = settings.l2 if penalty is None else penalty.l2
-    held = l2 if asked.holds_levels(trained) else settings.intercept_l2
-    if (l2, held) != (settings.l2, settings.intercept_l2):
-        settings = replace(settings, l2=l2, intercept_l2=held)
-        trained = trained_on(trained.kind, trained.design, l2, None, trained.public, held)
-    trained = trained if asked.given is None else trained.with_noise(asked.given)
-    if balance:
-        trained = reweighted(trained) if asked.target is None else balanced(trained)
-    unasked = asked.unasked(trained, ledger)
-    how = asked.named if unasked is None else unasked.name
-    chosen = asked.noise_for(trained, settings, how, random_state)
-    number = None if ledger is None else spend(ledger, trained, settings, chosen, limit)
-    trained = trained.with_noise(chosen)
-    source = None if shape_from is None else shape_from.source
-    words = [each.words() for each in (penalty, unasked) if each is not None]
+    table = TableModel(trained, settings)
+    made = make_release(
+        lambda penalty: table.fitted(penalty, request, balance),
+        request,
+        read=table,
+        before_draw=lambda found, noise: (
+            None if ledger is None else spend(ledger, found.trained, found.settings, noise, limit)
+        ),
+    )
+    trained, settings = made.fitted.trained.with_noise(made.noise), made.fitted.settings
+    shaped = (made.shape or named_shape(request), None if shape_from is None else shape_from.source)
+    words = [each.words() for each in made.decided]
 
     def card(digest: str) -> Json:
-        marked = None if ledger is None or number is None else mark(ledger, number, digest)
-        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words, marked)
+        marked = None if ledger is None or made.recorded is None else mark(ledger, made.recorded, digest)
+        told = card_of(trained, settings, made.noise, request.eta, request.attributes, digest, shaped, words, marked)
         return sealed(told, key)
 
-    return _written(released_pipeline(trained, chosen, random_state), path, card), tradeoff(
-        trained, [chosen.scale], DRAWS, settings.seed
-    )
+    return _written(made.model, path, card), tradeoff(trained, [made.noise.scale], DRAWS, settings.seed)
 
 
 def _written(released: Any, path: Path, card: Callable[[str], Json]) -> Json:

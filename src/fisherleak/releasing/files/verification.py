@@ -25,7 +25,7 @@ from fisherleak.releasing.cards.signatures import (
     verification_key,
 )
 from fisherleak.releasing.files.rebuilt_files import check_rebuilt
-from fisherleak.releasing.ledgers.on_ledger import recorded_on
+from fisherleak.releasing.ledgers import recorded_on
 
 __all__ = [
     "CLAIMS",

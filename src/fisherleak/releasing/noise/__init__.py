@@ -1,1 +1,1 @@
-"""The noise of a release: what was asked for, its penalty and its shape; may import what ``releasing`` may."""
+"""The noise of a released table: for any record within the bounds, and its covariance; may import what ``releasing`` may."""

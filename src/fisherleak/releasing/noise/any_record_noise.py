@@ -24,14 +24,14 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import calibrate, remembering
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
 from fisherleak.protection.data_dependent.hessian_shape import linear_part, public_curvature
 from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
-from fisherleak.releasing.noise.default_shape import PublicShape
-from fisherleak.releasing.noise.penalties import PENALTIES, PublicPenalty
+from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty, PublicShape
 from fisherleak.releasing.noise.stable_under_replacement import is_settled
 from fisherleak.tables import Design, Feature
 from fisherleak.training.trained_model import Settings, Trained, trained_on
@@ -96,10 +96,9 @@ def _reach(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
     Both in standard deviations of columns, as ``_times`` takes them.
     """
     leak, times = _with_levels(trained), _times(trained.design)
-    admissible = admissible_rows(
-        one_release(leak._information), leak._table, _in_standard_units(trained.design, bounds or {})
-    )
-    names = [attribute.name for attribute in one_release(leak._information).attributes]
+    jacobian, declared = one_release(measurement(leak).information), _in_standard_units(trained.design, bounds or {})
+    admissible = admissible_rows(jacobian, measurement(leak).table, declared)
+    names = [attribute.name for attribute in jacobian.attributes]
     own = zip(names, admissible.parts, strict=True)
     farthest = [times.get(name, 1.0) ** 2 * float(np.max(np.sum(part**2, axis=1))) for name, part in own]
     moved = () if trained.folding is None else admissible.bounds.items()
@@ -143,7 +142,7 @@ def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     """Which columns move a model farthest: where few people are far from all others, one more of them could be there."""
     leak = _with_levels(trained)
     declared = _in_standard_units(trained.design, bounds or {})
-    known = admissible_rows(one_release(leak._information), leak._table, declared).bounds
+    known = admissible_rows(one_release(measurement(leak).information), measurement(leak).table, declared).bounds
     reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
     far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
     if not far:
@@ -207,9 +206,9 @@ def least_admitted(
 def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:
     """The covariance of noise of least loss for anyone at scale 1, for the bounds that a card tells, computed again."""
     leak = _with_levels(trained)
-    jacobian = leak._information.jacobians[0]
+    jacobian = measurement(leak).information.jacobians[0]
     declared = _in_standard_units(trained.design, declared_on(card))
-    N = evenly_weighted(jacobian, admissible_rows(jacobian, leak._table, declared))
+    N = evenly_weighted(jacobian, admissible_rows(jacobian, measurement(leak).table, declared))
     return np.asarray(shape_for_anyone(linear_part(jacobian), N).shape)
 
 
@@ -253,7 +252,7 @@ def _with_levels(trained: Trained) -> Leakage:
     """The leakage of the same model with categories known by their levels, not as indicators of their own."""
     import pandas
 
-    jacobian = one_release(trained.leak._information)
+    jacobian = one_release(measurement(trained.leak).information)
     X, table, attributes = np.asarray(trained.design.X), {}, []
     for feature in trained.design.features:
         columns = list(feature.columns)

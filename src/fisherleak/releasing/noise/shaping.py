@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.calibrate.shapes import OWN, SHAPES, check_other_rows, noise_shaped
+from fisherleak.leakage.measurement import measurement
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, OWN, SHAPES, check_other_rows, noise_shaped
 from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, own_shape
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
-ISOTROPIC, LEAST_LOSS = "isotropic", "least-loss"
 GAP = 0.01
 
 
@@ -58,11 +58,9 @@ def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
 def own_rows_shape(trained: Trained, shape: str, columns: Sequence[str] | None = None) -> Matrix:
     """The covariance of noise of a named shape at scale 1, from the rows of the table itself."""
     if shape == HESSIAN and trained.kind.several:
-        noise = noise_shaped(trained.leak, HESSIAN, "max", None, None, None, GAP)
-        assert isinstance(noise, Gaussian)
-        return _matrix(noise)
+        return _matrix(noise_shaped(trained.leak, HESSIAN, "max", None, None, None, GAP))
     if shape == HESSIAN:
-        return _matrix(own_shape(trained.leak._information.jacobians[0]))
+        return _matrix(own_shape(measurement(trained.leak).information.jacobians[0]))
     people = trained.design.people
     return _matrix(_least_loss(trained.leak, columns, None if people is None else people.of_row))
 
@@ -102,16 +100,14 @@ def shape_words(shape: str, source: str | None, counted: bool) -> str:
     )
 
 
-def _matrix(noise: Gaussian) -> Matrix:
-    assert noise.shape is not None
+def _matrix(noise: Any) -> Matrix:
+    """The covariance of Gaussian noise at scale 1."""
     return np.asarray(noise.shape)
 
 
-def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None) -> Gaussian:
+def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None) -> Noise:
     over = "max" if people is None else "group"
-    noise = noise_shaped(leak, LEAST_LOSS, over, None if columns is None else list(columns), None, people, GAP)
-    assert isinstance(noise, Gaussian)
-    return noise
+    return noise_shaped(leak, LEAST_LOSS, over, None if columns is None else list(columns), None, people, GAP)
 
 
 def _as_there(design: Design, settings: Settings, public: RawTable) -> Settings:

@@ -1,4 +1,4 @@
-"""The shape of noise that nobody asked for: by public numbers, said on the card, and never in place of one that was given."""
+"""The penalty and the shape that nobody gave: by public numbers, said on the card, and never in place of one that was given."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fisherleak.auditing.confirmations import confirm
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.errors import InvalidInputError
+from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, PENALTIES, PublicPenalty, PublicShape
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.noise.any_record_noise import public_shape
-from fisherleak.releasing.noise.default_shape import NO_SHAPE, PublicShape
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -65,7 +65,7 @@ def test_no_value_of_the_rows_decides() -> None:
 
 def test_the_rule() -> None:
     def named(rows: int = 1000, limit: float = 0.5, penalty: float = 0.1, **given: Any) -> str:
-        return PublicShape(10, rows, limit, 5.0, 6.0, penalty, **given).name
+        return PublicShape(10, rows, limit, 5.0, 6.0, penalty, **given).shape
 
     assert named() == "hessian"
     assert named(possible=False) == named(rows=499, limit=9.0) == named(limit=0.04) == "isotropic"
@@ -73,3 +73,23 @@ def test_the_rule() -> None:
     assert named(squared=True) == "least-loss"
     assert named(squared=True, limit=0.17) == "hessian"  # 0.044 is more than a quarter of it
     assert PublicShape(10, 1000, 0.5, 5.0, 6.0, 0.1).tells == pytest.approx(2**0.5 * (6 + 5 / 0.2) / 1000)
+
+
+def test_penalties_lie_between_two_ends() -> None:
+    assert PublicPenalty(86, 30_000, 0.5, 26.9).l2 == 0.017
+    assert PublicPenalty(86, 30_000, 50.0, 26.9).l2 == PENALTIES[0]
+    assert PublicPenalty(86, 100, 0.05, 26.9).l2 == PENALTIES[-1]
+
+
+def test_of_several_classes_noise_costs_by_the_square_of_the_penalty() -> None:
+    """Iris, wine and digits; between the same ends; the least of the two costs is there."""
+    sizes = ((15, 150, 6.58, 3), (42, 180, 14.9, 3), (570, 1800, 68.2, 10))
+    assert [PublicPenalty(p, n, 0.5, R, K).l2 for p, n, R, K in sizes] == [1.7, 3.7, 3.5]
+    assert PublicPenalty(15, 10**6, 1.0, 6.58, 3).l2 == PENALTIES[0]
+    assert PublicPenalty(570, 1800, 0.01, 68.2, 10).l2 == PENALTIES[-1]
+    p, n, R, K = sizes[1]
+
+    def cost(l2: float) -> float:
+        return p * R**2 / (2 * K * (n * l2 * 0.5) ** 2) + l2 * 0.125**2 / 2
+
+    assert cost(3.7) < min(cost(3.5), cost(3.9))

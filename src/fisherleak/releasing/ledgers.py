@@ -1,7 +1,13 @@
-"""A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones."""
+"""A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones.
+
+The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number and
+the checksum of the model's file. A ledger that was rolled back lacks the release, or has another one at its number. Nothing
+inside a file tells that it is an older copy of itself: only what was given out since does.
+"""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -19,15 +25,18 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.protection.ledger.ledger import Ledger
 from fisherleak.protection.ledger.ledger_entries import recordable
+from fisherleak.protection.ledger.ledger_file import count_of, mark_of, read_content
+from fisherleak.releasing.cards.signatures import card_path, file_digest, read_card
 from fisherleak.tables import RawTable
 from fisherleak.tables.design.design import Design, design_of
 from fisherleak.training.model_kinds import label_rules
 from fisherleak.training.trained_model import Settings, Trained
 
-__all__ = ["Spent", "mark", "spend", "spent_on"]
+__all__ = ["Spent", "mark", "recorded_on", "spend", "spent_on"]
 
 
 @dataclass(frozen=True)
@@ -129,5 +138,44 @@ def _in_own_units(leak: Leakage, design: Design) -> Leakage:
             continue
         matrix = np.eye(len(feature.levels))[1:]
         attributes.append(Attribute(feature.name, feature.columns, None, Encoding(tuple(feature.levels), matrix)))
-    jacobian = replace(leak._information.jacobians[0], attributes=tuple(attributes))
+    jacobian = replace(measurement(leak).information.jacobians[0], attributes=tuple(attributes))
     return Leakage(information_of(jacobian), leak.noise, as_table(design.frame()))
+
+
+def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
+    """In a sentence, whether a ledger records the release of a model, and whether it does."""
+    claim = read_card(card_path(model)).get("ledger")
+    content = read_content(ledger)
+    if claim is None:
+        return (
+            f"The card of '{model}' names no release on a ledger: it was released without one, or before 0.2.0.",
+            False,
+        )
+    number, own = _claimed(claim)
+    if number is None or own is None:
+        return f"The card of '{model}' says wrongly which release on a ledger it is: it was changed.", False
+    count = count_of(content)
+    if not hmac.compare_digest(own.encode(), mark_of(content, number, file_digest(model)).encode()):
+        return (
+            f"'{model}' was not recorded on '{ledger}': it is a release of another ledger, or its card was changed.",
+            False,
+        )
+    records = [*content["carried"], *content["entries"]]
+    if number > count or records[number - 1].get("mark") != own:
+        held = f"{count} {'release' if count == 1 else 'releases'}"
+        there = f"it records {held} only" if number > count else f"it has another release as number {number}"
+        return (
+            f"'{ledger}' was rolled back: '{model}' was recorded on it as release {number}, and {there}. An older copy was put "
+            "back; restore the latest one, for what was released since is not counted.",
+            False,
+        )
+    return f"'{ledger}' records this release, as number {number} of {count}.", True
+
+
+def _claimed(claim: Any) -> tuple[int | None, str | None]:
+    """The number and the mark that a card claims, where it has both."""
+    if not isinstance(claim, Mapping):
+        return None, None
+    number, mark = claim.get("release"), claim.get("mark")
+    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number if whole else None, mark if isinstance(mark, str) else None

@@ -1,1 +1,0 @@
-"""Releases of tables on ledgers; may import what ``releasing`` may."""
