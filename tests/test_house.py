@@ -195,17 +195,6 @@ ENTRIES_OF_LISTS = {
     },
 }
 """Modules that may be small and have one importer: each is an entry of a list, and adding one is adding a file."""
-NOT_YET_JOINED = {
-    "auditing/choosing.py",
-    "cli/_app.py",
-    "cli/_next.py",
-    "cli/_once.py",
-    "protection/certificates/within.py",
-    "protection/irfil/evened.py",
-    "protection/ledger/recorded_choices.py",
-    "releasing/ledgers/on_ledger.py",
-}
-"""Small modules with one importer that are to join it."""
 
 
 def _imported_by(path: Path) -> set[str]:
@@ -231,7 +220,7 @@ def test_a_small_module_with_one_importer_is_part_of_it() -> None:
         if small and len(importers) < 2 and path.name not in ("__init__.py", "__main__.py"):
             alone.add(place)
     listed = {place for place in alone if place.stem in ENTRIES_OF_LISTS.get(place.parent.as_posix(), ())}
-    assert {place.as_posix() for place in alone - listed} <= NOT_YET_JOINED
+    assert {place.as_posix() for place in alone - listed} == set()
     assert len(listed) == sum(map(len, ENTRIES_OF_LISTS.values())), (
         "an exception is no longer one: take it off the list"
     )

@@ -43,7 +43,7 @@ from fisherleak.engine.changes.solver import solved
 from fisherleak.engine.changes.starting_fit import AT_ONCE, MovingScales, StartingFit
 from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.mechanisms.served import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
 from fisherleak.errors import FisherleakError, InvalidInputError, UnsupportedModelError
@@ -142,7 +142,7 @@ def _left_out_of_the_sum(jacobian: Jacobian) -> Callable[..., Array]:
 def check_normal(noise: Noise | Disclosed) -> None:
     """Refuse noise under which the best test between two releases has no closed form."""
     if not noise.normal:
-        by = noise.by if isinstance(noise, Disclosed) else noise
+        by = noise.by if is_disclosed(noise) else noise
         kind = f"a record of {by}" if isinstance(by, str) else type(by).__name__
         raise InvalidInputError(
             f"noise must be normal for membership: the best test has a closed form for such noise only; got "

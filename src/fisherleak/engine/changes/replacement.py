@@ -39,8 +39,8 @@ class Moves:
     error : array of shape (m,)
         How far each move may be off, by its norm. For the squared loss an estimate of rounding from the condition number;
         for the logistic, softmax, Poisson and gamma losses a bound, where the changed Hessian tells enough of the one at the
-        new minimum; otherwise an estimate from the last steps, or |gradient| / (n l2) where every parameter has a penalty and
-        that is less.
+        new minimum; of other losses |gradient| / (n l2) where every parameter has a penalty; otherwise an estimate from the
+        last steps.
     refitted : int
         How many were fitted again, because the steps did not converge or the update lost digits.
     """

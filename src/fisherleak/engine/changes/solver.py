@@ -253,10 +253,11 @@ def _chord(
     rate = xp.where(known, length / xp.where(known, last, 1.0), HALF)
     guessed = length * rate / (1.0 - xp.where(rate < SLOW, rate, SLOW)) / CAUTION
     guessed = xp.where(rate < SLOW, guessed, np.inf)
-    bound = _by_penalty(shared, gradient, length)
-    if shared.expansion is not None:
+    if shared.expansion is None:
+        bound = _by_penalty(shared, gradient, length)
+    else:
         bound = _bound(shared, shared.expansion, changes, hessian, moves, step, None)
-    off = xp.where(xp.isfinite(bound), bound, guessed) if shared.expansion is not None else xp.minimum(bound, guessed)
+    off = xp.where(xp.isfinite(bound), bound, guessed)
     near = off <= shared.enough * size
     off = xp.where(xp.isfinite(off), off, length)
     return moves, off, length, near | (not shared.strict) & ((length <= CLOSE * size) | (length <= shared.rounding))

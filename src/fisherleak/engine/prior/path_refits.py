@@ -180,7 +180,9 @@ class _Moved:
         A_own = np.asarray(paths.loss.curvature(own, self.labels)) * omega[:, :, None]
         whole: Any = (np.moveaxis(r, 1, 2).reshape(b * L, n) @ paths.x).reshape(b, L, -1)
         whole = (whole + r_own[:, :, None] * self.row[:, None, :]).reshape(b, -1)
-        return _Curved(self, whole + paths.penalty * theta + self.scaled(theta), np.ascontiguousarray(np.moveaxis(A, 1, 3)), A_own)
+        return _Curved(
+            self, whole + paths.penalty * theta + self.scaled(theta), np.ascontiguousarray(np.moveaxis(A, 1, 3)), A_own
+        )
 
     def at_fit(self) -> _Curved:
         """Gradients at the parameters of the fit, where that of the rows as they were is zero: without a pass over them."""

@@ -17,11 +17,11 @@ from typing import Any
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, VectorLike
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
-from fisherleak.engine.mechanisms.served import Answers, SampledLabels
+from fisherleak.engine.mechanisms.served import is_interface
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration, CalibrationCall
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -155,7 +155,7 @@ def calibrate(
     if over != ADMISSIBLE and (bounds is not None or random_state is not None):
         raise InvalidInputError("bounds and random_state are for over='admissible' only.")
     own_noise = measurement(leakage).noise
-    if isinstance(own_noise, Answers | SampledLabels) and (shape is not None or over == ADMISSIBLE):
+    if is_interface(own_noise) and (shape is not None or over == ADMISSIBLE):
         raise InvalidInputError(
             "shape= and over='admissible' are for noise on parameters, and this leakage is of "
             f"{type(own_noise).__name__}: leave them out, or start from a leakage of a release."
@@ -227,9 +227,10 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
     known, information = measurement(leakage), measurement(leakage).information
-    if over == "max" and isinstance(information, Averaged):
+    averaged = as_averaged(information)
+    if over == "max" and averaged is not None:
         chosen, counted = known.chosen(attributes, label)
-        return information.largest_norm(chosen, counted)[1] * (1.0 + information.error)
+        return averaged.largest_norm(chosen, counted)[1] * (1.0 + averaged.error)
     if over == "max":
         return known.certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":

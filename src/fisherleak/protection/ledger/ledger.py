@@ -24,7 +24,7 @@ from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.leakage.compositions.compose import information_together
@@ -415,7 +415,7 @@ def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
 
 
 def _rescaled(release: Jacobian | DataShaped, units: Mapping[str, float]) -> Jacobian | DataShaped:
-    if isinstance(release, DataShaped):
+    if is_data_shaped(release):
         return replace(release, jacobian=_in_units(release.jacobian, units))
     return _in_units(release, units)
 

@@ -29,7 +29,7 @@ from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import refuse_several
-from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import encoded_together, in_label_unit
@@ -95,7 +95,7 @@ def recordable(leakage: Leakage) -> Jacobian:
     refuse_several(known.information, "a ledger")
     if known.noise is None or len(known.information.fits) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
-    if isinstance(known.information, Averaged):
+    if as_averaged(known.information) is not None:
         raise InvalidInputError(
             "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits of single etas: use "
             "noise on parameters, fisherleak.Gaussian."
