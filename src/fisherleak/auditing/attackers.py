@@ -104,6 +104,7 @@ def attack_all(
     quick: bool = False,
     told: Mapping[str, int] | None = None,
     learned: dict[str, Learned] | None = None,
+    key: int | None = None,
 ) -> Attacked:
     """Run every attacker on every column, and on the label.
 
@@ -119,7 +120,7 @@ def attack_all(
     released : released model, optional
         Attacked in place of the average over releases with that noise.
     seed : int
-        Of the rows that are drawn and of simulations.
+        Of simulations, and of the rows that are drawn unless ``key`` is given.
     quick : bool
         Fewer rows and simulated releases, and no attacker who learns from the other columns.
     told : mapping of column to row
@@ -127,6 +128,8 @@ def attack_all(
         in some rows and in that one.
     learned : mapping of column to Learned
         What learners said at another noise, which is no other at this one; what they say now is entered.
+    key : int
+        Of the rows that are drawn: one that nobody could know beforehand where a rule is about them.
 
     Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
     left out.
@@ -142,8 +145,8 @@ def attack_all(
     added = standard_noise(trained, as_noise(noise))
     exposed = dict(told or {})
     columns = len({*attributes, *exposed})
-    known = {} if learned is None else learned
-    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns, known)
+    known, key = {} if learned is None else learned, seed if key is None else key
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, key, quick, columns, known)
     found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
     found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
@@ -185,6 +188,7 @@ class _Attacks:
     grid: tuple[float, ...]
     released: Any
     seed: int
+    key: int
     quick: bool
     columns: int
     learned: dict[str, Learned]
@@ -207,7 +211,7 @@ class _Attacks:
 
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
         """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
-        aim = _aim(self.trained.design, name, self.most, self.seed)
+        aim = _aim(self.trained.design, name, self.most, self.key)
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
@@ -250,7 +254,7 @@ class _Attacks:
         """How well values of a column are told apart, in some rows and in one that is named."""
         levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
         few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
-        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.seed)
+        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.key)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
