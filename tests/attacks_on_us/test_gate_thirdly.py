@@ -15,7 +15,9 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak.auditing.policy import sampled_rows
 from fisherleak.cli import main
+from fisherleak.tables.design import repeated_rows
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 
@@ -61,3 +63,25 @@ def test_the_order_of_the_rows_does_not_decide_which_are_attacked(gate: Gate) ->
     status, _, rules = gate(ordered_table(), policy, "--noise", "0.002", "--held-out", "0", x="-5:5", dose="0:40")
     assert status == 1
     assert rules["columns.illness.max_attack"]["value"] > 0.8
+
+
+@pytest.mark.parametrize("wide", [0, 45], ids=["narrow", "wide"])
+def test_copies_are_looked_for_in_all_rows(gate: Gate, monkeypatch: pytest.MonkeyPatch, wide: int) -> None:
+    monkeypatch.setattr(sampled_rows, "MOST_ROWS", 300)
+    monkeypatch.setattr(repeated_rows, "FEWEST_ROWS", 30)
+    monkeypatch.setattr(repeated_rows, "MOST_WORK", 30)
+    rng = np.random.default_rng(3)
+    once = rng.normal(size=(300, 4 + wide)).clip(-4.9, 4.9)
+    names = ["age", "bmi", "bp", "dose", *(f"x{j}" for j in range(wide))]
+    taken = np.sort(np.random.default_rng(0).choice(1200, 300, replace=False))
+    place = np.tile(np.arange(300), 4)
+    place[taken], place[np.setdiff1d(np.arange(1200), taken)] = np.arange(300), np.tile(np.arange(300), 3)
+    noisy = once[place] + rng.normal(size=(1200, 4 + wide)) * 1e-6
+    for table in (once[place], noisy):
+        frame = pandas.DataFrame(table, columns=names)
+        ends = dict.fromkeys(names, "-5:5")
+        status, said, _ = gate(frame, "[rows]\nmax_eta = 1e6\n", "--noise", "1", "--held-out", "0", "--no-attacks", **ends)
+        assert status == 2
+        assert "copies of others" in said
+    frame = pandas.DataFrame(rng.normal(size=(1200, 4 + wide)).clip(-4.9, 4.9), columns=names)
+    assert not gate(frame, "[rows]\nmax_eta = 1e6\n", "--noise", "1", "--held-out", "0", "--no-attacks", **ends)[0]
