@@ -85,3 +85,23 @@ def test_copies_are_looked_for_in_all_rows(gate: Gate, monkeypatch: pytest.Monke
         assert "copies of others" in said
     frame = pandas.DataFrame(rng.normal(size=(1200, 4 + wide)).clip(-4.9, 4.9), columns=names)
     assert not gate(frame, "[rows]\nmax_eta = 1e6\n", "--noise", "1", "--held-out", "0", "--no-attacks", **ends)[0]
+
+
+@pytest.mark.parametrize("first", ["1234561.0", "(missing)"])
+def test_groups_with_names_alike_are_all_in_the_rules(gate: Gate, first: str) -> None:
+    rng = np.random.default_rng(5)
+    n, exposed = 400, np.arange(400) < 31
+    age = rng.normal(50, np.where(exposed, 20, 8), n).clip(1, 99).round(1)
+    dose = (20 + rng.normal(0, np.where(exposed, 9, 1), n)).clip(0, 60).round(2)
+    other = "1234562.5" if first[0] == "1" else "Bonn"
+    region = np.where(exposed, first, other)
+    if first == "(missing)":
+        region[-9:] = ""
+    table = pandas.DataFrame({"age": age, "region": region, "dose": dose})
+    policy = "[groups]\nmax_eta_mean = 0.7\nmax_ratio = 1.5\n[require]\ngroup = \"region\"\n"
+    words = ("--noise", "0.05", "--held-out", "0", "--group", "region", "--drop", "region", "--no-attacks")
+    status, _, rules = gate(table, policy, *words, age="0:100", dose="0:60")
+    assert status == 1
+    assert rules["groups.max_ratio"]["value"] > 1.5
+    assert first.removesuffix(".0") in rules["groups.max_eta_mean"]["note"]
+    assert not rules["groups.max_eta_mean"]["passed"]

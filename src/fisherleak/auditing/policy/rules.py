@@ -7,6 +7,7 @@ the noise at which a limit on them passes follows from one measurement; ``passin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -149,13 +150,12 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             yield Rule(f"groups.{key}", limit, None, False, words)
         return
     scale = audit.unit_scale
-    means = {group.name: group.spread.mean / scale for group in audit.groups}
-    joint = {group.name: group.joint / scale for group in audit.groups}
+    means = [(group.name, group.spread.mean / scale) for group in audit.groups]
+    joint = [(group.name, group.joint / scale) for group in audit.groups]
     for key, limit in given.items():
         if key == "max_ratio":
-            least, most = min(means.values()), max(means.values())
+            least, (worst, most) = min(eta for _, eta in means), max(means, key=itemgetter(1))
             value = most / least if least > 0 else None
-            worst = max(means, key=lambda name: means[name])
             passed = value is not None and value <= limit
             told = "nobody in one group" if value is None else f"{number(value)} times as much"
             yield Rule(f"groups.{key}", limit, value, passed, f"The model leans on '{worst}' {told}; limit {limit:g}.")
@@ -164,9 +164,9 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")
             continue
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
-        worst = max(etas, key=lambda name: etas[name])
-        words = f"The eta of '{worst}' {what} is {number(etas[worst])}; limit {limit:g}."
-        value, passed = etas[worst], all(eta <= limit for eta in etas.values())
+        worst, value = max(etas, key=itemgetter(1))
+        words = f"The eta of '{worst}' {what} is {number(value)}; limit {limit:g}."
+        passed = all(eta <= limit for _, eta in etas)
         yield Rule(f"groups.{key}", limit, value, passed, words, noise=_more(audit, value, limit))
 
 

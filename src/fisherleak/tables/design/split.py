@@ -160,11 +160,19 @@ def groups_of(raw: RawTable, name: str, profile: Profile) -> Groups:
     if profile.levels is None:
         raise InvalidInputError(_too_many(name, f"more than {profile.most}"))
     levels = tuple(sorted(profile.levels))
-    return Groups(name, levels, (*(_shown(level) for level in levels), "(missing)"))
+    names = [_shown(level) for level in levels]
+    missing = "(missing)"
+    while missing in names:  # a level may be called so too
+        missing = f"{missing}'"
+    return Groups(name, levels, (*names, missing))
 
 
 def _shown(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)
+    """A level in words: other ones for every other level."""
+    if not isinstance(level, float):
+        return str(level)
+    short = f"{level:g}"
+    return short if float(short) == level else repr(level).removesuffix(".0")
 
 
 def _too_many(name: str, count: str) -> str:
