@@ -105,3 +105,22 @@ def test_groups_with_names_alike_are_all_in_the_rules(gate: Gate, first: str) ->
     assert rules["groups.max_ratio"]["value"] > 1.5
     assert first.removesuffix(".0") in rules["groups.max_eta_mean"]["note"]
     assert not rules["groups.max_eta_mean"]["passed"]
+
+
+@pytest.mark.parametrize("rows", [1, 2], ids=["one row each", "two rows each"])
+def test_who_learns_from_other_columns_attacks_people_too(gate: Gate, rows: int) -> None:
+    rng = np.random.default_rng(5)
+    n = 240
+    smoker = rng.random(n) < 0.5
+    cotinine = np.where(smoker, rng.normal(300, 60, n), rng.normal(60, 60, n)).round(1).clip(-300, 600)
+    table = pandas.DataFrame({"pid": [f"p{k}" for k in range(n)], "age": rng.normal(50, 10, n).round(1).clip(1, 99)})
+    table = table.assign(cotinine=cotinine, smoker=np.where(smoker, "yes", "no"))
+    table = table.assign(dose=(20 + 2 * smoker + 0.01 * cotinine + rng.normal(0, 2, n)).round(2))
+    if rows == 2:  # what tells is in the second row
+        later = table.assign(age=table.age + 1, dose=(table.dose + rng.normal(0, 1, n)).round(2))
+        table = pandas.concat([table.assign(cotinine=rng.normal(180, 20, n).round(1)), later])
+    policy = "[columns.smoker]\nmax_attack = 0.8\n[require]\nperson = \"pid\"\n"
+    ends = {"age": "0:101", "cotinine": "-300:600", "dose": "-10:60"}
+    status, _, found = gate(table, policy, "--noise", "0.5", "--held-out", "0", "--person", "pid", **ends)
+    assert status == 1
+    assert found["columns.smoker.max_attack"]["value"] > 0.9

@@ -30,7 +30,7 @@ from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.noise_words import as_noise
-from fisherleak.training.people import one_row_each, rows_by_person, varying
+from fisherleak.training.people import one_row_each, rows_by_person, several_rows, varying
 from fisherleak.training.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
 from fisherleak.training.trained_model import Trained
 
@@ -46,11 +46,12 @@ QUICK_ROWS, QUICK_DRAWS = 100, 20
 MANY_PARAMETERS = 300
 """Parameters of a model of several classes past which few rows are attacked."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
-QUICK_PEOPLE = "A quick look: at most 100 people are attacked."
+QUICK_PEOPLE = "A quick look: at most 100 people are attacked, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 OF_PEOPLE = (
-    "People are attacked with all their rows together, by the attackers who know all other data and by the prior: the others "
-    "here (who learn from other columns, query the model or are told its answer) guess a value of one row, and were not run."
+    "People are attacked with all their rows together, by the attackers who know all other data, who learn from other columns "
+    "(means over a person's rows) and by the prior: the others here (who query the model or are told its answer) guess a value "
+    "of one row, and were not run."
 )
 VARYING = (
     "A person's rows differ in {names}: attackers of people guess a value that all rows of a person have, and these were not "
@@ -77,8 +78,8 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
-OF_SEVERAL_ROWS = (WITH_PRIOR, WITHOUT_PRIOR, Prior.name)
-"""Attackers of people: exact where all rows of a person change together."""
+OF_SEVERAL_ROWS = (INFORMED, WITH_PRIOR, WITHOUT_PRIOR, Ideal.name, Prior.name)
+"""Attackers of people who have several rows: exact where all of them change together."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def attack_all(
 
 def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
     """What holds for all columns: said once."""
-    if trained.design.people is None:
+    if not several_rows(trained.design):
         return [QUICK] * quick
     return [QUICK_PEOPLE] * quick + [OF_PEOPLE] * bool(attributes)
 
@@ -205,7 +206,7 @@ class _Attacks:
         return QUICK_ROWS if self.quick else MOST_ROWS
 
     def _without(self, attacker: str, label: bool) -> bool:
-        if self.trained.design.people is not None and attacker not in OF_SEVERAL_ROWS:
+        if several_rows(self.trained.design) and attacker not in OF_SEVERAL_ROWS:
             return True
         return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
 
@@ -286,13 +287,13 @@ class _Attacks:
     def _known(self, aim: _Aim) -> WhiteBox:
         """The white-box attacker with the prior, of whom others have candidates and moves."""
         own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
-        people = self.trained.design.people
-        if people is None:
-            known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
-        else:
-            every, first = rows_by_person(people), one_row_each(people)
-            target = candidates_of(*own, None, first[aim.rows], self._read)
-            known = WhiteBox._of(target.of_people([every[k] for k in aim.rows.tolist()], first))
+        people, rows = self.trained.design.people, aim.rows
+        rows = rows if people is None else one_row_each(people)[rows]
+        target = candidates_of(*own, None, rows, self._read)
+        if people is not None and several_rows(self.trained.design):
+            every = rows_by_person(people)
+            target = target.of_people([every[k] for k in aim.rows.tolist()], every)
+        known = WhiteBox._of(target)
         known._shared = self._shared
         known._use(True)
         return known

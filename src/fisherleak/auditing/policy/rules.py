@@ -224,8 +224,7 @@ def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
 def _not_attacked(audit: Audit, column: str) -> str:
     """Why attacks on a column say too little: nothing where the strongest attackers were run."""
     ran = {o.attacker for o in _of(audit, column, False)}
-    strongest = {WITH_PRIOR} if audit.design.people is not None else {WITH_PRIOR, INFORMED}
-    if strongest <= ran:
+    if {WITH_PRIOR, INFORMED} <= ran:
         return ""
     if ran:
         return f"The strongest attacks on '{column}' were not run: the assumptions say why."
