@@ -15,9 +15,15 @@ pytest.importorskip("pandas")
 
 import pandas
 
+from fisherleak.auditing import attackers
 from fisherleak.auditing.policy import sampled_rows
+from fisherleak.auditing.run import Settings, as_raw
 from fisherleak.cli import main
+from fisherleak.engine.noise import Gaussian
+from fisherleak.tables import Room
 from fisherleak.tables.design import repeated_rows
+from fisherleak.training.pipelines import own_parameters, pipeline_of, standard_noise
+from fisherleak.training.trained_model import train
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 
@@ -124,3 +130,43 @@ def test_who_learns_from_other_columns_attacks_people_too(gate: Gate, rows: int)
     status, _, found = gate(table, policy, "--noise", "0.5", "--held-out", "0", "--person", "pid", **ends)
     assert status == 1
     assert found["columns.smoker.max_attack"]["value"] > 0.9
+
+
+@pytest.mark.parametrize("model", ["linear", "logistic", "poisson", "softmax"])
+@pytest.mark.parametrize("rows", [1, 2], ids=["rows", "people"])
+def test_attackers_of_a_number_fit_its_scale_anew(model: str, rows: int) -> None:
+    """Moves of the parameters, against the whole procedure with another value in all rows of one person."""
+    rng = np.random.default_rng(5)
+    n = 60
+    table = pandas.DataFrame({"pid": np.arange(n), "ill": (np.arange(n) < 9).astype(float)})
+    table = pandas.concat([table.assign(age=rng.normal(50, 10, n).clip(1, 99).round(1)) for _ in range(rows)])
+    score = np.asarray(0.05 * (table.age - 50) + table.ill + rng.normal(0, 1, n * rows))
+    labels = {"logistic": score > 0.4, "poisson": rng.poisson(np.exp(0.3 * score).clip(0, 9))}
+    labels |= {"linear": score.clip(-9, 9), "softmax": np.digitize(score, [-0.3, 0.6])}
+    table["dose"] = labels[model].astype(str if model in ("logistic", "softmax") else float)
+    ends = [("ill", (0.0, 1.0)), ("age", (0.0, 100.0)), *([("dose", (-10.0, 10.0))] if model == "linear" else [])]
+    settings = Settings(target="dose", model=model, l2=2.0, held_out=0.0, person="pid", bounds=tuple(ends))
+    trained = train(as_raw(table), settings, Room.here())
+    noise = standard_noise(trained, Gaussian(1.0))
+    attacks = attackers._Attacks(trained, *pipeline_of(trained), noise, (), None, 0, 0, False, 1, {})
+    known = attacks._known(attackers._aim(trained.design, "ill", 500, 0))
+    for person in (0, 8, 9, n - 1):
+        other = table.assign(ill=np.where(table.pid == person, 1.0 - table.ill, table.ill))
+        apart = train(as_raw(other), settings, Room.here())
+        away = noise.turn @ (own_parameters(apart) - own_parameters(trained))
+        moved = known.moves[int(person >= 9)].values[person]
+        assert np.linalg.norm(moved - away) <= 1e-3 * np.linalg.norm(away)
+
+
+def test_a_number_is_attacked_end_to_end(gate: Gate) -> None:
+    rng = np.random.default_rng(5)
+    n = 480
+    y = rng.normal(0, 0.3, n)
+    y[:24], y[72:96] = y[:24] + 6, y[72:96] - 6
+    table = pandas.DataFrame({"age": rng.normal(50, 10, n).clip(5, 95).round(1), "ill": (np.arange(n) < 72).astype(int)})
+    table = table.assign(dose=(20 + y).round(3))
+    policy = "[columns.ill]\nmax_attack = 0.92\n"
+    words = ("--l2", "10", "--noise", "0.0004", "--held-out", "0")
+    status, _, rules = gate(table, policy, *words, age="0:100", ill="0:1", dose="0:40")
+    assert status == 1
+    assert rules["columns.ill.max_attack"]["value"] == pytest.approx(0.98, abs=0.01)

@@ -1,8 +1,7 @@
 """What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
 
-White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that
-they compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by
-them.
+White-box attackers compare parameters behind the scaling of the columns as it was fitted, with the noise as it is there. Where it
+is not public, the scale of the column that they guess is fitted anew with each candidate: that of no other column moves.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ VARYING = (
     "attacked."
 )
 ATTACKERS = {
-    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the rest of the "
+    "white-box, other columns": "knows all other data and the noise, and what the rest of the "
     "row suggests about the value, and sees the released coefficients",
-    "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
+    "white-box with prior": "knows all other data, the noise and how common each value is (not "
     "what the rest of the row suggests), and sees the released coefficients",
-    "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
+    "white-box": "knows all other data, and sees the released coefficients, but ignores how "
     "common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
     "gives for the record itself (its class, or its exact score)",
@@ -294,9 +293,14 @@ class _Attacks:
             every = rows_by_person(people)
             target = target.of_people([every[k] for k in aim.rows.tolist()], every)
         known = WhiteBox._of(target)
-        known._shared = self._shared
+        known._shared, known._refits_scale = self._shared, self._learns_scale(aim)
         known._use(True)
         return known
+
+    def _learns_scale(self, aim: _Aim) -> bool:
+        """Whether the release has a scale of the attacked column that follows from the rows."""
+        numbers = {feature.name for feature in self.trained.design.features if feature.kind == "number"}
+        return self.trained.public == "nothing" and not aim.label and aim.attribute in numbers
 
     @staticmethod
     def _made(attacker: str, made: dict[str, Attacker], learned: Learned | None) -> Attacker:

@@ -10,6 +10,9 @@ With x', y' in place of x, y in the rows S, the Hessian and the gradient at the 
 so that :math:`D = -H'^{-1} g'` is the move for the squared loss. For others chord steps go on with that H' and the gradient of
 all rows, O(n p) each, begun where the third derivative of the risk leads to if it pays (``expansion``), until what is left is a
 small part of the tolerance; sets for which they do not settle are fitted again.
+
+Where the scale of a column follows from the rows, l2 is on its coefficient times that scale, and other values change both: with
+the variance :math:`v'` in place of v, :math:`n \lambda (v'/v - 1)` is added to the coefficient's penalty.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ class _SetChanges:
     sets: tuple[Rows, ...]
     rows: RowChanges
     starts: Rows
+    penalty: Vector
+    """What is added to the penalty of each parameter with each set, (b, L p)."""
 
     def summed(self, terms: Vector) -> Vector:
         """Sums over each set of something for each row."""
@@ -69,6 +74,7 @@ def set_replacement_moves(
     changed: Vector | None = None,
     labels: Vector | None = None,
     what: str = "the change",
+    scaled: Sequence[int] = (),
 ) -> Moves:
     """How the parameters move when all rows of each set take other features, other labels, or both.
 
@@ -84,6 +90,8 @@ def set_replacement_moves(
         Their new labels.
     what : str
         Names the change in a refusal, and on a progress bar.
+    scaled : sequence of int
+        Features whose scale follows from the rows, all alike.
 
     Notes
     -----
@@ -97,7 +105,8 @@ def set_replacement_moves(
     for start in track(range(0, len(sets), most), -(-len(sets) // most), f"Moves for {what}"):
         stop = min(start + most, len(sets))
         part = slice(ends[start], ends[stop])
-        some = _changes(shared, sets[start:stop], *(each if each is None else each[part] for each in (changed, labels)))
+        own = (each if each is None else each[part] for each in (changed, labels))
+        some = _changes(shared, sets[start:stop], *own, scaled)
         (real,) = np.nonzero(some.real)
         if not real.size:
             continue
@@ -108,17 +117,35 @@ def set_replacement_moves(
     return Moves(np.asarray(shared.fit.uncentred(values.T)).T, error, again)
 
 
-def _changes(shared: Replacements, sets: Sequence[Rows], changed: Any, labels: Any) -> _SetChanges:
+def _changes(
+    shared: Replacements, sets: Sequence[Rows], changed: Any, labels: Any, scaled: Sequence[int]
+) -> _SetChanges:
     rows = np.concatenate(list(sets))
     starts = np.cumsum([0, *(each.size for each in sets[:-1])])
-    return _SetChanges(tuple(sets), shared.changes(rows, changed, labels), starts)
+    nothing = np.zeros((len(sets), int(shared.inverse.shape[0])))
+    found = _SetChanges(tuple(sets), shared.changes(rows, changed, labels), starts, nothing)
+    return replace(found, penalty=_more_penalty(shared, found, scaled)) if len(scaled) else found
+
+
+def _more_penalty(shared: Replacements, changes: _SetChanges, scaled: Sequence[int]) -> Vector:
+    """n l2 (v' / v - 1) at the coefficients of columns whose variance is v' with each set, (b, L p)."""
+    found, n, width = changes.penalty.copy(), shared.X.shape[0], changes.rows.x.shape[1]
+    for j in scaled:
+        column = np.asarray(shared.X[:, j], dtype=np.float64)
+        variance, e = float(column.var()), np.asarray(changes.rows.e)[:, j]
+        centred = column[np.asarray(changes.rows.rows)] - column.mean()
+        more = changes.summed(2.0 * centred * e + e**2) / n - (changes.summed(e) / n) ** 2
+        places = np.arange(j, found.shape[1], width)
+        found[:, places] = np.asarray(shared.risk.penalty)[places] * (more / variance)[:, None]
+    return found
 
 
 def _taken(changes: _SetChanges, chosen: Rows) -> _SetChanges:
     """Some of the sets."""
     kept = np.flatnonzero(np.isin(changes.of, chosen))
     sets = tuple(changes.sets[k] for k in chosen.tolist())
-    return _SetChanges(sets, changes.rows.take(kept), np.cumsum([0, *(each.size for each in sets[:-1])]))
+    starts = np.cumsum([0, *(each.size for each in sets[:-1])])
+    return _SetChanges(sets, changes.rows.take(kept), starts, changes.penalty[chosen])
 
 
 def _moved(shared: Replacements, changes: _SetChanges, what: str) -> tuple[Vector, Vector, int]:
@@ -151,6 +178,7 @@ def _hessians(shared: Replacements, changes: _SetChanges) -> Vector:
     A = np.asarray(shared.loss.curvature(x @ V.T, own.y)) * np.asarray(own.omega)[:, None, None]
     A_new = np.asarray(shared.loss.curvature(new @ V.T, own.new_y)) * np.asarray(own.new_omega)[:, None, None]
     found = np.tile(np.asarray(shared.hessian), (len(changes.sets), 1, 1))
+    found += changes.penalty[:, :, None] * np.eye(found.shape[1])
     for k, start in enumerate(changes.starts.tolist()):
         rows = slice(start, start + changes.sets[k].size)
         for i in range(L):
@@ -171,16 +199,17 @@ def _inverses(hessian: Vector) -> tuple[Vector, NDArray[np.bool_]]:
 
 
 def _own_gradient(shared: Replacements, changes: _SetChanges, moves: Vector, exactly: bool = False) -> Vector:
-    """The gradient of the new rows less that of the old ones, at parameters that moved, (b, L p)."""
+    """The gradient of the new rows and penalty less that of the old ones, at parameters that moved, (b, L p)."""
     own, loss = changes.rows, shared.loss
     x, e, p = np.asarray(own.x), np.asarray(own.e), own.x.shape[1]
-    V = (np.asarray(shared.fit.centred_theta)[None, :] + moves).reshape(len(moves), loss.outputs, p)[changes.of]
+    theta = np.asarray(shared.fit.centred_theta)[None, :] + moves
+    V = theta.reshape(len(moves), loss.outputs, p)[changes.of]
     z, step = _times(V, x), _times(V, e)
     r = np.asarray(loss.gradient(z, own.y)) * np.asarray(own.omega)[:, None]
     new_r = np.asarray(loss.gradient(z + step, own.new_y)) * np.asarray(own.new_omega)[:, None]
     apart = np.asarray(gradient_difference(own, loss, r, new_r, step)) if exactly else new_r - r
     whole = apart[:, :, None] * x[:, None, :] + new_r[:, :, None] * e[:, None, :]
-    return changes.summed(whole.reshape(len(x), -1))
+    return changes.summed(whole.reshape(len(x), -1)) + changes.penalty * theta
 
 
 def _begun(shared: Replacements, changes: _SetChanges, inverse: Vector, moves: Vector) -> Vector:
@@ -230,8 +259,13 @@ def _refit(shared: Replacements, changes: _SetChanges, place: int, what: str) ->
     X, y = np.array(shared.X, dtype=np.float64), np.array(shared.y, dtype=np.float64)
     X[rows] += np.asarray(changes.rows.e)[part, : X.shape[1]]
     y[rows] = np.asarray(changes.rows.new_y)[part]
+    risk, d = shared.risk, X.shape[1]
+    if changes.penalty[place].any():
+        own = np.ones(d) if risk.scales is None else np.asarray(risk.scales)
+        grown = 1.0 + changes.penalty[place, :d] / np.asarray(risk.penalty)[:d]
+        risk = replace(risk, scales=own * np.sqrt(np.maximum(grown, 0.0)))
     try:
-        move, off = refitted(shared.fit, replace(shared.risk, X=X, y=y))
+        move, off = refitted(shared.fit, replace(risk, X=X, y=y))
     except FisherleakError as error:
         raise type(error)(
             f"With {what} in {shared.called(int(rows[0]))} there is no model to compare with: {error}"
