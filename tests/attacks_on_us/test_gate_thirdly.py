@@ -170,3 +170,20 @@ def test_a_number_is_attacked_end_to_end(gate: Gate) -> None:
     status, _, rules = gate(table, policy, *words, age="0:100", ill="0:1", dose="0:40")
     assert status == 1
     assert rules["columns.ill.max_attack"]["value"] == pytest.approx(0.98, abs=0.01)
+
+
+def test_one_person_under_several_spellings_of_a_number_is_one(gate: Gate) -> None:
+    rng = np.random.default_rng(5)
+    n = 60
+    table = pandas.DataFrame({"age": rng.normal(50, 10, 4 * n).clip(1, 99).round(1), "bmi": rng.normal(25, 4, 4 * n)})
+    table = table.assign(bmi=table.bmi.round(2), dose=(20 + rng.normal(0, 3, 4 * n)).clip(0, 40).round(2))
+    people = [str(1000 + k) for k in range(n)]
+    spelled = [form.format(person) for form in ("{}", "{}.0", "0{}", " {}.00") for person in people]
+    policy = "[rows]\nmax_eta = 1e6\n[require]\nperson = \"pid\"\n"
+    words = ("--noise", "0.2", "--held-out", "0", "--person", "pid", "--no-attacks")
+    found = []
+    for ids in (people * 4, ["x1000", *spelled[1:]]):
+        status, _, rules = gate(table.assign(pid=ids), policy, *words, age="0:100", bmi="0:60", dose="0:40")
+        assert status == 0
+        found.append(rules["rows.max_eta"]["value"])
+    assert found[1] == pytest.approx(found[0], rel=0.05)
