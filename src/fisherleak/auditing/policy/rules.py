@@ -319,7 +319,7 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "model": (audit.trained.kind.name, lambda limit: audit.trained.kind.name == limit),
         "group": (settings.group, lambda limit: settings.group == limit),
         "person": (settings.person, lambda limit: settings.person == limit),
-        "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
+        "held_out": (held_out := _held_out(audit), lambda limit: held_out >= limit),
         "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
         "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
         "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
@@ -339,6 +339,13 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         if key == "released" and audit.unconfirmed:
             words = f"A released file was checked, and this is not confirmed: {audit.unconfirmed} {UNCONFIRMED_REMEDY}"
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
+
+
+def _held_out(audit: Audit) -> float:
+    """The part of the rows that was asked to be held out, where about as many are: none of a small table is."""
+    asked, held = audit.settings.held_out, audit.design.held_out
+    share = held / (audit.design.n + held)
+    return asked if share >= asked / 2 else round(share, 3)
 
 
 def _said(value: Any) -> str:
