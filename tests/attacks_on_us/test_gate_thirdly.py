@@ -196,3 +196,21 @@ def test_rows_that_must_be_held_out_are(gate: Gate) -> None:
         table = pandas.DataFrame({"age": rng.normal(size=n).clip(-4, 4), "dose": rng.normal(size=n).clip(-4, 4)})
         status, _, rules = gate(table, policy, "--noise", "0.1", "--no-attacks", age="-5:5", dose="-5:5")
         assert (status, rules["require.held_out"]["passed"]) == (expected, not expected)
+
+
+def test_the_eta_of_two_values_is_per_step_between_them(gate: Gate) -> None:
+    rng = np.random.default_rng(5)
+    n, found = 200, []
+    smoker = rng.integers(0, 2, n)
+    table = pandas.DataFrame({"age": rng.normal(50, 10, n).clip(1, 99).round(1), "smoker": smoker})
+    table = table.assign(dose=(20 + smoker + rng.normal(0, 3, n)).clip(0, 60).round(2))
+    for code in (1, 100000):
+        ends = {"age": "0:100", "smoker": f"0:{code}", "dose": "0:60"}
+        words = ("--noise", "0.0001", "--held-out", "0", "--no-attacks")
+        coded = table.assign(smoker=code * smoker)
+        status, _, rules = gate(coded, "[columns.smoker]\nmax_eta = 1\n[columns.age]\nmax_eta = 1e6\n", *words, **ends)
+        assert status == 1
+        assert "where the values vary by" in rules["columns.age.max_eta"]["note"]
+        assert rules["columns.smoker.max_eta"]["count"] > 0
+        found.append(rules["columns.smoker.max_eta"]["value"])
+    assert found[0] == pytest.approx(found[1], rel=1e-6)

@@ -94,7 +94,7 @@ def _value(
             yield _attack(audit, each.rule, each.limit, name)
             continue
         share = each.key == "max_revealed"
-        eta = (figure.rms.largest if share else figure.largest) / audit.unit_scale
+        eta = each.step * (figure.rms.largest if share else figure.largest) / audit.unit_scale
         if share and not np.isfinite(eta * spread):
             yield Rule(each.rule, each.limit, None, False, _without_share(audit, name))
             continue
@@ -102,12 +102,22 @@ def _value(
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
         if share:
             words = f"{words}; spread {number(spread, 3)}, {_whence(spread, stated)}"
-        if each.key == "min_error":  # so that a reader notices another unit than that of the limit
-            own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
-            words = f"{words}, where the values vary by {number(own, 2)}"
+        words += _varying(audit, each.key, figure)
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         worst = figure.rms.worst if share else figure.worst
         yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
+
+
+def _varying(audit: Audit, key: str, figure: ColumnFigures | LabelFigures) -> str:
+    """How much values vary, so that a reader notices another unit than that of the limit."""
+    feature = figure.feature if isinstance(figure, ColumnFigures) else None
+    counted = feature is None or feature.kind == "number"
+    if key == "max_revealed" or not counted or (feature is None and audit.design.target.classes):
+        return ""
+    if feature is not None and feature.yes_no:
+        return ", per step from one value to the other"
+    own = label_spread(audit.design) if feature is None else feature.prior
+    return f", where the values vary by {number(own, 2)}"
 
 
 def _whence(spread: float, stated: float | None) -> str:
