@@ -214,3 +214,37 @@ def test_the_eta_of_two_values_is_per_step_between_them(gate: Gate) -> None:
         assert rules["columns.smoker.max_eta"]["count"] > 0
         found.append(rules["columns.smoker.max_eta"]["value"])
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_classes_that_are_numbers_and_not_whole_are_attacked_and_released(gate: Gate) -> None:
+    rng = np.random.default_rng(5)
+    age = rng.normal(50, 10, 100).clip(1, 99).round(1)
+    table = pandas.DataFrame({"age": age, "dose": np.where(age + rng.normal(0, 9, 100) > 50, 2.5, 1.0)})
+    status, _, rules = gate(table, "[label]\nmax_attack = 0.99\n", "--noise", "0.1", "--held-out", "0", age="0:100")
+    assert status == 0
+    assert rules["label.max_attack"]["value"] > 0.5
+    release = ["release", "t.csv", "--target", "dose", "--noise", "0.1", "--held-out", "0", "--bounds", "age=0:100"]
+    assert main([*release, "--out", "m.skops"]) == 0
+    assert main(["verify", "m.skops"]) == 0
+    assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks"]) == 0
+    skops = pytest.importorskip("skops.io")
+    model = skops.load("m.skops", trusted=skops.get_untrusted_types(file="m.skops"))
+    assert set(model.predict(table[["age"]])) == {1.0, 2.5}
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_numbers_of_16_bits_are_read(tmp_path: Path, folder: bool) -> None:
+    rng = np.random.default_rng(5)
+    age, dose = (rng.normal(50, 10, 120).astype(np.float16) for _ in range(2))
+    for k in range(1 + folder):
+        pandas.DataFrame({"age": age, "bmi": rng.normal(size=120), "dose": dose}).to_parquet(tmp_path / f"{k}.parquet")
+    path = str(tmp_path if folder else tmp_path / "0.parquet")
+    assert main(["audit", path, "--target", "dose", "--noise", "0.1", "--no-attacks", "--json"]) == 0
+
+
+@pytest.mark.parametrize("form", ["{}=1", "[{}]"])
+def test_a_policy_with_keys_of_very_many_parts_is_refused(gate: Gate, form: str) -> None:
+    table = pandas.DataFrame({"age": np.arange(50.0), "dose": np.arange(50.0) ** 2})
+    status, said, _ = gate(table, form.format(".".join("b" * 200_000)), "--noise", "1")
+    assert status == 2
+    assert "dots in line 1" in said
