@@ -86,7 +86,9 @@ def test_copies_are_looked_for_in_all_rows(gate: Gate, monkeypatch: pytest.Monke
     for table in (once[place], noisy):
         frame = pandas.DataFrame(table, columns=names)
         ends = dict.fromkeys(names, "-5:5")
-        status, said, _ = gate(frame, "[rows]\nmax_eta = 1e6\n", "--noise", "1", "--held-out", "0", "--no-attacks", **ends)
+        status, said, _ = gate(
+            frame, "[rows]\nmax_eta = 1e6\n", "--noise", "1", "--held-out", "0", "--no-attacks", **ends
+        )
         assert status == 2
         assert "copies of others" in said
     frame = pandas.DataFrame(rng.normal(size=(1200, 4 + wide)).clip(-4.9, 4.9), columns=names)
@@ -104,7 +106,7 @@ def test_groups_with_names_alike_are_all_in_the_rules(gate: Gate, first: str) ->
     if first == "(missing)":
         region[-9:] = ""
     table = pandas.DataFrame({"age": age, "region": region, "dose": dose})
-    policy = "[groups]\nmax_eta_mean = 0.7\nmax_ratio = 1.5\n[require]\ngroup = \"region\"\n"
+    policy = '[groups]\nmax_eta_mean = 0.7\nmax_ratio = 1.5\n[require]\ngroup = "region"\n'
     words = ("--noise", "0.05", "--held-out", "0", "--group", "region", "--drop", "region", "--no-attacks")
     status, _, rules = gate(table, policy, *words, age="0:100", dose="0:60")
     assert status == 1
@@ -125,7 +127,7 @@ def test_who_learns_from_other_columns_attacks_people_too(gate: Gate, rows: int)
     if rows == 2:  # what tells is in the second row
         later = table.assign(age=table.age + 1, dose=(table.dose + rng.normal(0, 1, n)).round(2))
         table = pandas.concat([table.assign(cotinine=rng.normal(180, 20, n).round(1)), later])
-    policy = "[columns.smoker]\nmax_attack = 0.8\n[require]\nperson = \"pid\"\n"
+    policy = '[columns.smoker]\nmax_attack = 0.8\n[require]\nperson = "pid"\n'
     ends = {"age": "0:101", "cotinine": "-300:600", "dose": "-10:60"}
     status, _, found = gate(table, policy, "--noise", "0.5", "--held-out", "0", "--person", "pid", **ends)
     assert status == 1
@@ -163,7 +165,9 @@ def test_a_number_is_attacked_end_to_end(gate: Gate) -> None:
     n = 480
     y = rng.normal(0, 0.3, n)
     y[:24], y[72:96] = y[:24] + 6, y[72:96] - 6
-    table = pandas.DataFrame({"age": rng.normal(50, 10, n).clip(5, 95).round(1), "ill": (np.arange(n) < 72).astype(int)})
+    table = pandas.DataFrame(
+        {"age": rng.normal(50, 10, n).clip(5, 95).round(1), "ill": (np.arange(n) < 72).astype(int)}
+    )
     table = table.assign(dose=(20 + y).round(3))
     policy = "[columns.ill]\nmax_attack = 0.92\n"
     words = ("--l2", "10", "--noise", "0.0004", "--held-out", "0")
@@ -179,7 +183,7 @@ def test_one_person_under_several_spellings_of_a_number_is_one(gate: Gate) -> No
     table = table.assign(bmi=table.bmi.round(2), dose=(20 + rng.normal(0, 3, 4 * n)).clip(0, 40).round(2))
     people = [str(1000 + k) for k in range(n)]
     spelled = [form.format(person) for form in ("{}", "{}.0", "0{}", " {}.00") for person in people]
-    policy = "[rows]\nmax_eta = 1e6\n[require]\nperson = \"pid\"\n"
+    policy = '[rows]\nmax_eta = 1e6\n[require]\nperson = "pid"\n'
     words = ("--noise", "0.2", "--held-out", "0", "--person", "pid", "--no-attacks")
     found = []
     for ids in (people * 4, ["x1000", *spelled[1:]]):

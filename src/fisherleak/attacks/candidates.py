@@ -200,9 +200,7 @@ class Candidates:
         mine = fed.pop(self.position)
         return None if any(mine & others for others in fed) else sorted(mine)
 
-    def of_people(
-        self, members: Sequence[NDArray[np.int64]], everyone: Sequence[NDArray[np.int64]]
-    ) -> Candidates:
+    def of_people(self, members: Sequence[NDArray[np.int64]], everyone: Sequence[NDArray[np.int64]]) -> Candidates:
         """The same with people attacked, all rows of each together; ``everyone`` has the rows of all, for their prior."""
         own = host(self.codes)[np.array([rows[0] for rows in everyone])]
         counts = np.bincount(own[own >= 0], minlength=self.k)

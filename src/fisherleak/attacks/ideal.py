@@ -148,7 +148,7 @@ def learned_from(target: Candidates) -> Learned:
     return Learned(tuple(said), judged, truth[known])
 
 
-def _of_everyone(features: Vector, numeric: list[bool], everyone: Sequence[NDArray[np.int64]]) -> Vector:
+def _of_everyone(features: Vector, numeric: list[bool], everyone: Sequence[Codes]) -> Vector:
     """In the first row of each person what all of his rows say, in whatever order: means of numbers, the first of codes."""
     order, sizes = np.concatenate(everyone), np.array([own.size for own in everyone])
     starts = np.cumsum(sizes) - sizes

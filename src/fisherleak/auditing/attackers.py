@@ -1,7 +1,7 @@
 """What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
 
-White-box attackers compare parameters behind the scaling of the columns as it was fitted, with the noise as it is there. Where it
-is not public, the scale of the column that they guess is fitted anew with each candidate: that of no other column moves.
+White-box attackers compare parameters behind the scaling of the columns as it was fitted, with the noise as it is there. Where
+it is not public, the scale of the column that they guess is fitted anew with each candidate: that of no other column moves.
 """
 
 from __future__ import annotations
@@ -57,12 +57,11 @@ VARYING = (
     "attacked."
 )
 ATTACKERS = {
-    "white-box, other columns": "knows all other data and the noise, and what the rest of the "
-    "row suggests about the value, and sees the released coefficients",
-    "white-box with prior": "knows all other data, the noise and how common each value is (not "
-    "what the rest of the row suggests), and sees the released coefficients",
-    "white-box": "knows all other data, and sees the released coefficients, but ignores how "
-    "common values are",
+    "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, and "
+    "sees the released coefficients",
+    "white-box with prior": "knows all other data, the noise and how common each value is (not what the rest of the row "
+    "suggests), and sees the released coefficients",
+    "white-box": "knows all other data, and sees the released coefficients, but ignores how common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
     "gives for the record itself (its class, or its exact score)",
     "black-box": "knows the rest of the row, and queries the released model",

@@ -159,7 +159,6 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
             what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
     given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
-    # of two values the step between them is one, however they are written
     steps = {"max_eta": feature.step} if feature.yes_no else {}
     yield from (ColumnLimit(f"columns.{name}.{key}", key, limit, steps.get(key, 1.0)) for key, limit in given.items())
 

@@ -128,7 +128,7 @@ def _changes(
 
 
 def _more_penalty(shared: Replacements, changes: _SetChanges, scaled: Sequence[int]) -> Vector:
-    """n l2 (v' / v - 1) at the coefficients of columns whose variance is v' with each set, (b, L p)."""
+    """What is added, n l2 (v' / v - 1) at the coefficients of columns whose variance is v' with each set, (b, L p)."""
     found, n, width = changes.penalty.copy(), shared.X.shape[0], changes.rows.x.shape[1]
     for j in scaled:
         column = np.asarray(shared.X[:, j], dtype=np.float64)
