@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,3 +254,10 @@ def test_a_policy_with_keys_of_very_many_parts_is_refused(gate: Gate, form: str)
     status, said, _ = gate(table, form.format(".".join("b" * 200_000)), "--noise", "1")
     assert status == 2
     assert "dots in line 1" in said
+
+
+def test_the_command_line_is_run_as_a_module() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "fisherleak", "--version"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("fisherleak ")

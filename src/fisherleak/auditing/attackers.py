@@ -57,8 +57,8 @@ VARYING = (
     "attacked."
 )
 ATTACKERS = {
-    "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, and "
-    "sees the released coefficients",
+    "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, "
+    "and sees the released coefficients",
     "white-box with prior": "knows all other data, the noise and how common each value is (not what the rest of the row "
     "suggests), and sees the released coefficients",
     "white-box": "knows all other data, and sees the released coefficients, but ignores how common values are",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak._support.ids import id_text
+from fisherleak._support.level_types import id_text
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.ids import id_text
+from fisherleak._support.level_types import id_text
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.design.features import Facts
 from fisherleak.tables.design.gaps import Gaps
