@@ -8,8 +8,8 @@ and few of these in that one too; copies are alike in whichever it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,7 @@ def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> st
 
     With ``whose``, (n,), the person of each row, copies among one person's rows do not count.
     """
-    features = [y, *(_value(X, columns) for columns in places)]
-    codes, person = _coded(features, whose)
+    codes, person = _coded(chain([y], (_value(X, columns) for columns in places)), whose)
     copies = _copies(_together(codes), codes, person, SHARE)
     if not copies:
         return ""
@@ -102,9 +101,8 @@ def _near_copies(
     """
     sets = [gone for count in range(1, most + 1) for gone in combinations(range(1, len(places) + 1), count)]
     numbers = np.array([True, *(len(columns) == 1 for columns in places)])
-    features = [_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places]
-    codes, person = _coded([_rounded(y, steps), *features], whose)
-    del features
+    features = (_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places)
+    codes, person = _coded(chain([_rounded(y, steps)], features), whose)
     fine = numbers & np.array([_has_many(each) for each in codes])
     there = [np.ones(y.size, dtype=bool), *(X[:, columns[0]] != GAP for columns in places)]
     measured = fine[:, None] & np.array(there)
@@ -182,15 +180,16 @@ def _has_many(values: NDArray[Any]) -> bool:
     return any(np.unique(some).size > MANY_VALUES for some in (values[:FEWEST_ROWS], values))
 
 
-def _coded(features: Sequence[NDArray[Any]], whose: Whose) -> tuple[list[Codes], Codes | None]:
+def _coded(features: Iterable[NDArray[Any]], whose: Whose) -> tuple[list[Codes], Codes | None]:
     """A number of 64 bits that looks random for each value of a feature, and for each person.
 
     Sums of those of several features tell rows apart, and are exact: one that is taken away again leaves the others.
     """
-    keys = iter(np.random.default_rng(0).integers(2**64, size=len(features) + 1, dtype=np.uint64))
+    rng = np.random.default_rng(0)
 
     def coded(values: NDArray[Any]) -> Codes:
-        return mixed_bits((values.astype(np.float64) + 0.0).view(np.uint64) ^ next(keys))  # one zero of two
+        key = rng.integers(2**64, dtype=np.uint64)
+        return mixed_bits((values.astype(np.float64) + 0.0).view(np.uint64) ^ key)  # one zero of two
 
     return [coded(values) for values in features], None if whose is None else coded(whose)
 
