@@ -88,7 +88,7 @@ def _correlated(design: Design, rows: SampledRows) -> tuple[str, str] | None:
     names = [design.target.name, *(feature.name for feature in numbers)]
     most = max(100, int(MOST_PRODUCTS / len(names) ** 2))
     some = some_rows(rows.y.size, most, None)
-    z = np.column_stack([rows.y[some], rows.X[np.ix_(some, [feature.columns[0] for feature in numbers])]])
+    z = np.column_stack([rows.y[some], *(rows.X[some, feature.columns[0]] for feature in numbers)])
     there = (z != GAP).astype(np.float64)
     z = there * (z - (there * z).sum(axis=0) / np.maximum(there.sum(axis=0), 1.0))
     # over the rows where both are there: counts, sums of one, sums of its squares

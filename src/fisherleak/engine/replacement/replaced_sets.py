@@ -105,8 +105,8 @@ def set_replacement_moves(
     for start in track(range(0, len(sets), most), -(-len(sets) // most), f"Moves for {what}"):
         stop = min(start + most, len(sets))
         part = slice(ends[start], ends[stop])
-        own = (each if each is None else each[part] for each in (changed, labels))
-        some = _changes(shared, sets[start:stop], *own, scaled)
+        own = [each if each is None else each[part] for each in (changed, labels)]
+        some = _changes(shared, sets[start:stop], own[0], own[1], scaled)
         (real,) = np.nonzero(some.real)
         if not real.size:
             continue
