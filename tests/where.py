@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "fisherleak"
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "__main__.py": ("attacks_on_us/test_gate_thirdly.py",),
     "_support/atomic.py": ("cli/test_bad_input.py", "cli/commands/test_release.py", "cli/commands/test_audit.py"),
     "_support/checks.py": ("models/test_read.py", "test_bounds.py", "auditing/test_records.py"),
     "_support/grids.py": ("training/test_pipelines.py", "attacks_on_us/test_scaler.py", "cli/commands/test_release.py"),

@@ -217,7 +217,8 @@ def test_people_are_attacked_with_all_their_rows(kind: str) -> None:
     trained, people = found.trained, found.design.people
     assert people is not None
     outcomes = {outcome.attacker: outcome for outcome, _ in found.attacked.outcomes}
-    assert list(outcomes) == ["white-box with prior", "white-box", "prior"]
+    learned = ["white-box, other columns", "no model, other columns"]
+    assert list(outcomes) == [learned[0], "white-box with prior", "white-box", learned[1], "prior"]
     assert {outcome.attribute for outcome, _ in found.attacked.outcomes} == {"town"}
     (town,) = [feature for feature in found.design.features if feature.name == "town"]
     _, scales = spreads_in(found.design)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_number", "numeric_levels", "plain_level", "typed_levels"]
+__all__ = ["as_number", "id_text", "numeric_levels", "plain_level", "typed_levels"]
 
 EXACT = 2**53
 """Whole numbers below it are exact as floats."""
+PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
 
 
 def plain_level(level: Any) -> Any:
@@ -79,3 +82,20 @@ def numeric_levels(levels: Iterable[Any]) -> NDArray[Any] | None:
     """
     found = typed_levels(as_number(level) for level in levels)
     return found if found.dtype.kind in "bif" and bool((np.abs(found) < EXACT).all()) else None
+
+
+def id_text(value: Any) -> str:
+    """An id as a ledger and `person` know it, however a file wrote or a reader took it: 7, "007" and 7.0 are one id.
+
+    One text among the numbers of a column makes them all text when it is read again; whoever was 7 is then "007".
+    """
+    own = value.item() if isinstance(value, np.generic) else value
+    if isinstance(own, bool) or (isinstance(own, float) and own.is_integer()):
+        own = int(own)
+    text = unicodedata.normalize("NFC", str(own)).strip()
+    number = PLAIN_NUMBER.fullmatch(text)
+    if number is None:
+        return f"{type(own).__name__}:{text}"
+    sign, whole, part = number.groups()
+    size = f"{whole}.{part}" if part else whole
+    return f"-{size}" if sign == "-" and size != "0" else size

@@ -79,6 +79,8 @@ class Candidates:
     members : tuple of integer arrays, or None
         Where people are attacked: all rows of each, which have one value and take another together. ``rows`` are then the
         first of each.
+    everyone : tuple of integer arrays, or None
+        Then also the rows of each person, attacked or not.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Candidates:
     output: int | None = None
     beliefs: NDArray[np.float64] | None = None
     members: tuple[NDArray[np.int64], ...] | None = None
+    everyone: tuple[NDArray[np.int64], ...] | None = None
 
     @property
     def k(self) -> int:
@@ -197,12 +200,13 @@ class Candidates:
         mine = fed.pop(self.position)
         return None if any(mine & others for others in fed) else sorted(mine)
 
-    def of_people(self, members: Sequence[NDArray[np.int64]], first: NDArray[np.int64]) -> Candidates:
-        """The same with people attacked, all rows of each together; ``first`` is a row of every person, for their prior."""
-        own = host(self.codes)[first]
+    def of_people(self, members: Sequence[NDArray[np.int64]], everyone: Sequence[NDArray[np.int64]]) -> Candidates:
+        """The same with people attacked, all rows of each together; ``everyone`` has the rows of all, for their prior."""
+        own = host(self.codes)[np.array([rows[0] for rows in everyone])]
         counts = np.bincount(own[own >= 0], minlength=self.k)
         rows = like(np.array([rows[0] for rows in members]), self.rows, namespace(self.rows))
-        return replace(self, members=tuple(members), rows=rows, prior=counts / counts.sum())
+        prior = counts / counts.sum()
+        return replace(self, members=tuple(members), everyone=tuple(everyone), rows=rows, prior=prior)
 
     def chosen(self, codes: Array) -> Array:
         """The values of candidates by their codes."""
@@ -295,7 +299,7 @@ def people_of(target: Candidates, groups: Any) -> Candidates:
                 "Attack another column, or rows one by one, without groups=."
             )
     sets = list(members.values())
-    return target.of_people(sets, np.array([rows[0] for rows in sets]))
+    return target.of_people(sets, sets)
 
 
 def jacobian_at_minimum(model: Estimator, X: TableLike, y: VectorLike, sample_weight: VectorLike) -> Jacobian:

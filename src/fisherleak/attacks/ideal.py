@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -130,6 +130,9 @@ def learned_from(target: Candidates) -> Learned:
         prior = np.tile(target.prior, (target.m, 1))
         return Learned((prior,), (prior,), host(target.truth))
     features, numeric = _others(target)
+    if target.everyone is not None:
+        features = _of_everyone(features, numeric, target.everyone)
+        known = np.intersect1d(known, [own[0] for own in target.everyone])
     rows = host(target.rows)
     # many short parallel regions: on a busy machine threads that wait for each other cost far more than they save
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
@@ -143,6 +146,16 @@ def learned_from(target: Candidates) -> Learned:
         everyone[known] = each
         said.append(everyone[rows])
     return Learned(tuple(said), judged, truth[known])
+
+
+def _of_everyone(features: Vector, numeric: list[bool], everyone: Sequence[Codes]) -> Vector:
+    """In the first row of each person what all of his rows say, in whatever order: means of numbers, the first of codes."""
+    order, sizes = np.concatenate(everyone), np.array([own.size for own in everyone])
+    starts = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(features[order], starts, axis=0) / sizes[:, None]
+    found = features.copy()
+    found[order[starts]] = np.where(numeric, means, np.minimum.reduceat(features[order], starts, axis=0))
+    return found
 
 
 def _part_right(said: Vector, truth: Codes) -> float:

@@ -94,6 +94,8 @@ class WhiteBox(Attacker):
     of_people = True
     _shared: StartingFit | None = None
     """What all replacements in the same rows share, where several columns are attacked."""
+    _refits_scale = False
+    """Whether the scale of the attacked column follows from the rows, in NumPy, and is fitted anew with each candidate."""
 
     def __init__(
         self,
@@ -127,14 +129,15 @@ class WhiteBox(Attacker):
         """
         target = self.target
         shared = self._shared or StartingFit(target.fit, target.features, target.y, target.m * (target.k - 1))
-        everyone = None if target.members is None else np.concatenate(target.members)
+        members, scaled = target.members, target._own_features or () if self._refits_scale else ()
+        everyone = None if members is None else np.concatenate(members)
         found = []
         for k, value in enumerate(target.values):
             what = f"{target.name} = {value}"
             by_label = target.encoded is not None
             changed, labels = (None, target.labels(k, everyone)) if by_label else (target.changed(k, everyone), None)
-            rows = target.rows if target.members is None else target.members
-            found.append(replacement_moves(shared, rows, changed, labels, what))
+            rows = target.rows if members is None else members
+            found.append(replacement_moves(shared, rows, changed, labels, what, scaled))
         return tuple(found)
 
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Seed = 0, over: str = "rows") -> Array:

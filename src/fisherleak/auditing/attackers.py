@@ -1,8 +1,7 @@
 """What attackers get out of an audited model: outcomes of each, and the strongest one's accuracy over a grid of noise.
 
-White-box attackers take what scaling learned as known: candidates pass through it as it was fitted, and the parameters that
-they compare are those behind it, with the noise as it is there. Its share in what a value moves is counted in eta and not by
-them.
+White-box attackers compare parameters behind the scaling of the columns as it was fitted, with the noise as it is there. Where
+it is not public, the scale of the column that they guess is fitted anew with each candidate: that of no other column moves.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.noise_words import as_noise
-from fisherleak.training.people import one_row_each, rows_by_person, varying
+from fisherleak.training.people import one_row_each, rows_by_person, several_rows, varying
 from fisherleak.training.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
 from fisherleak.training.trained_model import Trained
 
@@ -46,23 +45,23 @@ QUICK_ROWS, QUICK_DRAWS = 100, 20
 MANY_PARAMETERS = 300
 """Parameters of a model of several classes past which few rows are attacked."""
 QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, and nothing is learned from the other columns."
-QUICK_PEOPLE = "A quick look: at most 100 people are attacked."
+QUICK_PEOPLE = "A quick look: at most 100 people are attacked, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 OF_PEOPLE = (
-    "People are attacked with all their rows together, by the attackers who know all other data and by the prior: the others "
-    "here (who learn from other columns, query the model or are told its answer) guess a value of one row, and were not run."
+    "People are attacked with all their rows together, by the attackers who know all other data, who learn from other columns "
+    "(means over a person's rows) and by the prior: the others here (who query the model or are told its answer) guess a value "
+    "of one row, and were not run."
 )
 VARYING = (
     "A person's rows differ in {names}: attackers of people guess a value that all rows of a person have, and these were not "
     "attacked."
 )
 ATTACKERS = {
-    "white-box, other columns": "knows all other data, centres and scales of columns and the noise, and what the rest of the "
-    "row suggests about the value, and sees the released coefficients",
-    "white-box with prior": "knows all other data, centres and scales of columns, the noise and how common each value is (not "
-    "what the rest of the row suggests), and sees the released coefficients",
-    "white-box": "knows all other data, centres and scales of columns, and sees the released coefficients, but ignores how "
-    "common values are",
+    "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, "
+    "and sees the released coefficients",
+    "white-box with prior": "knows all other data, the noise and how common each value is (not what the rest of the row "
+    "suggests), and sees the released coefficients",
+    "white-box": "knows all other data, and sees the released coefficients, but ignores how common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
     "gives for the record itself (its class, or its exact score)",
     "black-box": "knows the rest of the row, and queries the released model",
@@ -77,8 +76,8 @@ KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
-OF_SEVERAL_ROWS = (WITH_PRIOR, WITHOUT_PRIOR, Prior.name)
-"""Attackers of people: exact where all rows of a person change together."""
+OF_SEVERAL_ROWS = (INFORMED, WITH_PRIOR, WITHOUT_PRIOR, Ideal.name, Prior.name)
+"""Attackers of people who have several rows: exact where all of them change together."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ def attack_all(
     quick: bool = False,
     told: Mapping[str, int] | None = None,
     learned: dict[str, Learned] | None = None,
+    key: int | None = None,
 ) -> Attacked:
     """Run every attacker on every column, and on the label.
 
@@ -119,7 +119,7 @@ def attack_all(
     released : released model, optional
         Attacked in place of the average over releases with that noise.
     seed : int
-        Of the rows that are drawn and of simulations.
+        Of simulations, and of the rows that are drawn unless ``key`` is given.
     quick : bool
         Fewer rows and simulated releases, and no attacker who learns from the other columns.
     told : mapping of column to row
@@ -127,6 +127,8 @@ def attack_all(
         in some rows and in that one.
     learned : mapping of column to Learned
         What learners said at another noise, which is no other at this one; what they say now is entered.
+    key : int
+        Of the rows that are drawn: one that nobody could know beforehand where a rule is about them.
 
     Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
     left out.
@@ -142,8 +144,8 @@ def attack_all(
     added = standard_noise(trained, as_noise(noise))
     exposed = dict(told or {})
     columns = len({*attributes, *exposed})
-    known = {} if learned is None else learned
-    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, quick, columns, known)
+    known, key = {} if learned is None else learned, seed if key is None else key
+    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, key, quick, columns, known)
     found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
     found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
@@ -158,7 +160,7 @@ def attack_all(
 
 def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
     """What holds for all columns: said once."""
-    if trained.design.people is None:
+    if not several_rows(trained.design):
         return [QUICK] * quick
     return [QUICK_PEOPLE] * quick + [OF_PEOPLE] * bool(attributes)
 
@@ -185,6 +187,7 @@ class _Attacks:
     grid: tuple[float, ...]
     released: Any
     seed: int
+    key: int
     quick: bool
     columns: int
     learned: dict[str, Learned]
@@ -201,13 +204,13 @@ class _Attacks:
         return QUICK_ROWS if self.quick else MOST_ROWS
 
     def _without(self, attacker: str, label: bool) -> bool:
-        if self.trained.design.people is not None and attacker not in OF_SEVERAL_ROWS:
+        if several_rows(self.trained.design) and attacker not in OF_SEVERAL_ROWS:
             return True
         return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
 
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
         """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
-        aim = _aim(self.trained.design, name, self.most, self.seed)
+        aim = _aim(self.trained.design, name, self.most, self.key)
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
@@ -250,7 +253,7 @@ class _Attacks:
         """How well values of a column are told apart, in some rows and in one that is named."""
         levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
         few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
-        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.seed)
+        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.key)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
@@ -282,16 +285,21 @@ class _Attacks:
     def _known(self, aim: _Aim) -> WhiteBox:
         """The white-box attacker with the prior, of whom others have candidates and moves."""
         own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
-        people = self.trained.design.people
-        if people is None:
-            known = WhiteBox._of(candidates_of(*own, None, aim.rows, self._read))
-        else:
-            every, first = rows_by_person(people), one_row_each(people)
-            target = candidates_of(*own, None, first[aim.rows], self._read)
-            known = WhiteBox._of(target.of_people([every[k] for k in aim.rows.tolist()], first))
-        known._shared = self._shared
+        people, rows = self.trained.design.people, aim.rows
+        rows = rows if people is None else one_row_each(people)[rows]
+        target = candidates_of(*own, None, rows, self._read)
+        if people is not None and several_rows(self.trained.design):
+            every = rows_by_person(people)
+            target = target.of_people([every[k] for k in aim.rows.tolist()], every)
+        known = WhiteBox._of(target)
+        known._shared, known._refits_scale = self._shared, self._learns_scale(aim)
         known._use(True)
         return known
+
+    def _learns_scale(self, aim: _Aim) -> bool:
+        """Whether the release has a scale of the attacked column that follows from the rows."""
+        numbers = {feature.name for feature in self.trained.design.features if feature.kind == "number"}
+        return self.trained.public == "nothing" and not aim.label and aim.attribute in numbers
 
     @staticmethod
     def _made(attacker: str, made: dict[str, Any], learned: Learned | None) -> Attacker:

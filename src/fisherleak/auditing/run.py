@@ -6,6 +6,7 @@ Etas of rows, groups and the whole data are in standard units (``model``); etas 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -188,9 +189,11 @@ def audit_trained(
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
     learned: dict[str, Learned] = {}  # the same at every noise
+    # who orders the rows and knows the seed would decide which are attacked; the same ones wherever rules are checked again
+    key = seed if applied is None else secrets.randbits(64)
 
     def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
-        return _attacked(trained, plan, chosen, asked, noise, grid, seed, told, learned)
+        return _attacked(trained, plan, chosen, asked, noise, grid, seed, key, told, learned)
 
     attacked = clock("attacks", lambda: attack(trained, choice.noise, grid))
     done = Audit(
@@ -245,6 +248,7 @@ def _attacked(
     noise: Noise,
     grid: Sequence[float],
     seed: int,
+    key: int,
     told: Mapping[str, int],
     learned: dict[str, Learned],
 ) -> Attacked:
@@ -262,7 +266,7 @@ def _attacked(
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
     exposed = {name: row for name, row in told.items() if not large or name in aims}
-    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed, learned=learned)
+    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed, learned=learned, key=key)
 
 
 def _told(trained: Trained, found: Exposure) -> dict[str, int]:

@@ -19,6 +19,7 @@ __all__ = [
     "in_order",
     "lazy_labels",
     "missing",
+    "mixed_bits",
     "rows_by_group",
     "same_rows",
     "some_rows",
@@ -111,11 +112,18 @@ def rows_by_group(labels: VectorLike, n: int) -> dict[Any, Array]:
     return {group: np.array(members[group]) for group in in_order(members)}
 
 
-def some_rows(n: int, most: int, seed: int) -> NDArray[np.int64]:
-    """All rows, or ``most`` of them drawn at random, in order."""
+def some_rows(n: int, most: int, seed: int | None) -> NDArray[np.int64]:
+    """All rows, or ``most`` of them drawn at random, in order; without a seed, by the operating system's randomness."""
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
+
+
+def mixed_bits(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers that look random, one for each key: the last steps of splitmix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(keys ^ (keys >> np.uint64(31)))
 
 
 def lazy_labels(labels: VectorLike, X: Array) -> Array:

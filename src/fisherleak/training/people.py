@@ -29,6 +29,7 @@ __all__ = [
     "person_names",
     "refuse_varying",
     "rows_by_person",
+    "several_rows",
     "varying",
 ]
 
@@ -64,6 +65,11 @@ def varying(design: Design, names: Sequence[str]) -> list[str]:
         if bool(np.any(own != own[first])):
             found.append(name)
     return found
+
+
+def several_rows(design: Design) -> bool:
+    """Whether rows belong to people of whom some have several."""
+    return design.people is not None and design.people.count < design.n
 
 
 def one_row_each(people: People) -> Rows:

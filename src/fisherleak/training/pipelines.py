@@ -173,7 +173,7 @@ def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
         warnings.simplefilter("ignore")  # its parameters are replaced
         if own.get("solver") == "newton-cholesky":
             last.set_params(solver="lbfgs", max_iter=1)  # which needs no Hessian
-        model.fit(_made_up(public, labels.size), labels)
+        _fit_classes(model, _made_up(public, labels.size), labels, public.classes, None)
     if public.fills:
         _with_centres(public.features, model[0])
     last.set_params(**own)
@@ -181,6 +181,18 @@ def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
         delattr(last, name)
     set_parameters(last, raw)
     return model
+
+
+def _fit_classes(
+    model: Pipeline, frame: Any, labels: NDArray[Any], classes: Sequence[Any], weights: Vector | None
+) -> None:
+    """Fit a pipeline; numbers that are classes and not whole, which scikit-learn takes for none, by their places."""
+    if not classes or labels.dtype.kind != "f":
+        fit_weighted(model, frame, labels, weights)
+        return
+    known = np.array(classes)
+    fit_weighted(model, frame, np.searchsorted(known, labels), weights)
+    model[-1].classes_ = known
 
 
 def _made_up(public: PublicModel, count: int) -> Any:
@@ -264,7 +276,7 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
         warnings.simplefilter("ignore")
         if steps is not None:
             estimator.set_params(max_iter=1)  # its parameters are replaced by those of the exact minimum
-        fit_weighted(model, frame, labels, trained.weights)
+        _fit_classes(model, frame, labels, design.target.classes, trained.weights)
     if steps is not None:
         estimator.set_params(max_iter=steps)
     numbers = [feature for feature in design.features if feature.kind == "number"]

@@ -48,6 +48,8 @@ class ColumnLimit:
     rule: str
     key: str
     limit: float
+    step: float = 1.0
+    """What a limit on eta is per: one of the column's unit, or of two values the step from one to the other."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _etas(limits: Sequence[ColumnLimit], spread: float) -> dict[str, float]:
         "min_error": lambda value: 1.0 / value,
         "max_eta": float,
     }
-    return {each.key: made[each.key](each.limit) for each in limits if each.key in made}
+    return {each.key: made[each.key](each.limit) / each.step for each in limits if each.key in made}
 
 
 def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules | None:
@@ -157,7 +159,8 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
             what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
     given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
-    yield from (ColumnLimit(f"columns.{name}.{key}", key, limit) for key, limit in given.items())
+    steps = {"max_eta": feature.step} if feature.yes_no else {}
+    yield from (ColumnLimit(f"columns.{name}.{key}", key, limit, steps.get(key, 1.0)) for key, limit in given.items())
 
 
 def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.grids import GAP
-from fisherleak.auditing.policy.sampled_rows import SampledRows
+from fisherleak.auditing.policy.sampled_rows import SampledRows, all_rows
 from fisherleak.errors import InvalidInputError
+from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.repeated_rows import copies_note, many_copies_note, near_copies_note
 
@@ -38,8 +39,12 @@ Codes = NDArray[np.int64]
 
 
 def refuse_copies(design: Design, source: str, rows: SampledRows, of_columns: bool, gains: bool) -> None:
-    """Refuse copies of rows, but for those of one person, and of columns; with ``gains``, columns that another one tells."""
-    own = (rows.X, rows.y, [feature.columns for feature in design.features], rows.whose)
+    """Refuse copies of rows, but for those of one person, and of columns; with ``gains``, columns that another one tells.
+
+    Of all rows where they are in memory, else of ``rows``.
+    """
+    every = all_rows(design) or rows
+    own = (every.X, every.y, [feature.columns for feature in design.features], every.whose)
     note = copies_note(*own) or near_copies_note(*own) or many_copies_note(*own)
     if note:
         raise InvalidInputError(f"{note} Under the policy '{source}' they are refused.")
@@ -82,7 +87,8 @@ def _correlated(design: Design, rows: SampledRows) -> tuple[str, str] | None:
     numbers = [feature for feature in design.features if feature.kind == "number"]
     names = [design.target.name, *(feature.name for feature in numbers)]
     most = max(100, int(MOST_PRODUCTS / len(names) ** 2))
-    z = np.column_stack([rows.y[:most], rows.X[:most, [feature.columns[0] for feature in numbers]]])
+    some = some_rows(rows.y.size, most, None)
+    z = np.column_stack([rows.y[some], *(rows.X[some, feature.columns[0]] for feature in numbers)])
     there = (z != GAP).astype(np.float64)
     z = there * (z - (there * z).sum(axis=0) / np.maximum(there.sum(axis=0), 1.0))
     # over the rows where both are there: counts, sums of one, sums of its squares

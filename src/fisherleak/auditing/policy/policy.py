@@ -34,6 +34,8 @@ EVERY = "*"
 MEASURED_BY = ("spread", "kind")
 """Keys that say how a column is measured, and limit nothing."""
 LARGEST_FILE = 1_000_000
+MOST_DOTS = 100
+"""In a line of the file: keys of very many parts would be read for minutes."""
 LONGEST_SHOWN = 60
 """Characters of a value of a policy that a refusal shows."""
 Check = tuple[str, Callable[[Any], bool]]
@@ -118,6 +120,12 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
         raise InvalidInputError(f"The policy '{place}' cannot be read: {error.strerror or error}.") from None
     if len(data) > LARGEST_FILE:
         raise InvalidInputError(f"The policy '{place}' has {len(data)} bytes: a policy is a short TOML file.")
+    for k, line in enumerate(data.split(b"\n"), start=1):
+        if line.count(b".") > MOST_DOTS:
+            raise InvalidInputError(
+                f"The policy '{place}' has more than {MOST_DOTS} dots in line {k}: no key has so many parts; write a list in "
+                "several lines."
+            )
     try:
         given = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -7,6 +7,7 @@ the noise at which a limit on them passes follows from one measurement; ``passin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def _value(
             yield _attack(audit, each.rule, each.limit, name)
             continue
         share = each.key == "max_revealed"
-        eta = (figure.rms.largest if share else figure.largest) / audit.unit_scale
+        eta = each.step * (figure.rms.largest if share else figure.largest) / audit.unit_scale
         if share and not np.isfinite(eta * spread):
             yield Rule(each.rule, each.limit, None, False, _without_share(audit, name))
             continue
@@ -101,12 +102,22 @@ def _value(
         value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
         if share:
             words = f"{words}; spread {number(spread, 3)}, {_whence(spread, stated)}"
-        if each.key == "min_error":  # so that a reader notices another unit than that of the limit
-            own = figure.feature.prior if isinstance(figure, ColumnFigures) else label_spread(audit.design)
-            words = f"{words}, where the values vary by {number(own, 2)}"
+        words += _varying(audit, each.key, figure)
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         worst = figure.rms.worst if share else figure.worst
         yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
+
+
+def _varying(audit: Audit, key: str, figure: ColumnFigures | LabelFigures) -> str:
+    """How much values vary, so that a reader notices another unit than that of the limit."""
+    feature = figure.feature if isinstance(figure, ColumnFigures) else None
+    counted = feature is None or feature.kind == "number"
+    if key == "max_revealed" or not counted or (feature is None and audit.design.target.classes):
+        return ""
+    if feature is not None and feature.yes_no:
+        return ", per step from one value to the other"
+    own = label_spread(audit.design) if feature is None else feature.prior
+    return f", where the values vary by {number(own, 2)}"
 
 
 def _whence(spread: float, stated: float | None) -> str:
@@ -149,13 +160,12 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             yield Rule(f"groups.{key}", limit, None, False, words)
         return
     scale = audit.unit_scale
-    means = {group.name: group.spread.mean / scale for group in audit.groups}
-    joint = {group.name: group.joint / scale for group in audit.groups}
+    means = [(group.name, group.spread.mean / scale) for group in audit.groups]
+    joint = [(group.name, group.joint / scale) for group in audit.groups]
     for key, limit in given.items():
         if key == "max_ratio":
-            least, most = min(means.values()), max(means.values())
+            least, (worst, most) = min(eta for _, eta in means), max(means, key=itemgetter(1))
             value = most / least if least > 0 else None
-            worst = max(means, key=lambda name: means[name])
             passed = value is not None and value <= limit
             told = "nobody in one group" if value is None else f"{number(value)} times as much"
             yield Rule(f"groups.{key}", limit, value, passed, f"The model leans on '{worst}' {told}; limit {limit:g}.")
@@ -164,9 +174,9 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")
             continue
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
-        worst = max(etas, key=lambda name: etas[name])
-        words = f"The eta of '{worst}' {what} is {number(etas[worst])}; limit {limit:g}."
-        value, passed = etas[worst], all(eta <= limit for eta in etas.values())
+        worst, value = max(etas, key=itemgetter(1))
+        words = f"The eta of '{worst}' {what} is {number(value)}; limit {limit:g}."
+        passed = all(eta <= limit for _, eta in etas)
         yield Rule(f"groups.{key}", limit, value, passed, words, noise=_more(audit, value, limit))
 
 
@@ -224,8 +234,7 @@ def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
 def _not_attacked(audit: Audit, column: str) -> str:
     """Why attacks on a column say too little: nothing where the strongest attackers were run."""
     ran = {o.attacker for o in _of(audit, column, False)}
-    strongest = {WITH_PRIOR} if audit.design.people is not None else {WITH_PRIOR, INFORMED}
-    if strongest <= ran:
+    if {WITH_PRIOR, INFORMED} <= ran:
         return ""
     if ran:
         return f"The strongest attacks on '{column}' were not run: the assumptions say why."
@@ -320,7 +329,7 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "model": (audit.trained.kind.name, lambda limit: audit.trained.kind.name == limit),
         "group": (settings.group, lambda limit: settings.group == limit),
         "person": (settings.person, lambda limit: settings.person == limit),
-        "held_out": (settings.held_out, lambda limit: settings.held_out >= limit),
+        "held_out": (held_out := _held_out(audit), lambda limit: held_out >= limit),
         "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
         "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
         "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
@@ -340,6 +349,13 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         if key == "released" and audit.unconfirmed:
             words = f"A released file was checked, and this is not confirmed: {audit.unconfirmed} {UNCONFIRMED_REMEDY}"
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
+
+
+def _held_out(audit: Audit) -> float:
+    """The part of the rows that was asked to be held out, where about as many are: none of a small table is."""
+    asked, held = audit.settings.held_out, audit.design.held_out
+    share = held / (audit.design.n + held)
+    return asked if share >= asked / 2 else round(share, 3)
 
 
 def _said(value: Any) -> str:

@@ -65,6 +65,11 @@ def changed_risk(shared: StartingFit, changes: ChangedRows, place: int) -> Risk:
     own = slice(0, rows.size)
     risk = _with_weights(shared.risk, rows, host(changes.new_omega)[place, own], shared.fold)
     xp = namespace(risk.X)
+    if changes.push is not None and shared.fold is None:  # the squared scales change as the penalty does
+        penalty = host(risk.penalty)[: risk.X.shape[1]]
+        grown = 1.0 + host(changes.push)[place, : penalty.size] / np.where(penalty > 0, penalty, 1.0)
+        own_scales = np.ones(penalty.size) if risk.scales is None else host(risk.scales)
+        risk = replace(risk, scales=like(own_scales * np.sqrt(np.maximum(grown, 0.0)), risk.X, xp))
     if changes.e is not None:
         X = np.array(host(risk.X), dtype=np.float64)
         X[rows] += host(changes.e)[place, own, : X.shape[1]]

@@ -12,7 +12,7 @@ rows at the old parameters, the Hessian changes by rank 2 k L (k L where no feat
 
 so that one Newton step moves the parameters by :math:`-H'^{-1} g'`,
 :math:`H'^{-1} = H^{-1} - H^{-1} U W U^T H^{-1}`, :math:`W = (I + K M)^{-1} K`, :math:`M = U^T H^{-1} U`: to the new minimum for
-the squared loss. P, a diagonal, is what the rows do to the penalty where scales are folded in and leave with them; it is no
+the squared loss. P, a diagonal, is what the rows do to the penalty where scales follow from them; it is no
 part of H'. Where a set has more columns in U than there are parameters, U is a root of H and :math:`K = R^T (H' - H) R` with
 :math:`R R^T = H^{-1}`.
 """

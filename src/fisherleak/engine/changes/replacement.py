@@ -56,6 +56,7 @@ def replacement_moves(
     changed: Array | None = None,
     labels: Array | None = None,
     what: str = "the change",
+    scaled: Sequence[int] = (),
 ) -> Moves:
     """How the parameters move when each of some rows, or of some sets of them, takes other features, labels, or both.
 
@@ -70,6 +71,8 @@ def replacement_moves(
         Their new labels.
     what : str
         Names the change in a refusal, and on a progress bar.
+    scaled : sequence of int
+        Features whose scale follows from the rows, all alike, in NumPy: with other values l2 is on other coefficients.
     """
     xp = namespace(shared.X)
     sets = isinstance(rows, Sequence)
@@ -87,7 +90,7 @@ def replacement_moves(
             flat = xp.reshape(xp.clip(own, 0, None), (-1,))
             features, other = (each if each is None else _taken(each, flat, own.shape) for each in (changed, labels))
             some = xp.where(own >= 0, _taken(everyone, flat, own.shape), NOBODY)
-            values, error, count = _moved(shared, some, features, other, what, sets)
+            values, error, count = _moved(shared, some, features, other, what, sets, scaled)
             places.append(xp.take(where, chosen))
             found.append(values)
             errors.append(error)
@@ -123,11 +126,17 @@ def _blocks(shared: StartingFit, order: Array, what: str) -> Iterator[Array]:
 
 
 def _moved(
-    shared: StartingFit, rows: Array, changed: Array | None, labels: Array | None, what: str, sets: bool
+    shared: StartingFit,
+    rows: Array,
+    changed: Array | None,
+    labels: Array | None,
+    what: str,
+    sets: bool,
+    scaled: Sequence[int],
 ) -> tuple[Array, Array, int]:
     """Moves of rows (b, k) as they are centred, how far each may be off, and how many were fitted again."""
     xp = namespace(shared.inverse)
-    changes = shared.replaced(rows, changed, labels)
+    changes = shared.replaced(rows, changed, labels, scaled)
     values = xp.zeros((rows.shape[0], shared.theta.shape[0]), dtype=xp.float64, device=device(shared.X))
     error = values[:, 0]
     real = host(xp.nonzero(changes.real)[0])

@@ -90,7 +90,7 @@ def _fitted_again(
     xp = namespace(shared.inverse)
     moves, off = np.zeros((again.size, int(shared.theta.shape[0]))), np.zeros(again.size)
     lost = np.ones(again.size, dtype=bool)
-    if not shared.strict and changes.rows.shape[1] == 1:
+    if not shared.strict and changes.rows.shape[1] == 1 and changes.push is None:
         some = like(again, changes.rows, xp)
         moves, off, lost = fitted_at_once(shared, changes.take(some))
         if lost.all():
@@ -254,7 +254,7 @@ def _chord(
     guessed = length * rate / (1.0 - xp.where(rate < SLOW, rate, SLOW)) / CAUTION
     guessed = xp.where(rate < SLOW, guessed, np.inf)
     if shared.expansion is None:
-        bound = _by_penalty(shared, gradient, length)
+        bound = _by_penalty(shared, changes, gradient, length)
     else:
         bound = _bound(shared, shared.expansion, changes, hessian, moves, step, None)
     off = xp.where(xp.isfinite(bound), bound, guessed)
@@ -263,10 +263,11 @@ def _chord(
     return moves, off, length, near | (not shared.strict) & ((length <= CLOSE * size) | (length <= shared.rounding))
 
 
-def _by_penalty(shared: StartingFit, gradient: Array, length: Array) -> Array:
+def _by_penalty(shared: StartingFit, changes: ChangedRows, gradient: Array, length: Array) -> Array:
     """How far moves may be off after a chord step, by the penalty: a risk bends by no less than the least of it."""
-    least = min(float(x) for x in host(shared.risk.penalty))
-    if least == 0:
+    penalty = host(shared.risk.penalty)
+    least = float(np.min(penalty if changes.push is None else penalty + np.minimum(host(changes.push), 0.0)))
+    if least <= 0:
         return namespace(length).full_like(length, np.inf)
     # the bound holds before the last step: after it, it may grow by the step's length at most
     return shared.stretch * namespace(gradient).linalg.vector_norm(gradient, axis=1) / least + length

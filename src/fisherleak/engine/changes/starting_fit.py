@@ -2,15 +2,15 @@ r"""The fit that changes of its data start from, what all of them share, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, device, host, namespace, row_dots
-from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, changed_hessian
+from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
+from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, Rows, changed_hessian
 from fisherleak.engine.changes.expansion import Expansion, expanded, pays_expansion
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.risk import Risk, with_constant
@@ -203,13 +203,23 @@ class StartingFit:
 
     def turn(self, changes: ChangedRows) -> Array | float:
         """How much P may change a move, relative to H."""
-        return 0.0 if changes.push is None or self.fold is None else self.fold.turn(changes.push)
+        if changes.push is None:
+            return 0.0
+        if self.fold is not None:
+            return self.fold.turn(changes.push)
+        xp, penalty = namespace(changes.push), self.risk.penalty
+        return xp.max(xp.abs(changes.push) / xp.where(penalty > 0, penalty, 1.0)[None, :], axis=1)
 
     def changed_hessian(self, changes: ChangedRows) -> ChangedHessian:
         return changed_hessian(changes, self.theta, self.inverse, lambda: self.roots, self.loss)
 
-    def replaced(self, rows: Array, changed: Array | None, labels: Array | None) -> ChangedRows:
-        """Rows (b,), or sets of them (b, k), that take other features, other labels, or both, one for each row."""
+    def replaced(
+        self, rows: Array, changed: Array | None, labels: Array | None, scaled: Sequence[int] = ()
+    ) -> ChangedRows:
+        """Rows (b,), or sets of them (b, k), that take other features, other labels, or both, one for each row.
+
+        ``scaled`` are features whose scale follows from the rows, in NumPy.
+        """
         xp = namespace(self.X)
         changes, old = self._gathered(rows)
         e, flat = None, changes.rows.shape
@@ -219,7 +229,22 @@ class StartingFit:
             e = xp.where(xp.reshape(changes.rows >= 0, (-1, 1)), e, 0.0)
             e = xp.reshape(e, changes.x.shape)
         new_y = changes.y if labels is None else xp.reshape(labels, (*flat, *labels.shape[rows.ndim :]))
-        return ChangedRows(changes.rows, changes.x, e, changes.y, new_y, changes.omega, changes.omega)
+        push = None if e is None or not len(scaled) else self._by_variance(host(changes.rows), host(e), scaled)
+        return ChangedRows(changes.rows, changes.x, e, changes.y, new_y, changes.omega, changes.omega, push)
+
+    def _by_variance(self, rows: Rows, e: Any, scaled: Sequence[int]) -> Array:
+        """P where columns are divided by their spread: n l2 (v' / v - 1), v' their variance with each set, (b, L p)."""
+        n, width = int(self.X.shape[0]), int(e.shape[2])
+        found = np.zeros((rows.shape[0], int(self.theta.shape[0])))
+        penalty = np.asarray(self.risk.penalty)
+        for j in scaled:
+            column, added = np.asarray(self.X[:, j], dtype=np.float64), e[:, :, j]
+            # n v' = sum (x + e - mean)^2 - (sum e)^2 / n
+            more = np.sum(added * (2.0 * (column[rows] - column.mean()) + added), axis=1) / n
+            more = more - (np.sum(added, axis=1) / n) ** 2
+            places = np.arange(j, found.shape[1], width)
+            found[:, places] = penalty[places] * (more / column.var())[:, None]
+        return like(found, self.X, namespace(self.X))
 
     def removed(self, rows: Array) -> ChangedRows:
         """Rows (b,), or sets of them (b, k), that leave, and with them what they are of folded scales."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.level_types import id_text
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
@@ -36,7 +35,6 @@ LENGTH = 16
 """Hexadecimal digits of a digest: rows of one table are told apart."""
 CELL = 8
 """Hexadecimal digits of the digest of one value, which is compared with one other."""
-PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -70,23 +68,6 @@ def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
 def id_digests(key: bytes, ids: Sequence[Any]) -> tuple[str, ...]:
     """Keyed digests of the ids of rows."""
     return _digests(key, map(id_text, ids))
-
-
-def id_text(value: Any) -> str:
-    """An id as a ledger knows it, however a file wrote or a reader took it: 7, "007" and 7.0 are one id.
-
-    One text among the numbers of a column makes them all text when it is read again; whoever was 7 is then "007".
-    """
-    own = value.item() if isinstance(value, np.generic) else value
-    if isinstance(own, bool) or (isinstance(own, float) and own.is_integer()):
-        own = int(own)
-    text = unicodedata.normalize("NFC", str(own)).strip()
-    number = PLAIN_NUMBER.fullmatch(text)
-    if number is None:
-        return f"{type(own).__name__}:{text}"
-    sign, whole, part = number.groups()
-    size = f"{whole}.{part}" if part else whole
-    return f"-{size}" if sign == "-" and size != "0" else size
 
 
 def _digests(key: bytes, texts: Iterable[str]) -> tuple[str, ...]:

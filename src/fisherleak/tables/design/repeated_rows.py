@@ -8,14 +8,15 @@ and few of these in that one too; copies are alike in whichever it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.grids import GAP
+from fisherleak.rows.selection import mixed_bits, some_rows
 
 __all__ = ["copies_note", "many_copies_note", "near_copies_note"]
 
@@ -43,7 +44,7 @@ ALIKE_IN_ALL = (100, 0, 3)
 MANY_VALUES = 20
 """Different values past which a number has many."""
 FEWEST_ROWS, MOST_WORK = 2000, 40_000_000
-"""Rows that are looked at for each set of features that may differ: drawn at random where all would be too many."""
+"""Rows that are looked at for each set of features that may differ, and in all: drawn at random where these are too many."""
 
 
 def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:
@@ -51,8 +52,7 @@ def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> st
 
     With ``whose``, (n,), the person of each row, copies among one person's rows do not count.
     """
-    features = [y, *(_value(X, columns) for columns in places)]
-    codes, person = _coded(features, whose)
+    codes, person = _coded(chain([y], (_value(X, columns) for columns in places)), whose)
     copies = _copies(_together(codes), codes, person, SHARE)
     if not copies:
         return ""
@@ -95,23 +95,29 @@ def many_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) 
 def _near_copies(
     X: Vector, y: Vector, places: Places, whose: Whose, steps: int, most: int, fewest: int, counted: Counted
 ) -> int:
-    """What is counted of rows that are alike with at most so many features left out, and never the label."""
-    sets = [gone for count in range(most + 1) for gone in combinations(range(1, len(places) + 1), count)]
-    some = np.random.default_rng(0).permutation(y.size)[: max(FEWEST_ROWS, MOST_WORK // len(sets))]
-    X, y, whose = X[some], y[some], None if whose is None else whose[some]
+    """What is counted of rows that are alike with at most so many features left out, and never the label.
+
+    Of all rows where no feature is left out; else of some where all would be too many, which nobody knows beforehand.
+    """
+    sets = [gone for count in range(1, most + 1) for gone in combinations(range(1, len(places) + 1), count)]
     numbers = np.array([True, *(len(columns) == 1 for columns in places)])
-    features = [_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places]
-    codes, person = _coded([_rounded(y, steps), *features], whose)
-    fine = numbers & np.array([np.unique(each).size > MANY_VALUES for each in codes])
+    features = (_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places)
+    codes, person = _coded(chain([_rounded(y, steps)], features), whose)
+    fine = numbers & np.array([_has_many(each) for each in codes])
     there = [np.ones(y.size, dtype=bool), *(X[:, columns[0]] != GAP for columns in places)]
     measured = fine[:, None] & np.array(there)
-    every = _together(codes)
+    if np.count_nonzero(fine) >= fewest and (copies := counted(_together(codes), codes, person, fewest, measured)):
+        return copies
+    some = some_rows(y.size, max(FEWEST_ROWS, MOST_WORK // max(len(sets), 1)), None)
+    if some.size < y.size:
+        codes, measured = [code[some] for code in codes], measured[:, some]
+        person = None if person is None else person[some]
     for gone in sets:
         if np.count_nonzero(fine) - np.count_nonzero(fine[list(gone)]) < fewest:
             continue
         left = [k for k in range(len(codes)) if k not in gone]
         kept = [codes[k] for k in left]
-        if copies := counted(_together(kept) if gone else every, kept, person, fewest, measured[left]):
+        if copies := counted(_together(kept), kept, person, fewest, measured[left]):
             return copies
     return 0
 
@@ -165,20 +171,25 @@ def _value(X: Vector, columns: tuple[int, ...]) -> Vector:
 def _rounded(values: Vector, steps: int) -> Vector:
     """Numbers of many values in parts of their standard deviation; others, and cells that are missing, as they are."""
     there = values != GAP
-    spread = float(values[there].std()) if np.unique(values).size > MANY_VALUES else 0.0
+    spread = float(values[there].std()) if _has_many(values) else 0.0
     return np.where(there, np.round(values * (steps / spread)), np.nan) if spread > 0 else values
 
 
-def _coded(features: Sequence[NDArray[Any]], whose: Whose) -> tuple[list[Codes], Codes | None]:
-    """A random number of 64 bits for each value of a feature, and for each person.
+def _has_many(values: NDArray[Any]) -> bool:
+    """Whether a number has many values; of the first rows, where these have as many."""
+    return any(np.unique(some).size > MANY_VALUES for some in (values[:FEWEST_ROWS], values))
+
+
+def _coded(features: Iterable[NDArray[Any]], whose: Whose) -> tuple[list[Codes], Codes | None]:
+    """A number of 64 bits that looks random for each value of a feature, and for each person.
 
     Sums of those of several features tell rows apart, and are exact: one that is taken away again leaves the others.
     """
     rng = np.random.default_rng(0)
 
     def coded(values: NDArray[Any]) -> Codes:
-        found, places = np.unique(values, return_inverse=True)
-        return np.asarray(rng.integers(2**64, size=found.size, dtype=np.uint64)[places.reshape(-1)])
+        key = rng.integers(2**64, dtype=np.uint64)
+        return mixed_bits((values.astype(np.float64) + 0.0).view(np.uint64) ^ key)  # one zero of two
 
     return [coded(values) for values in features], None if whose is None else coded(whose)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
+from fisherleak.rows.selection import mixed_bits
 from fisherleak.tables.decide.choices import is_plain
 from fisherleak.tables.decide.column_kinds import MOST_GROUPS, Column
 from fisherleak.tables.decide.profile import Profile
@@ -159,11 +160,19 @@ def groups_of(raw: RawTable, name: str, profile: Profile) -> Groups:
     if profile.levels is None:
         raise InvalidInputError(_too_many(name, f"more than {profile.most}"))
     levels = tuple(sorted(profile.levels))
-    return Groups(name, levels, (*(_shown(level) for level in levels), "(missing)"))
+    names = [_shown(level) for level in levels]
+    missing = "(missing)"
+    while missing in names:  # a level may be called so too
+        missing = f"{missing}'"
+    return Groups(name, levels, (*names, missing))
 
 
 def _shown(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)
+    """A level in words: other ones for every other level."""
+    if not isinstance(level, float):
+        return str(level)
+    short = f"{level:g}"
+    return short if float(short) == level else repr(level).removesuffix(".0")
 
 
 def _too_many(name: str, count: str) -> str:
@@ -237,7 +246,4 @@ def _uniform(rows: NDArray[np.int64], seed: int) -> Vector:
     """A number from 0 to 1 for each row: the splitmix64 hash of its number and the seed."""
     key = np.random.default_rng(seed).integers(0, 2**63, dtype=np.uint64)
     mixed = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + key
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53)
+    return np.asarray((mixed_bits(mixed) >> np.uint64(11)) * 2.0**-53)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.level_types import id_text
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.design.features import Facts
 from fisherleak.tables.design.gaps import Gaps
@@ -56,7 +57,7 @@ class People:
 
 
 def people_in(raw: RawTable, name: str, lazily: bool) -> People:
-    """The people of a whole table, in the order of their first rows."""
+    """The people of a whole table, in the order of their first rows and as these call them: 7, 007 and 7.0 are one."""
     import pandas
 
     if lazily:
@@ -65,7 +66,9 @@ def people_in(raw: RawTable, name: str, lazily: bool) -> People:
             "or columns, without a cluster and with enough memory (`room`)."
         )
     texts = np.concatenate([as_text(part.read((name,)).column(0)) for part in raw.parts])
-    places, names = pandas.factorize(texts)
+    written, spellings = pandas.factorize(texts)
+    own, _ = pandas.factorize(np.array([id_text(text) for text in spellings], dtype=object))
+    places, names = own[written], spellings[np.unique(own, return_index=True)[1]]
     if len(names) < FEWEST:
         raise InvalidInputError(
             f"`person` names '{name}', which has one value only: at least {FEWEST} people are needed."

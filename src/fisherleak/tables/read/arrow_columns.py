@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Coded", "as_codes", "as_numbers", "as_text", "level_counts", "missing_in", "places"]
+__all__ = [
+    "Coded",
+    "as_codes",
+    "as_numbers",
+    "as_text",
+    "level_counts",
+    "missing_in",
+    "places",
+    "schema_without_halves",
+    "without_halves",
+]
 
 Vector = NDArray[np.float64]
 
@@ -39,6 +49,24 @@ def as_numbers(values: Any) -> Vector:
         values = values.cast(pa.uint8())
     numbers = pc.cast(values, pa.float64(), safe=False)
     return np.asarray(numbers.to_numpy() if numbers.num_chunks else np.empty(0), dtype=np.float64)
+
+
+def schema_without_halves(schema: Any) -> Any:
+    """A schema with numbers of 16 bits as numbers of 32: Arrow computes nothing with the former."""
+    import pyarrow as pa
+
+    for k, kind in enumerate(schema.types):
+        if pa.types.is_float16(kind):
+            schema = schema.set(k, schema.field(k).with_type(pa.float32()))
+    return schema
+
+
+def without_halves(table: Any) -> Any:
+    """The same of a table."""
+    for k, field in enumerate(schema_without_halves(table.schema)):
+        if table.schema.field(k).type != field.type:
+            table = table.set_column(k, field, table.column(k).cast(field.type))
+    return table
 
 
 def as_codes(values: Any) -> Coded:

@@ -24,6 +24,7 @@ from typing import IO, Any
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.read.arrow_columns import without_halves
 from fisherleak.tables.read.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.read.first_line import is_number
 from fisherleak.tables.read.foreign import foreign_table
@@ -164,6 +165,7 @@ def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
 
 def _held(table: TableLike, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
     """A table in memory."""
+    table = without_halves(table)
     kinds = tuple(table.schema.types)
     return RawTable(
         source, digest, tuple(table.column_names), kinds, table.num_rows, notes, table_parts(table), here=True

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
+from fisherleak.tables.read.arrow_columns import schema_without_halves, without_halves
 
 __all__ = ["Opened", "ParquetPart", "checksum", "parquet_files", "parquet_parts"]
 
@@ -44,6 +45,7 @@ class ParquetPart:
         """These columns as an Arrow table."""
         with Opened(self.url) as file:
             table = file.read_row_groups(list(self.groups), columns=list(names)).select(list(names))
+        table = without_halves(table)
         for name, kind in self.kinds:
             if name in names:
                 table = table.set_column(list(names).index(name), name, table.column(name).cast(kind, safe=False))
@@ -173,7 +175,7 @@ def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
                     parts.append(ParquetPart(url, tuple(groups), tuple(sizes), first, start + first, sum(sizes)))
                 first += sum(sizes)
                 groups, sizes, bytes_so_far = [], [], 0
-        return file.schema_arrow, parts
+        return schema_without_halves(file.schema_arrow), parts
 
 
 class Opened:
