@@ -17,6 +17,7 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.numbers import number
+from fisherleak.auditing.other_penalties import other_fits, penalty_confirmed
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import FisherleakError
@@ -30,6 +31,7 @@ from fisherleak.releasing.noise.any_record_noise import declared_on, least_admit
 from fisherleak.releasing.noise.default_shape import NO_SHAPE
 from fisherleak.releasing.noise.penalties import NOT_GIVEN
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
+from fisherleak.rows.summary import digest
 from fisherleak.training.noise_words import (
     NOTICED,
     UNALIKE,
@@ -106,6 +108,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
     checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None] | None], ...] = (
         _unchanged,
         _noise,
+        _penalty,
         _kind,
         _weights,
         _figures,
@@ -249,6 +252,20 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             None,
         )
     return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
+
+
+def _penalty(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    """The card's `l2` beside others, and how large etas are at the least that the noise does not rule out."""
+    own, noise = audit.trained, audit.noise.noise
+
+    def largest(l2: float) -> float | None:
+        if own.weights is not None:
+            return None
+        other = trained_on(own.kind, own.design, l2, None, own.public, l2 * bool(own.fit.intercept_l2))
+        return digest(other.with_noise(noise).each_eta(), 1).high / audit.unit_scale
+
+    eta = audit.rows.digest.high / audit.unit_scale
+    return penalty_confirmed(saved.path.name, own.l2, other_fits(own, saved.model, noise), eta, largest)
 
 
 def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:

@@ -1,0 +1,136 @@
+"""Cards that claim another penalty, settings that name what changes nothing, noise that is none, and files that are no files."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytest.importorskip("skops")
+
+from attacks_on_us.test_hidden_in_files import audited, mended
+from fisherleak.engine.noise import Gaussian, Laplace, grid_of
+from fisherleak.releasing.cards.cards import model_of, sentences_of
+from fisherleak.releasing.cards.signatures import card_path
+from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.released_files import save_model
+from fisherleak.releasing.files.verification import verify
+from fisherleak.tables import RawTable, from_frame
+from fisherleak.training.noise_words import near_lines
+from fisherleak.training.pipelines import own_parameters, parameters_as_released, pipeline_with
+from fisherleak.training.trained_model import Settings, train
+
+Json = dict[str, Any]
+ROWS = 300
+
+
+def card_of(path: Path) -> Json:
+    found: Json = json.loads(card_path(path).read_text(encoding="utf-8"))
+    return found
+
+
+def rewritten(path: Path, change: Callable[[Json], Any], parameters: Any = None) -> None:
+    """A card with other fields, its sentences with them, and a file for that card."""
+    card = card_of(path)
+    change(card)
+    data = None
+    if parameters is not None:
+        data = ModelFile.of(pipeline_with(model_of(card), parameters)).encoded()
+    chosen = copy.deepcopy(card["assumptions"][len(sentences_of(card_of(path))) :])
+    card["assumptions"] = [*sentences_of(card), *chosen]
+    mended(path, data, lambda old: (old.clear(), old.update(card)))
+
+
+# The penalty of the card
+
+
+@pytest.fixture(scope="module")
+def plain() -> RawTable:
+    """Thirty numbers whose coefficients noise of scale 0.5 hides."""
+    rng = np.random.default_rng(11)
+    frame = {f"x{i}": rng.normal(50, 10, ROWS).round(1) for i in range(30)}
+    frame["y"] = 60 + sum((column - 50) * 0.02 for column in frame.values()) + rng.normal(0, 8, ROWS)
+    return from_frame(pandas.DataFrame(frame).round(2))
+
+
+FITTED = Settings("y", held_out=0.0, l2=1e-4)
+
+
+def test_a_card_with_a_larger_penalty_makes_no_eta_smaller(tmp_path: Path, plain: RawTable) -> None:
+    path = tmp_path / "m.skops"
+    save_model(plain, FITTED, path, noise=0.5, random_state=0)
+    honest = audited(path, plain)
+    assert honest.failed is None
+    assert any("That the model was fitted with `l2=0.0001`" in each for each in honest.unconfirmed)
+    raw = parameters_as_released(model_of(card_of(path)), _in_frame(path))
+    rewritten(path, lambda card: card["settings"].update(l2=100.0), raw)
+    assert verify(path).failed is None
+    failed = audited(path, plain).failed
+    assert failed is not None
+    assert "says that `l2` is 100" in failed
+
+
+def _in_frame(path: Path) -> Any:
+    from fisherleak.models.several import all_parameters
+    from fisherleak.releasing.files.released_files import load_model
+
+    saved = load_model(path)
+    columns = saved.card["columns"]
+    raw = all_parameters(saved.model[-1])
+    scales, centres = (np.array([column[name] for column in columns]) for name in ("scale", "centre"))
+    return np.append(raw[:-1] * scales, raw[-1] + raw[:-1] @ centres)
+
+
+def test_a_penalty_that_noise_hides_is_named_with_its_eta(tmp_path: Path, plain: RawTable) -> None:
+    path = tmp_path / "m.skops"
+    save_model(plain, dataclasses.replace(FITTED, l2=1.0), path, noise=2.0, random_state=0)
+    found = audited(path, plain)
+    (said,) = [each for each in found.unconfirmed if "fitted with `l2=1`" in each]
+    assert "`l2` from 1e-06 to 10000" in said
+    assert "its largest eta would be" in said
+    assert "Noise below 0." in said
+
+
+def test_a_fit_without_noise_is_none_with_noise_around_another(tmp_path: Path, plain: RawTable) -> None:
+    """The distance between two fits passes as noise; along the fits with all penalties it is none."""
+    path = tmp_path / "m.skops"
+    save_model(plain, FITTED, path, noise=0.5, random_state=0)
+    exact, shrunken = (own_parameters(train(plain, dataclasses.replace(FITTED, l2=l2))) for l2 in (3e-3, 100.0))
+    scale = float(2.0 ** (round(4 * np.log2(np.sqrt(np.mean((exact - shrunken) ** 2)))) / 4))
+    grid = float(grid_of(Gaussian(scale), exact.size)[0])
+
+    def change(card: Json) -> None:
+        card["settings"]["l2"] = 100.0
+        card["noise"] = {"kind": "Gaussian", "scale": scale}
+        card["grid"] = grid
+
+    card = card_of(path)
+    change(card)
+    rewritten(path, change, parameters_as_released(model_of(card), np.rint(exact / grid) * grid))
+    assert verify(path).failed is None
+    failed = audited(path, plain).failed
+    assert failed is not None
+    assert "holds less noise than its card claims" in failed
+
+
+@pytest.mark.parametrize("noise", [Gaussian(1.5), Laplace(1.5)])
+def test_noise_is_as_far_from_lines_as_it_is_said(noise: Any) -> None:
+    """Honest noise around a point of a path is never found too near; noise of the part that is said to be noticed is."""
+    rng = np.random.default_rng(3)
+    path = [np.outer([np.cos(t), np.sin(t)], np.ones(12)).ravel() * 4 for t in np.linspace(0, 2, 8)]
+    draws = noise.draws(400, 24, rng)
+    found = [near_lines(noise, [draw - point + path[2] for point in path]) for draw in draws]
+    assert all(each is not None and each.found > each.low for each in found)
+    part = found[0].notices_below
+    assert 0.2 < part < 0.6
+    middle = (path[4] + path[5]) / 2
+    near = [near_lines(noise, [part * draw + middle - point for point in path]) for draw in draws]
+    assert np.mean([each.found < each.low for each in near]) > 0.9
