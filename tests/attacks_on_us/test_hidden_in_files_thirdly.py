@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
-pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
 from attacks_on_us.test_hidden_in_files import audited, mended
 from fisherleak.engine.noise import Gaussian, Laplace, grid_of
+from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.cards import model_of, sentences_of
 from fisherleak.releasing.cards.signatures import card_path
 from fisherleak.releasing.files.model_files import ModelFile
@@ -134,3 +135,84 @@ def test_noise_is_as_far_from_lines_as_it_is_said(noise: Any) -> None:
     middle = (path[4] + path[5]) / 2
     near = [near_lines(noise, [part * draw + middle - point for point in path]) for draw in draws]
     assert np.mean([each.found < each.low for each in near]) > 0.9
+
+
+# Names that change nothing
+
+
+@pytest.fixture(scope="module")
+def people() -> Any:
+    rng = np.random.default_rng(5)
+    frame = pandas.DataFrame({f"n{i}": rng.normal(50, 10, ROWS).round(1) for i in range(6)})
+    frame["code"] = rng.integers(1, 4, ROWS)
+    frame["flag"] = rng.integers(0, 2, ROWS)
+    frame["city"] = rng.choice(["Bern", "Chur", "Zug"], ROWS)
+    frame.loc[:2, "city"] = "Genf"
+    frame["still"] = 3.0
+    frame["sort"] = rng.choice(["a", "b"], ROWS)
+    frame["Name"] = [f"person {i}" for i in range(ROWS)]
+    frame["y"] = (frame.n0 * 0.3 + rng.normal(0, 5, ROWS)).round(2)
+    return frame
+
+
+NAMED = Settings(
+    "y",
+    held_out=0.0,
+    numbers=("n0", "n3", "flag"),
+    categories=("code", "city"),
+    drop=("Name", "n5", "still"),
+    levels=(("city", ("Bern", "Genf")), ("code", ("1", "2", "3", "4"))),
+    unite=("sort",),
+    seed=7,
+    keep_total=True,
+    decimal=".",
+)
+
+
+@pytest.fixture
+def named(tmp_path: Path, people: Any) -> Path:
+    path = tmp_path / "m.skops"
+    save_model(from_frame(people), NAMED, path, noise=2.0, random_state=0)
+    return path
+
+
+def test_a_release_names_what_changes_something_only(named: Path, people: Any) -> None:
+    """A number that is measured as one of two, a column left out, a category of numbers, and those that rows do not give."""
+    settings = card_of(named)["settings"]
+    given = {name: settings[name] for name in ("numbers", "categories", "drop", "seed", "keep_total", "decimal")}
+    assert given == {
+        "numbers": ["flag"],
+        "categories": ["code"],
+        "drop": ["n5"],
+        "seed": 0,
+        "keep_total": False,
+        "decimal": None,
+    }
+    assert settings["unite"] == []
+    assert settings["levels"] == [["city", ["Genf"]], ["code", ["1", "2", "3", "4"]]]
+    assert audited(named, from_frame(people)).failed is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": ["flag", "n1"]},
+        {"numbers": ["flag", "n0", "n1", "n2", "n3", "n4"]},
+        {"drop": ["Name", "n5"]},
+        {"drop": ["n5", "still"]},
+        {"categories": ["city", "code"]},
+        {"seed": 5},
+        {"decimal": "."},
+        {"keep_total": True},
+        {"unite": ["sort"]},
+        {"levels": [["city", ["Genf"]], ["code", ["1", "3", "4"]]]},
+        {"levels": [["city", ["Bern", "Genf"]], ["code", ["1", "2", "3", "4"]]]},
+        {"levels": [["city", ["Genf"]], ["code", ["1", "2", "3", "4"]], ["sort", ["b"]]]},
+    ],
+    ids=str,
+)
+def test_names_that_change_nothing_are_refused(change: Json, named: Path, people: Any) -> None:
+    rewritten(named, lambda card: card["settings"].update(change))
+    assert verify(named).failed is None
+    with pytest.raises(InvalidInputError, match=f"'settings.{next(iter(change))}'"):
+        audited(named, from_frame(people))

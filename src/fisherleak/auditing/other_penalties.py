@@ -1,10 +1,10 @@
 r"""Whether released parameters fit the `l2` of their card, or lie where a fit with another one puts them.
 
-Whoever writes a card chooses its `l2`. A model without noise that was fitted with another `l2` lies away from the card's fit, as
-if by noise; and etas at a larger `l2` are smaller. So the released parameters are compared with all fits along a grid of
-penalties, joined by straight lines. Noise b around the card's fit is at least as far from any line as from one through that fit,
-where :math:`|b|^2` loses one degree of freedom: of m lines none is nearer than the quantile :math:`p / m` with a probability
-of at least 1 - p.
+Whoever writes a card chooses its `l2`. A model without noise that was fitted with another `l2` lies away from the card's fit,
+as if by noise; and etas at a larger `l2` are smaller. So the released parameters are compared with all fits along a grid of
+penalties, joined by straight lines. Noise b around the card's fit is at least as far from any line as from one through that
+fit, where :math:`|b|^2` loses one degree of freedom: of m lines none is nearer than the quantile :math:`p / m` with a
+probability of at least 1 - p.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from fisherleak.releasing.cards.card_fields import (
 )
 from fisherleak.releasing.cards.cards import card_of, two_digits
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
+from fisherleak.releasing.cards.needed_names import needed_settings
 from fisherleak.releasing.cards.signatures import (
     CARD,
     EARLIER,
@@ -202,6 +203,7 @@ def save_model(
     key = None if sign is None else signing_key(sign)
     declared = settings.bounds if bounds is None else tuple(bounds.items())
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
+    settings = needed_settings(settings, raw)
     trained = train(raw, settings)
     settings = canonical_settings(settings, raw.names, trained)
     if not is_share(settings.held_out):
@@ -309,6 +311,8 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     that the model or the table is another. A table that differs by less than the noise hides passes: a checksum of it would
     give every single value away.
     """
+    # before rows are read: that can change a table in place
+    needed = needed_settings(saved.settings, raw, room) if saved.card["schema"] == CARD else saved.settings
     trained = train(raw, saved.settings, room)
     if two_digits(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
@@ -323,19 +327,19 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
         claims = saved.card.get("eta")
         trained = balanced_again(trained, isinstance(claims, dict) and claims.get("limit") is not None)
     check_enough(trained.design)
-    _check_names(saved, trained, raw)
+    _check_names(saved, canonical_settings(needed, raw.names, trained), raw.source)
     _check_distance(saved, trained, raw.source)
     return trained
 
 
-def _check_names(saved: SavedModel, trained: Trained, raw: RawTable) -> None:
+def _check_names(saved: SavedModel, own: Settings, source: str) -> None:
     """Refuse settings that name columns or levels otherwise than a release of this table does."""
-    own, now = canonical_settings(saved.settings, raw.names, trained), saved.card["schema"] == CARD
+    now = saved.card["schema"] == CARD
     for name in saved.card["settings"]:
         found, made = getattr(saved.settings, name), getattr(own, name)
         if found != made and (now or name not in SORTED or len(found) != len(made) or {*found} != {*made}):
             raise InvalidInputError(
-                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {raw.source} writes in "
+                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {source} writes in "
                 "another way: it may carry other data. Do not pass it on; release the model again."
             )
 
