@@ -19,10 +19,11 @@ pytest.importorskip("skops")
 from attacks_on_us.test_hidden_in_files import audited, mended
 from fisherleak.engine.noise import Gaussian, Laplace, grid_of
 from fisherleak.errors import InvalidInputError
+from fisherleak.models.several import all_parameters
 from fisherleak.releasing.cards.cards import model_of, sentences_of
 from fisherleak.releasing.cards.signatures import card_path
 from fisherleak.releasing.files.model_files import ModelFile
-from fisherleak.releasing.files.released_files import save_model
+from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import verify
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.noise_words import near_lines
@@ -80,9 +81,6 @@ def test_a_card_with_a_larger_penalty_makes_no_eta_smaller(tmp_path: Path, plain
 
 
 def _in_frame(path: Path) -> Any:
-    from fisherleak.models.several import all_parameters
-    from fisherleak.releasing.files.released_files import load_model
-
     saved = load_model(path)
     columns = saved.card["columns"]
     raw = all_parameters(saved.model[-1])
@@ -216,3 +214,59 @@ def test_names_that_change_nothing_are_refused(change: Json, named: Path, people
     assert verify(named).failed is None
     with pytest.raises(InvalidInputError, match=f"'settings.{next(iter(change))}'"):
         audited(named, from_frame(people))
+
+
+# Noise alone, and numbers beside the noise
+
+
+@pytest.mark.parametrize("shape", [None, "hessian"])
+def test_coefficients_of_categories_that_no_row_has_are_noise(shape: str | None, tmp_path: Path, people: Any) -> None:
+    path, more = tmp_path / "m.skops", tuple(f"g{k}" for k in range(8))
+    settings = dataclasses.replace(NAMED, levels=(("city", ("Bern", "Chur", "Genf", "Zug", *more)),), numbers=())
+    how: Json = {"noise": 2.0} if shape is None else {"eta": 1.0, "over": "max", "shape": shape}
+    save_model(from_frame(people), settings, path, random_state=0, **how)
+    assert audited(path, from_frame(people)).failed is None
+    card = card_of(path)
+    raw = all_parameters(load_model(path).model[-1]).copy()
+    grid = card["grid"] if isinstance(card["grid"], float) else max(card["grid"])
+    at = _places_of(card, "city", more)
+    raw[at] = np.arange(1, 9) * 2.0**40 * grid
+    rewritten(path, lambda card: None, raw)
+    assert verify(path).failed is None
+    with pytest.raises(InvalidInputError, match="coefficients of declared categories that no row"):
+        audited(path, from_frame(people))
+
+
+def _places_of(card: Json, name: str, levels: tuple[str, ...]) -> list[int]:
+    at = 0
+    for column in card["columns"]:
+        if column["name"] == name:
+            return [at + column["levels"].index(level) - 1 for level in levels]
+        at += 1 if column["kind"] == "number" else len(column["levels"]) - 1
+    raise KeyError(name)
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory, plain: RawTable) -> Path:
+    path = tmp_path_factory.mktemp("bounded") / "m.skops"
+    bounds = tuple((f"x{i}", (0.0, 100.0)) for i in range(30)) + (("y", (0.0, 120.0)),)
+    settings = Settings("y", held_out=0.0, l2=10.0, bounds=bounds, model="linear")
+    save_model(plain, settings, path, eta=2.0, shape="isotropic", attribute=["x0", "x1"], random_state=0)
+    return path
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.2345678901234567e-17, 0.013, 0.011111, 1, 0.33])
+def test_the_probability_of_another_scale_is_that_of_the_calibration(
+    chance: float, bounded: Path, tmp_path: Path, plain: RawTable
+) -> None:
+    path = tmp_path / "m.skops"
+    path.write_bytes(bounded.read_bytes())
+    card_path(path).write_bytes(card_path(bounded).read_bytes())
+    found = audited(path, plain)
+    assert found.failed is None
+    assert any("Which columns the limit is on, 2 of 31" in each for each in found.unconfirmed)
+    rewritten(path, lambda card: card["noise"]["calibrated"].update(probability=chance))
+    if chance == 0.33:  # on the grid, and not what the calibration gives
+        assert "another probability" in str(audited(path, plain).failed)
+    else:
+        assert "noise.calibrated.probability" in str(verify(path).failed)

@@ -24,6 +24,7 @@ from fisherleak.errors import FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.releasing.cards.cards import card_of, limited_words, two_digits
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD, card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
@@ -70,7 +71,13 @@ GIVEN = (
     "That the noise's scale was given, as the card says: whoever released the model can have computed it from the rows, and "
     "then it tells about the row that decides it."
 )
-PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
+OFFSET = "That the offset of the noise's scale is random, in every digit: whoever released the model can have chosen it."
+LIMITED = "Which columns the limit is on, {} of {}: they were given, and noise for some of them can be enough for others."
+SETTINGS_GIVEN = "Settings that the table does not decide, in every digit: {}. They were given."
+NAMED_BEFORE = (
+    "Columns and categories that settings name without changing anything, and the probability of another noise scale: version "
+    "0.1.0 wrote all that were given, and computed it otherwise."
+)
 PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
 MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
 MISSING_TEXTS = (
@@ -79,7 +86,8 @@ MISSING_TEXTS = (
 SOURCE = "The name of the table on the card: this one has another."
 DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
 UNUSED = (
-    "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
+    "Declared categories that no training row has: {}. Their names were given, and their coefficients are noise alone, which "
+    "can be chosen: nothing in the table bears either out."
 )
 CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
 EACH_PARAMETER = (
@@ -135,9 +143,13 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
     told = getattr(audit.noise.noise, "calibrated", None)
     found = [EACH_PARAMETER]
-    found += [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
+    found += [GIVEN] if told is None else [OFFSET] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
+    found.append(SETTINGS_GIVEN.format(", ".join(_given_settings(saved))))
+    limited = saved.card["eta"]["limit_columns"]
+    if limited is not None:
+        found.append(LIMITED.format(len(limited), len(audit.design.features) + 1))
     if "ledger" in saved.card:
         found.append(MARK)
     if saved.card["data"]["source"] != audit.design.source:
@@ -153,7 +165,14 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
     if others:
         found.append(VERSIONS.format(", ".join(others)))
     found += _unused_levels(saved, audit)
-    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
+    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, NAMED_BEFORE, SKOPS_WROTE]
+
+
+def _given_settings(saved: SavedModel) -> list[str]:
+    """Settings of which many values would give this card's other fields."""
+    own = saved.settings
+    given = {"rare": own.rare > FEWEST_ROWS, "id": own.id, "group": own.group, "held_out": own.held_out, "seed": own.seed}
+    return ["l2", *(name for name, value in given.items() if value)]
 
 
 def _unused_levels(saved: SavedModel, audit: Audit) -> list[str]:
@@ -372,13 +391,14 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
             False,
         )
     claimed = saved.card["noise"]["calibrated"]
-    # version 0.1.0 summed otherwise
-    same = _same if saved.card["schema"] == CARD else _alike
+    # version 0.1.0 summed otherwise, and looked at less that a row can change
+    now = saved.card["schema"] == CARD
+    same, others = (_same, ("step", "least", "probability")) if now else (_alike, ("step", "least"))
     if not same(claimed["bounds"], told["bounds"]) or not all(
-        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
+        _alike(claimed.get(name), told.get(name)) for name in others
     ):
         return (
-            f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
+            f"The card of '{saved.path.name}' has other bounds, or another probability of a changed scale, than a new release of this table with its settings: they were "
             "changed, or the table was.",
             False,
         )

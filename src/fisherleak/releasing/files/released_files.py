@@ -60,7 +60,7 @@ from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced, balanced_again, check_balance, reweighted
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
-from fisherleak.training.pipelines import moved_from_fit, own_parameters, released_pipeline
+from fisherleak.training.pipelines import moved_by_noise_alone, moved_from_fit, own_parameters, released_pipeline
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
 from fisherleak.training.utility import Tradeoff, tradeoff
 
@@ -351,6 +351,13 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
     away, noise = moved_from_fit(trained, saved.model, saved.noise_on(trained))
+    alone, own = moved_by_noise_alone(trained, saved.model, saved.noise_on(trained))
+    chance = drawn_alike(own, alone) if alone.size else None
+    if alone.size and (by_its_noise(own, alone) == "too far" or (chance is not None and chance < UNLIKELY)):
+        raise InvalidInputError(
+            f"'{saved.path.name}' has coefficients of declared categories that no row of {source} has, and its noise does not "
+            "explain them: they may carry other data. Do not pass it on; release the model again."
+        )
     found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
     if found == "yes" and alike is not None and alike < UNLIKELY:
         raise InvalidInputError(
