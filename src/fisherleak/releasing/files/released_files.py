@@ -53,6 +53,7 @@ from fisherleak.releasing.cards.signatures import (
 )
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.verification import whole_model
+from fisherleak.releasing.ledgers.on_ledger import marked_part
 from fisherleak.releasing.ledgers.spending import mark, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
 from fisherleak.releasing.noise.noise_request import AskedNoise, limited_columns
@@ -232,9 +233,9 @@ def save_model(
     words = [each.words() for each in (penalty, unasked) if each is not None]
 
     def card(digest: str) -> Json:
-        marked = None if ledger is None or number is None else mark(ledger, number, digest)
-        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words, marked)
-        return sealed(told, key)
+        told = card_of(trained, settings, chosen, asked.target, asked.limited, digest, (how, source), words)
+        marked = None if ledger is None or number is None else mark(ledger, number, marked_part(told, digest))
+        return sealed(told if marked is None else told | {"ledger": marked}, key)
 
     return _written(released_pipeline(trained, chosen, random_state), path, card), tradeoff(
         trained, [chosen.scale], DRAWS, settings.seed

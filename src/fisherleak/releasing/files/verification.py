@@ -115,17 +115,23 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
 def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
     """What stands on a card and was held against nothing."""
     found = [CLAIMS]
-    settings, columns = card.get("settings", {}), card.get("columns", [])
-    own = {settings.get("target"), *(column.get("name") for column in columns)}
-    single = [name for name in ("id", "group", "person") if settings.get(name) not in (None, *own)]
-    lists = [name for name in ("numbers", "categories", "drop", "unite") if not {*settings.get(name, ())} <= own]
-    if lists + single:
-        found.append(OTHER_NAMES.format(", ".join(f"settings.{name}" for name in lists + single)))
+    others = [] if card["schema"] == EARLIER[0] else _other_names(card)  # of schema 1 nothing says what its fields hold
+    if others:
+        found.append(OTHER_NAMES.format(", ".join(others)))
     if "ledger" in card and not by_ledger:
         found.append(LEDGER)
     if not by_key:
         found.append(NO_KEY if "signature" in card else NO_SIGNATURE)
     return tuple(found)
+
+
+def _other_names(card: Json) -> list[str]:
+    """Settings that name columns which the model does not use."""
+    settings = card["settings"]
+    own = {settings["target"], *(column["name"] for column in card["columns"])}
+    single = [name for name in ("id", "group", "person") if settings[name] not in (None, *own)]
+    lists = [name for name in ("numbers", "categories", "drop", "unite") if not {*settings[name]} <= own]
+    return [f"settings.{name}" for name in lists + single]
 
 
 def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:

@@ -1,7 +1,7 @@
 """Whether a ledger still records a release: an older copy of it, put back, does not.
 
-The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number and
-the checksum of the model's file. A ledger that was rolled back lacks the release, or has another one at its number. Nothing
+The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number, the
+checksum of the model's file and the digest of the rest of the card. Marks of earlier releases are made without the card. A ledger that was rolled back lacks the release, or has another one at its number. Nothing
 inside a file tells that it is an older copy of itself: only what was given out since does.
 """
 
@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from fisherleak.protection.ledger.ledger_file import count_of, mark_of, read_content
-from fisherleak.releasing.cards.signatures import card_path, file_digest, read_card
+from fisherleak.releasing.cards.signatures import card_path, digest_of, file_digest, read_card
 
-__all__ = ["recorded_on"]
+__all__ = ["marked_part", "recorded_on"]
 
 
 def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     """In a sentence, whether a ledger records the release of a model, and whether it does."""
-    claim = read_card(card_path(model)).get("ledger")
+    card = read_card(card_path(model))
+    claim = card.get("ledger")
     content = read_content(ledger)
     if claim is None:
         return (
@@ -31,7 +32,12 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     if number is None or mark is None:
         return f"The card of '{model}' says wrongly which release on a ledger it is: it was changed.", False
     count = count_of(content)
-    if not hmac.compare_digest(mark.encode(), mark_of(content, number, file_digest(model)).encode()):
+    checksum = file_digest(model)
+    whole, file_only = (
+        hmac.compare_digest(mark.encode(), mark_of(content, number, marked).encode())
+        for marked in (marked_part(card, checksum), checksum)
+    )
+    if not whole and not file_only:
         return (
             f"'{model}' was not recorded on '{ledger}': it is a release of another ledger, or its card was changed.",
             False,
@@ -45,7 +51,13 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
             "back; restore the latest one, for what was released since is not counted.",
             False,
         )
-    return f"'{ledger}' records this release, as number {number} of {count}.", True
+    what = "file and card" if whole else "its file; its mark was made without the card, which can be another"
+    return f"'{ledger}' records this release, as number {number} of {count}: {what}.", True
+
+
+def marked_part(card: Mapping[str, Any], checksum: str) -> str:
+    """What a mark is made of beside the number: the checksum of the model's file, and all of the card but the mark."""
+    return f"{checksum}, card {digest_of({key: value for key, value in card.items() if key != 'ledger'})}"
 
 
 def _claimed(claim: Any) -> tuple[int | None, str | None]:
