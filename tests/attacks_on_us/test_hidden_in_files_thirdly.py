@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,14 @@ pytest.importorskip("skops")
 
 from attacks_on_us.test_hidden_in_files import audited, mended
 from fisherleak.engine.noise import Gaussian, Laplace, grid_of
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
+from fisherleak.protection.ledger.ledger_file import mark_of, read_content, write_content
 from fisherleak.releasing.cards.cards import model_of, sentences_of
-from fisherleak.releasing.cards.signatures import card_path
+from fisherleak.releasing.cards.signatures import EARLIER, card_path, card_text, digest_of, file_digest, sealed
+from fisherleak.releasing.files import released_files, verification
 from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.rebuilt_files import most_bytes
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import verify
 from fisherleak.tables import RawTable, from_frame
@@ -278,3 +283,138 @@ def test_the_probability_of_another_scale_is_that_of_the_calibration(
         assert "another probability" in str(audited(path, few).failed)
     else:
         assert "noise.calibrated.probability" in str(verify(path).failed)
+
+
+# Ledgers
+
+
+@pytest.fixture
+def on_ledger(tmp_path: Path, few: RawTable) -> tuple[Path, Path]:
+    path, ledger = tmp_path / "m.skops", tmp_path / "ledger.json"
+    save_model(few, Settings("y", held_out=0.0), path, noise=2.0, ledger=ledger, random_state=0)
+    return path, ledger
+
+
+def test_the_mark_of_a_ledger_covers_the_card(on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    assert verify(path, ledger=ledger).confirmed[-1].endswith("as number 1 of 1: file and card.")
+    grid = float(grid_of(Gaussian(2.1), 3)[0])
+    rewritten(path, lambda card: card["noise"].update(scale=2.1))
+    assert card_of(path)["grid"] == grid
+    assert verify(path).failed is None
+    assert "was not recorded on" in str(verify(path, ledger=ledger).failed)
+
+
+def test_marks_that_were_made_without_the_card_still_hold(on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    content = read_content(ledger)
+    mark = mark_of(content, 1, file_digest(path))
+    content["entries"][0]["mark"] = mark
+    write_content(ledger, content)
+    rewritten(path, lambda card: card["ledger"].update(mark=mark))
+    found = verify(path, ledger=ledger)
+    assert found.failed is None
+    assert "its mark was made without the card" in found.confirmed[-1]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"entries": 5},
+        {"entries": ["a"]},
+        {"entries": None},
+        {"carried": None},
+        {"carried": [1]},
+        {"key": "zz"},
+        {"key": 5},
+        {"key": None},
+    ],
+    ids=str,
+)
+def test_a_ledger_that_is_none_is_refused(odd: Json, on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    write_content(ledger, read_content(ledger) | odd)
+    with pytest.raises(DataError, match="is damaged"):
+        verify(path, ledger=ledger)
+
+
+def test_a_ledger_of_brackets_is_refused(on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    ledger.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(DataError, match="is damaged"):
+        verify(path, ledger=ledger)
+
+
+# Cards and files that are none
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": "x"},
+        {"columns": ["x"]},
+        {"columns": 5},
+        {"settings": {"numbers": [[1]]}},
+        {"settings": {"id": [1]}},
+        {"settings": {"target": [1]}},
+        {"model": {"parameters": "x"}},
+    ],
+    ids=str,
+)
+def test_a_card_of_the_first_schema_may_hold_anything(change: Json, named: Path) -> None:
+    card = card_of(named) | {"schema": EARLIER[0]}
+    for name, value in change.items():
+        card[name] = card[name] | value if isinstance(value, dict) else value
+    del card["digest"]
+    card_path(named).write_text(json.dumps(card | {"digest": {"algorithm": "SHA-256", "value": digest_of(card)}}))
+    found = verify(named)
+    assert found.failed is None
+    assert any("of schema 1" in each for each in found.confirmed)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("which", ["model", "card", "ledger"])
+def test_a_pipe_is_not_waited_for(which: str, named: Path, people: Any) -> None:
+    ledger = named.with_name("ledger.json")
+    place = {"model": named, "card": card_path(named), "ledger": ledger}[which]
+    place.unlink(missing_ok=True)
+    os.mkfifo(place, 0o600)
+    with pytest.raises(DataError, match="is no regular file"):
+        verify(named, ledger=ledger if which == "ledger" else None)
+    if which != "ledger":
+        with pytest.raises(DataError, match="is no regular file"):
+            load_model(named)
+
+
+def test_a_huge_file_is_not_hashed(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("it was read"))
+    with named.open("r+b") as file:
+        file.truncate(2**36)
+    with pytest.raises(DataError, match="it is not read"):
+        verify(named)
+    with pytest.raises(DataError, match="it is not read|no skops file"):
+        load_model(named)
+
+
+def test_many_columns_and_classes_let_no_large_file_in(named: Path) -> None:
+    card = card_of(named)
+    number = card["columns"][0]
+    card["columns"] = [number | {"name": str(k)} for k in range(4999)]
+    card["target"]["classes"] = [f"{k:05d}" for k in range(100)]
+    card["model"]["parameters"] = 100 * 5000
+    assert most_bytes(card) < 2**28
+
+
+def test_what_is_read_is_what_was_hashed(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is exchanged between its checksum and its content."""
+    hidden = named.read_bytes() + b"a table"
+    checksum = hashlib.sha256(hidden).hexdigest()
+    mended(named, None, lambda card: None)
+    card = card_of(named)
+    card["model"]["file_sha256"] = checksum
+    card_path(named).write_bytes(card_text(sealed(card)))
+    for module in (verification, released_files):
+        monkeypatch.setattr(module, "file_digest", lambda path: checksum)
+    assert "was exchanged while" in str(verify(named).failed)
+    with pytest.raises(DataError, match="was exchanged while"):
+        load_model(named)

@@ -71,8 +71,12 @@ GIVEN = (
     "That the noise's scale was given, as the card says: whoever released the model can have computed it from the rows, and "
     "then it tells about the row that decides it."
 )
-OFFSET = "That the offset of the noise's scale is random, in every digit: whoever released the model can have chosen it."
-LIMITED = "Which columns the limit is on, {} of {}: they were given, and noise for some of them can be enough for others."
+OFFSET = (
+    "That the offset of the noise's scale is random, in every digit: whoever released the model can have chosen it."
+)
+LIMITED = (
+    "Which columns the limit is on, {} of {}: they were given, and noise for some of them can be enough for others."
+)
 SETTINGS_GIVEN = "Settings that the table does not decide, in every digit: {}. They were given."
 NAMED_BEFORE = (
     "Columns and categories that settings name without changing anything, and the probability of another noise scale: version "
@@ -171,7 +175,13 @@ def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
 def _given_settings(saved: SavedModel) -> list[str]:
     """Settings of which many values would give this card's other fields."""
     own = saved.settings
-    given = {"rare": own.rare > FEWEST_ROWS, "id": own.id, "group": own.group, "held_out": own.held_out, "seed": own.seed}
+    given = {
+        "rare": own.rare > FEWEST_ROWS,
+        "id": own.id,
+        "group": own.group,
+        "held_out": own.held_out,
+        "seed": own.seed,
+    }
     return ["l2", *(name for name, value in given.items() if value)]
 
 

@@ -52,6 +52,7 @@ from fisherleak.releasing.cards.signatures import (
     too_large,
 )
 from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.rebuilt_files import check_size
 from fisherleak.releasing.files.verification import whole_model
 from fisherleak.releasing.ledgers.on_ledger import marked_part
 from fisherleak.releasing.ledgers.spending import mark, spend
@@ -282,6 +283,7 @@ def load_model(path: Path) -> SavedModel:
             "not counted, and cannot be measured end to end. Release again."
         )
     model = card.get("model")
+    check_size(path, card)
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         raise DataError(
             f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
@@ -295,6 +297,8 @@ def _check_readable(path: Path) -> None:
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
     if not path.exists():
         raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    if not path.is_file():
+        raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
     try:
         whole = zipfile.is_zipfile(path)
     except OSError as error:

@@ -24,7 +24,7 @@ from fisherleak.releasing.cards.signatures import (
     unsealed,
     verification_key,
 )
-from fisherleak.releasing.files.rebuilt_files import check_rebuilt
+from fisherleak.releasing.files.rebuilt_files import check_rebuilt, check_size
 from fisherleak.releasing.ledgers.on_ledger import recorded_on
 
 __all__ = [
@@ -92,6 +92,8 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
     """
     if path.is_dir():
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
+    if path.exists() and not path.is_file():
+        raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
     if not path.is_file():
         raise DataError(f"'{path}' does not exist: name the file of a released model.")
     given = None if key is None else verification_key(key)
@@ -142,6 +144,7 @@ def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
 
 def _file(path: Path, card: Json) -> tuple[str, bool]:
     model = card.get("model")
+    check_size(path, card)
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
     return "The model's file is the one that the card describes, by its checksum.", True
