@@ -112,7 +112,7 @@ def _restricted(away: Vector, noise: Noise, chosen: NDArray[np.bool_]) -> tuple[
         return away[chosen], noise
     # some of the values of N(0, C) are N(0, C restricted to them)
     covariance = np.linalg.inv(root.T @ root)[np.ix_(chosen, chosen)]
-    return away[chosen], Gaussian(noise.scale, covariance)
+    return away[chosen], Gaussian(noise.scale, np.asarray(covariance, dtype=np.float64))
 
 
 def _by_output(theta: Vector, width: int) -> tuple[Vector, Vector]:

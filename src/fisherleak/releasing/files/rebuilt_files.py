@@ -31,14 +31,8 @@ from fisherleak.training.pipelines import PublicModel, off_the_grid, pipeline_wi
 __all__ = ["check_rebuilt", "check_size", "most_bytes"]
 
 Vector = NDArray[np.float64]
-MODEL_BYTES, NUMBER_BYTES, CATEGORY_BYTES, LEVEL_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = (
-    2**20,
-    2**14,
-    2**18,
-    2**13,
-    2**6,
-    2**6,
-)
+MODEL_BYTES, NUMBER_BYTES, CATEGORY_BYTES, LEVEL_BYTES = 2**20, 2**14, 2**18, 2**13
+PARAMETER_BYTES, CHARACTER_BYTES = 2**6, 2**6
 """What a file takes at most: for itself, and for every number, category, level or class, parameter and character of a name or
 level (some times what any of them took)."""
 MOST_BYTES = 2**29
@@ -113,7 +107,8 @@ def check_size(path: Path, card: Json) -> None:
     size, most = path.stat().st_size, most_bytes(card)
     if size > most:
         raise DataError(
-            f"'{path}' has {size:,} bytes, and a model with this card at most {most:,}: it is not read, and may carry other data."
+            f"'{path}' has {size:,} bytes, and a model with this card at most {most:,}: it is not read. Do not pass it on; "
+            "release the model again."
         )
 
 

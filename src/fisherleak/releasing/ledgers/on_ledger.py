@@ -1,8 +1,9 @@
 """Whether a ledger still records a release: an older copy of it, put back, does not.
 
 The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number, the
-checksum of the model's file and the digest of the rest of the card. Marks of earlier releases are made without the card. A ledger that was rolled back lacks the release, or has another one at its number. Nothing
-inside a file tells that it is an older copy of itself: only what was given out since does.
+checksum of the model's file and the digest of the rest of the card. Marks of earlier releases are made without the card. A
+ledger that was rolled back lacks the release, or has another one at its number. Nothing inside a file tells that it
+is an older copy of itself: only what was given out since does.
 """
 
 from __future__ import annotations

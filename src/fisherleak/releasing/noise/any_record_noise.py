@@ -137,7 +137,7 @@ def admitted_noise(
 
 
 def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds: Json) -> float:
-    """That replacing one row changes the scale, at most: of all limits together, in hundredths, 1 where more than it changes."""
+    """That replacing one row changes the scale, at most: all limits together, in hundredths; 1 where it can change more."""
     records = [getattr(noise, "calibrated", None) for noise in found]
     chances = [1.0 if record is None or record.probability is None else record.probability for record in records]
     settled = is_settled(trained.design, settings, bounds)
