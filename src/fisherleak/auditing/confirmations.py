@@ -302,13 +302,19 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
     claimed = saved.card["noise"]["calibrated"]
     # version 0.1.0 summed otherwise, and looked at less that a row can change
     now = saved.card["schema"] == CARD
-    same, others = (_same, ("step", "least", "probability")) if now else (_alike, ("step", "least"))
+    same = _same if now else _alike
     if not same(claimed["bounds"], told["bounds"]) or not all(
-        _alike(claimed.get(name), told.get(name)) for name in others
+        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
     ):
         return (
-            f"The card of '{saved.path.name}' has other bounds, or another probability that its scale changes, than a new "
-            "release of this table with its settings: they were changed, or the table was.",
+            f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
+            "changed, or the table was.",
+            False,
+        )
+    if now and claimed["probability"] != told["probability"]:
+        return (
+            f"The card of '{saved.path.name}' has another probability that its scale changes ({claimed['probability']:g}) than "
+            "a new release of this table with its settings: it was changed, or the table was.",
             False,
         )
     return (

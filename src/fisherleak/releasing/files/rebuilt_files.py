@@ -104,12 +104,9 @@ def most_bytes(card: Json) -> int:
 
 def check_size(path: Path, card: Json) -> None:
     """Refuse a file that is larger than a model with this card, before any of it is read."""
-    size, most = path.stat().st_size, most_bytes(card)
-    if size > most:
-        raise DataError(
-            f"'{path}' has {size:,} bytes, and a model with this card at most {most:,}: it is not read. Do not pass it on; "
-            "release the model again."
-        )
+    most = most_bytes(card)
+    if path.stat().st_size > most:
+        raise DataError(f"'{path}' is larger than a model with this card can be ({most:,} bytes): it is not read.")
 
 
 # Parameters
