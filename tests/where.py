@@ -57,8 +57,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "releasing/noise/test_shaping.py",
         "releasing/noise/test_any_record_noise.py",
     ),
-    "auditing/other_penalties.py": ("attacks_on_us/test_hidden_in_files_thirdly.py",),
-    "auditing/unconfirmed.py": (
+    "auditing/confirming/other_penalties.py": ("attacks_on_us/test_hidden_in_files_thirdly.py",),
+    "auditing/confirming/unconfirmed.py": (
         "attacks_on_us/test_hidden_in_files.py",
         "attacks_on_us/test_hidden_in_files_thirdly.py",
     ),

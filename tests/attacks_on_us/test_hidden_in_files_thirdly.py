@@ -400,8 +400,7 @@ def test_a_huge_file_is_not_hashed(named: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("it was read"))
     with named.open("r+b") as file:
         file.truncate(2**36)
-    with pytest.raises(DataError, match="it is not read"):
-        verify(named)
+    assert "it is not read" in str(verify(named).failed)
     with pytest.raises(DataError, match=r"it is not read|no skops file"):
         load_model(named)
 

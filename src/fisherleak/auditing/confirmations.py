@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.numbers import number
-from fisherleak.auditing.other_penalties import other_fits, penalty_confirmed
+from fisherleak.auditing.confirming.other_penalties import other_fits, penalty_confirmed
+from fisherleak.auditing.confirming.unconfirmed import EACH_PARAMETER, GIVEN, LEFT_OUT, SOURCE, UNCONFIRMED, left_open
 from fisherleak.auditing.records import Audit
-from fisherleak.auditing.unconfirmed import EACH_PARAMETER, GIVEN, LEFT_OUT, SOURCE, UNCONFIRMED, left_open
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE

@@ -144,7 +144,10 @@ def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
 
 def _file(path: Path, card: Json) -> tuple[str, bool]:
     model = card.get("model")
-    check_size(path, card)
+    try:
+        check_size(path, card)
+    except DataError as error:
+        return str(error), False
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
     return "The model's file is the one that the card describes, by its checksum.", True

@@ -23,7 +23,7 @@ from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, Distance, log_ratio, near_lines
 from fisherleak.training.pipelines import moved_from_fit
-from fisherleak.training.trained_model import Trained, refitted
+from fisherleak.training.trained_model import Trained, with_penalty
 
 __all__ = ["GRID", "OtherFits", "other_fits", "penalty_confirmed"]
 
@@ -65,7 +65,7 @@ def other_fits(trained: Trained, model: Pipeline, noise: Noise) -> OtherFits:
     away, held = {}, bool(trained.fit.intercept_l2)
     for l2 in GRID:
         try:
-            fit = refitted(trained, l2, l2 * held)
+            fit = with_penalty(trained, l2, l2 * held)
         except FisherleakError:
             continue
         away[l2] = moved_from_fit(fit, model, noise)[0]
