@@ -154,10 +154,11 @@ def test_attackers_of_a_number_fit_its_scale_anew(model: str, rows: int) -> None
     noise = standard_noise(trained, Gaussian(1.0))
     attacks = attackers._Attacks(trained, *pipeline_of(trained), noise, (), None, 0, 0, False, 1, {})
     known = attacks._known(attackers._aim(trained.design, "ill", 500, 0))
+    turn: Any = getattr(noise, "turn")  # noqa: B009
     for person in (0, 8, 9, n - 1):
         other = table.assign(ill=np.where(table.pid == person, 1.0 - table.ill, table.ill))
         apart = train(as_raw(other), settings, Room.here())
-        away = noise.turn @ (own_parameters(apart) - own_parameters(trained))
+        away = turn @ (own_parameters(apart) - own_parameters(trained))
         moved = known.moves[int(person >= 9)].values[person]
         assert np.linalg.norm(moved - away) <= 1e-3 * np.linalg.norm(away)
 

@@ -61,6 +61,8 @@ def read_private(path: Path) -> str | None:
             raise DataError(f"'{path}' is a folder: name a file in it.")
         found = path.stat()
         mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            raise DataError(f"'{path}' is no regular file (a pipe or a device): name a file.")
         if mode & ~OWNER:
             raise DataError(
                 f"'{path}' is confidential, and others than its owner may read or change it (mode {mode:o}): chmod 600 it."

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.json import versions
 from fisherleak._support.numbers import number
+from fisherleak.auditing.confirming.other_penalties import other_fits, penalty_confirmed
+from fisherleak.auditing.confirming.unconfirmed import EACH_PARAMETER, GIVEN, LEFT_OUT, SOURCE, UNCONFIRMED, left_open
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import FisherleakError
@@ -29,6 +30,7 @@ from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
 from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
+from fisherleak.rows.summary import digest
 from fisherleak.training.noise_words import (
     NOTICED,
     UNALIKE,
@@ -57,38 +59,6 @@ HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as pu
 DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
 """Fields of a card that follow from its table, its settings and its noise."""
 SOME_WITHOUT = "Noise left out of some parameters can pass: only who released the model can say, with a signature."
-UNCONFIRMED = (
-    "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
-    "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
-    "That every value of the table is as it was, and every row's weight as the card says: what changes the fit by less than "
-    "the noise hides passes too.",
-)
-GIVEN = (
-    "That the noise's scale was given, as the card says: whoever released the model can have computed it from the rows, and "
-    "then it tells about the row that decides it."
-)
-PROBABILITY = "The probability that replacing one person's row changes the noise's scale: its grid has a random offset."
-PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
-MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
-MISSING_TEXTS = (
-    "That cells of the table hold each of the {} texts for missing cells that the card names: they were given."
-)
-SOURCE = "The name of the table on the card: this one has another."
-DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
-UNUSED = (
-    "Declared categories that no training row has: {}. Their names were given, and nothing in the table bears them out."
-)
-CHOSEN_BEFORE = "Numbers in the card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
-EACH_PARAMETER = (
-    "That each parameter has its noise: tests of all of them together can pass where more than half have none, and the others "
-    "have more."
-)
-LEFT_OUT = (
-    "That {} rows of the table, which the card's settings leave out, are not in the fit: what the model would reveal about "
-    "them is not measured."
-)
-VERSIONS = "The versions of {} on the card: here are others."
-SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version 0.1.0: they can carry other data."
 
 
 @dataclass(frozen=True)
@@ -105,6 +75,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
     checks: tuple[Callable[[SavedModel, Audit], tuple[str, bool | None] | None], ...] = (
         _unchanged,
         _noise,
+        _penalty,
         _kind,
         _weights,
         _figures,
@@ -124,47 +95,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         if holds is False:
             return Confirmation(tuple(confirmed), failed=sentence)
         (weak if holds is None else confirmed).append(sentence)
-    return Confirmation(tuple(confirmed), (*weak, *UNCONFIRMED, *_left_open(saved, audit)))
-
-
-def _left_open(saved: SavedModel, audit: Audit) -> list[str]:
-    """What else is on this card that is not held against anything."""
-    told = getattr(audit.noise.noise, "calibrated", None)
-    found = [EACH_PARAMETER]
-    found += [GIVEN] if told is None else [PROBABILITY] if getattr(told, "counted", False) else []
-    if isinstance(saved.card["noise"].get("shape"), list):
-        found.append(PUBLIC_SHAPE)
-    if "ledger" in saved.card:
-        found.append(MARK)
-    if saved.card["data"]["source"] != audit.design.source:
-        found.append(SOURCE)
-    if saved.settings.na:
-        found.append(MISSING_TEXTS.format(len(saved.settings.na)))
-    if saved.settings.bounds:
-        found.append(DECLARED.format(len(saved.settings.bounds)))
-    if audit.design.rows_read > audit.design.n:
-        found.append(LEFT_OUT.format(audit.design.rows_read - audit.design.n))
-    here = versions()
-    others = [name for name, own in saved.card["versions"].items() if own != here.get(name)]
-    if others:
-        found.append(VERSIONS.format(", ".join(others)))
-    found += _unused_levels(saved, audit)
-    return found if saved.card["schema"] == CARD else [*found, CHOSEN_BEFORE, SKOPS_WROTE]
-
-
-def _unused_levels(saved: SavedModel, audit: Audit) -> list[str]:
-    """How many declared categories no training row has, by column."""
-    declared, found = dict(saved.settings.levels), []
-    for feature in audit.design.features:
-        if feature.name not in declared or feature.kind != "category":
-            continue
-        own = audit.design.X[:, list(feature.columns)]
-        counts = [float(count) for count in np.asarray(own.sum(axis=0)).ravel()]
-        counts = [audit.design.n - sum(counts), *counts]
-        named = {*declared[feature.name]}
-        unused = sum(count == 0 and str(level) in named for level, count in zip(feature.levels, counts, strict=True))
-        found += [f"{unused} of '{feature.name}'"] * (unused > 0)
-    return [UNUSED.format(", ".join(found))] if found else []
+    return Confirmation(tuple(confirmed), (*weak, *UNCONFIRMED, *left_open(saved, audit)))
 
 
 def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
@@ -248,6 +179,20 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             None,
         )
     return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
+
+
+def _penalty(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
+    """The card's `l2` beside others, and how large etas are at the least that the noise does not rule out."""
+    own, noise = audit.trained, audit.noise.noise
+
+    def largest(l2: float) -> float | None:
+        if own.weights is not None:
+            return None
+        other = trained_on(own.kind, own.design, l2, None, own.public, l2 * bool(own.fit.intercept_l2))
+        return digest(other.with_noise(noise).each_eta(), 1).high / audit.unit_scale
+
+    eta = audit.rows.digest.high / audit.unit_scale
+    return penalty_confirmed(saved.path.name, own.l2, other_fits(own, saved.model, noise), eta, largest)
 
 
 def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
@@ -354,14 +299,21 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
             False,
         )
     claimed = saved.card["noise"]["calibrated"]
-    # version 0.1.0 summed otherwise
-    same = _same if saved.card["schema"] == CARD else _alike
+    # version 0.1.0 summed otherwise, and looked at less that a row can change
+    now = saved.card["schema"] == CARD
+    same = _same if now else _alike
     if not same(claimed["bounds"], told["bounds"]) or not all(
         _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
     ):
         return (
             f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
             "changed, or the table was.",
+            False,
+        )
+    if now and claimed["probability"] != told["probability"]:
+        return (
+            f"The card of '{saved.path.name}' has another probability that its scale changes ({claimed['probability']:g}) than "
+            "a new release of this table with its settings: it was changed, or the table was.",
             False,
         )
     return (

@@ -1,8 +1,9 @@
 """A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones.
 
-The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number and
-the checksum of the model's file. A ledger that was rolled back lacks the release, or has another one at its number. Nothing
-inside a file tells that it is an older copy of itself: only what was given out since does.
+The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number, the
+checksum of the model's file and the digest of the rest of the card. Marks of earlier releases are made without the card. A
+ledger that was rolled back lacks the release, or has another one at its number. Nothing inside a file tells that it
+is an older copy of itself: only what was given out since does.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from fisherleak.models import as_table
 from fisherleak.protection.ledger.ledger import Ledger
 from fisherleak.protection.ledger.ledger_entries import recordable
 from fisherleak.protection.ledger.ledger_file import count_of, mark_of, read_content
-from fisherleak.releasing.cards.signatures import card_path, file_digest, read_card
+from fisherleak.releasing.cards.signatures import card_path, digest_of, file_digest, read_card
 from fisherleak.tables import RawTable
 from fisherleak.tables.design.design import Design, design_of
 from fisherleak.training.model_kinds import label_rules
 from fisherleak.training.trained_model import Settings, Trained
 
-__all__ = ["Spent", "mark", "recorded_on", "spend", "spent_on"]
+__all__ = ["Spent", "mark", "marked_part", "recorded_on", "spend", "spent_on"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ def _in_own_units(leak: Leakage, design: Design) -> Leakage:
 
 def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     """In a sentence, whether a ledger records the release of a model, and whether it does."""
-    claim = read_card(card_path(model)).get("ledger")
+    card = read_card(card_path(model))
+    claim = card.get("ledger")
     content = read_content(ledger)
     if claim is None:
         return (
@@ -155,7 +157,12 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     if number is None or own is None:
         return f"The card of '{model}' says wrongly which release on a ledger it is: it was changed.", False
     count = count_of(content)
-    if not hmac.compare_digest(own.encode(), mark_of(content, number, file_digest(model)).encode()):
+    checksum = file_digest(model)
+    whole, file_only = (
+        hmac.compare_digest(own.encode(), mark_of(content, number, marked).encode())
+        for marked in (marked_part(card, checksum), checksum)
+    )
+    if not whole and not file_only:
         return (
             f"'{model}' was not recorded on '{ledger}': it is a release of another ledger, or its card was changed.",
             False,
@@ -169,7 +176,13 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
             "back; restore the latest one, for what was released since is not counted.",
             False,
         )
-    return f"'{ledger}' records this release, as number {number} of {count}.", True
+    what = "file and card" if whole else "its file; its mark was made without the card, which can be another"
+    return f"'{ledger}' records this release, as number {number} of {count}: {what}.", True
+
+
+def marked_part(card: Mapping[str, Any], checksum: str) -> str:
+    """What a mark is made of beside the number: the checksum of the model's file, and all of the card but the mark."""
+    return f"{checksum}, card {digest_of({key: value for key, value in card.items() if key != 'ledger'})}"
 
 
 def _claimed(claim: Any) -> tuple[int | None, str | None]:

@@ -7,8 +7,10 @@ with :math:`W^T W` the information of b at scale 1; for any other noise, |b| is 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +35,7 @@ __all__ = [
     "from_card",
     "log_ratio",
     "name_of",
+    "near_lines",
     "noise_words",
     "ratios_of_kinds",
     "unit_draws",
@@ -135,6 +138,37 @@ def distance_of(noise: Noise, away: Vector) -> Distance:
         low, short, typical, long, high = _known_limits(own, away.size)
         length = float(np.linalg.norm(away)) / noise.scale
     return Distance(length / typical, low / typical, high / typical, low / long, high / short)
+
+
+def near_lines(noise: Noise, away: Sequence[Vector]) -> Distance | None:
+    """How near parameters are to the lines that join points, ``away`` from each, as ``distance_of`` has it for one point.
+
+    Of ``low`` one value fewer is counted, and as many trials as there are lines; ``high`` is infinite. None where there is too
+    little to tell.
+    """
+    size, lines = (away[0].size if away else 0), len(away) - 1
+    if size < 2 or lines < 1:
+        return None
+    root = noise.unit_information_root(size) if noise.normal else None
+    points = [(each if root is None else root @ each) / noise.scale for each in away]
+    length = min(_to_segment(one, other) for one, other in itertools.pairwise(points))
+    if noise.normal:
+        law = scipy.stats.chi2(size - 1)
+        low, long = np.sqrt([law.ppf(UNLIKELY / lines), law.ppf(NOTICED)]).tolist()
+        typical = math.sqrt(size - 1)
+    else:
+        own = json.dumps(noise.rescaled(1.0).record(), sort_keys=True)
+        low, _, typical, long, _ = _known_limits(own, size - 1)
+        low *= lines ** (-1.0 / (size - 1))
+    return Distance(length / typical, low / typical, math.inf, low / long, math.inf)
+
+
+def _to_segment(one: Vector, other: Vector) -> float:
+    """The least length of a vector between two."""
+    along = other - one
+    square = float(along @ along)
+    part = min(1.0, max(0.0, -float(one @ along) / square)) if square else 0.0
+    return float(np.linalg.norm(one + part * along))
 
 
 def drawn_alike(noise: Noise, away: Vector) -> float | None:

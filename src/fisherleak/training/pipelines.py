@@ -46,6 +46,7 @@ __all__ = [
     "framed",
     "freed_pipeline",
     "known_pipeline",
+    "moved_by_noise_alone",
     "moved_from_fit",
     "off_the_grid",
     "own_parameters",
@@ -84,16 +85,32 @@ def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vec
     A coefficient whose feature is zero in every training row, such as that of a declared category that no row has, is zero in
     every fit. Noise in it hides nothing.
     """
+    away, decided = _moved(trained, model)
+    return _restricted(away, noise, decided)
+
+
+def moved_by_noise_alone(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:
+    """The same in the other parameters, which no row decides: all that is in them is noise."""
+    away, decided = _moved(trained, model)
+    return _restricted(away, noise, ~decided)
+
+
+def _moved(trained: Trained, model: Pipeline) -> tuple[Vector, NDArray[np.bool_]]:
+    """How far a released pipeline is from a fit, and in which parameters rows decide."""
     away = framed(trained.design, model) - own_parameters(trained)
     (used,) = sum_rows(lambda X: (np.count_nonzero(np.abs(X) > GAP, axis=0),), trained.design.X)
     outputs = away.size // (used.size + 1)
-    decided = np.append(np.tile(np.asarray(used) > 0, outputs), np.ones(outputs, dtype=bool))
-    root = None if decided.all() or not noise.normal else noise.unit_information_root(away.size)
-    if root is None:  # all parameters, or independent ones
-        return away[decided], noise
+    return away, np.append(np.tile(np.asarray(used) > 0, outputs), np.ones(outputs, dtype=bool))
+
+
+def _restricted(away: Vector, noise: Noise, chosen: NDArray[np.bool_]) -> tuple[Vector, Noise]:
+    """Some of the values of a noise, and what noise these are."""
+    root = None if chosen.all() or not noise.normal else noise.unit_information_root(away.size)
+    if root is None or not chosen.any():  # all parameters, or independent ones
+        return away[chosen], noise
     # some of the values of N(0, C) are N(0, C restricted to them)
-    covariance = np.linalg.inv(root.T @ root)[np.ix_(decided, decided)]
-    return away[decided], Gaussian(noise.scale, covariance)
+    covariance = np.linalg.inv(root.T @ root)[np.ix_(chosen, chosen)]
+    return away[chosen], Gaussian(noise.scale, np.asarray(covariance, dtype=np.float64))
 
 
 def frame_of_features(features: Sequence[Feature]) -> NoiseFrame:

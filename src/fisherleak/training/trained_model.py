@@ -66,6 +66,7 @@ __all__ = [
     "spreads_in",
     "train",
     "trained_on",
+    "with_penalty",
 ]
 
 PUBLIC = ("nothing", "preprocessing")
@@ -300,6 +301,12 @@ def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, inter
         )
     classes = design.target.classes if kind.several else None
     return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales, classes, intercept_l2)
+
+
+def with_penalty(trained: Trained, l2: float, intercept_l2: float) -> Trained:
+    """The same rows and weights with another penalty; what it reveals is not measured."""
+    fit = _fitted(trained.kind, trained.design, l2, trained.fit.sample_weight, intercept_l2)
+    return replace(trained, l2=l2, fit=fit)
 
 
 def spreads_in(design: Design) -> tuple[Vector, Vector]:

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import hmac
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,13 +50,23 @@ def read_content(path: Path, fresh: bool = False) -> Json:
         return new_content()
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError(f"'{path}' is damaged: it is not whole. Restore it from a copy.") from None
     if not isinstance(content, dict) or content.get("schema") not in (SCHEMA, *EARLIER):
         raise DataError(f"'{path}' is no ledger of this version of fisherleak: name another file.")
-    if content.get("digest") != _digest(content):
+    if content.get("digest") != _digest(content) or not _is_ledger({"carried": [], **content}):
         raise DataError(f"'{path}' is damaged: its content is not what was recorded. Restore it from a copy.")
     return {"carried": [], **content, "schema": SCHEMA}
+
+
+def _is_ledger(content: Json) -> bool:
+    """Whether a file has a key, and lists of records."""
+    key, lists = content.get("key"), (content["carried"], content.get("entries"))
+    return (
+        isinstance(key, str)
+        and re.fullmatch("[0-9a-f]{64}", key) is not None
+        and all(isinstance(each, list) and all(isinstance(record, dict) for record in each) for each in lists)
+    )
 
 
 def write_content(path: Path, content: Json) -> None:

@@ -28,7 +28,8 @@ def canonical_settings(settings: Settings, names: Sequence[str], trained: Traine
     features = {f.name: f for f in trained.design.features if f.kind == "category" and f.of is None}
     made["levels"] = [(n, _in_order(features[n], texts)) for n, texts in settings.levels if n in features]
     # numbers with a point, and zero without a sign
-    settings = replace(settings, held_out=float(settings.held_out) + 0.0)
+    held_out, l2, own_l2 = (float(each) + 0.0 for each in (settings.held_out, settings.l2, settings.intercept_l2))
+    settings = replace(settings, held_out=held_out, l2=l2, intercept_l2=own_l2)
     made["bounds"] = [(name, (float(low) + 0.0, float(high) + 0.0)) for name, (low, high) in made["bounds"]]
     return replace(settings, **made | {name: tuple(sorted(set(made[name]))) for name in SORTED})
 

@@ -141,6 +141,8 @@ def _noise(card: Json, size: int) -> str | None:
         return "noise.calibrated.shape"
     if told is not None and "offset" in told and not _is_offset_of(card, told["offset"]):
         return "noise.calibrated.offset"
+    if told is not None and card["schema"] == CARD and not _in_hundredths(told.get("probability")):
+        return "noise.calibrated.probability"
     if told is not None and told["over"] != ADMISSIBLE and not _on_grid(noise["scale"]):
         return "noise.scale"
     if shape is not None and not named and [len(row) for row in shape] != [size] * size:
@@ -159,6 +161,10 @@ def _is_offset_of(card: Json, offset: float) -> bool:
     """Whether the scale, in the target's unit, is a power of the step with this offset."""
     steps = math.log(card["noise"]["scale"] / card["target"]["unit"], STEP) - offset
     return abs(steps - round(steps)) < ROUNDED
+
+
+def _in_hundredths(chance: Any) -> bool:
+    return chance is None or (type(chance) is float and 0 < chance == round(chance, 2))
 
 
 def _on_grid(scale: float) -> bool:

@@ -104,9 +104,9 @@ def is_share(value: Any) -> bool:
     return value == 0 or (LEAST_HELD_OUT <= value <= MOST_HELD_OUT and value == round(value, 2))
 
 
-def end() -> Check:
-    """A bound: written in one way, with a point, and zero without a sign."""
-    own = finite()
+def end(least: float = -1e308) -> Check:
+    """A bound, or a penalty: written in one way, with a point, and zero without a sign."""
+    own = finite(least)
     return lambda value, way: own(value, way) if type(value) is float and str(value) != "-0.0" else way
 
 
@@ -195,7 +195,7 @@ level = either(truth, text(), finite())
 SETTINGS: dict[str, Check] = {
     "target": name,
     "model": one_of(*(kind.name for kind in KINDS)),
-    "l2": finite(0.0),
+    "l2": end(0.0),
     "held_out": _is(is_share),
     "seed": whole(0, 2**64 - 1),
     "numbers": names,
@@ -211,7 +211,7 @@ SETTINGS: dict[str, Check] = {
     "na": list_of(text(LONGEST_MISSING), MOST_MISSING),
     "unite": names,
     "keep_total": truth,
-    "intercept_l2": finite(0.0),
+    "intercept_l2": end(0.0),
     "missing": one_of("impute", "drop"),
     "bounds": list_of(pair(name, pair(end(), end())), MOST_FEATURES + 1),
 }
@@ -289,7 +289,10 @@ FIELDS: dict[str, Check] = {
 """Every field of a card, in its order; a new one is one entry here, and a line in docs/promises.md."""
 EARLIER_FIELDS: dict[str, Check] = {name: check for name, check in FIELDS.items() if name != "ledger"} | {
     "schema": one_of(EARLIER[-1]),
-    "settings": record({name: check for name, check in SETTINGS.items() if name != "bounds"}),
+    "settings": record(
+        {name: check for name, check in SETTINGS.items() if name != "bounds"}
+        | {"l2": finite(0.0), "intercept_l2": finite(0.0)}
+    ),
     "versions": record(
         {package: matching(VERSION) for package in PACKAGES} | {"fisherleak": one_of("0.1.0")}, PACKAGES[4:-1]
     ),

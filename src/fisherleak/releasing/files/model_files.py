@@ -8,6 +8,7 @@ orders of keys and repeated members have no place in it. What the nodes say is a
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -53,15 +54,21 @@ class ModelFile:
         return cls(json.loads(members.pop(SCHEMA)), members).numbered()
 
     @classmethod
-    def read(cls, path: Path, most: int, earlier: bool = False) -> Self:
+    def read(cls, path: Path, most: int, checksum: str, earlier: bool = False) -> Self:
         """A file that is in the one form; of an ``earlier`` version, but for numbers of nodes and times.
 
         Parameters
         ----------
         most : int
             Bytes that such a file can have.
+        checksum : str
+            SHA-256 of the bytes that are read, in hexadecimal: a file that was exchanged since it was computed is refused.
         """
         data = read_at_most(path, most, "a model with this card")
+        if hashlib.sha256(data).hexdigest() != checksum:
+            raise DataError(
+                f"'{path}' was exchanged while it was checked: keep it in a folder that nobody else writes to."
+            )
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
             infos = archive.infolist()
@@ -139,7 +146,9 @@ def holds(path: Path, what: str) -> DataError:
 
 
 def read_at_most(path: Path, most: int, what: str) -> bytes:
-    """A file of at most so many bytes; larger ones are never read."""
+    """A file of at most so many bytes; larger ones, and what is no file but a pipe or a device, are never read."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"'{path}' is no regular file (a folder, a pipe or a device): it is not read. Name a file.")
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

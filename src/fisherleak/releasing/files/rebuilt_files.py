@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.namespaces import Json
+from fisherleak.errors import DataError
 from fisherleak.models.estimators import set_parameters
 from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.cards.signatures import CARD
@@ -27,12 +28,15 @@ from fisherleak.releasing.files.model_files import ModelFile, holds
 from fisherleak.releasing.files.model_nodes import decoded, differing, last_step, scikit_learn_of, steps_of
 from fisherleak.training.pipelines import PublicModel, off_the_grid, pipeline_with
 
-__all__ = ["check_rebuilt"]
+__all__ = ["check_rebuilt", "check_size", "most_bytes"]
 
 Vector = NDArray[np.float64]
-MODEL_BYTES, COLUMN_BYTES, PARAMETER_BYTES, CHARACTER_BYTES = 2**20, 2**17, 2**12, 2**6
-"""What a file takes at most: for itself, and for every column, parameter and character of a name or level (six times what any
-of them took)."""
+MODEL_BYTES, NUMBER_BYTES, CATEGORY_BYTES, LEVEL_BYTES = 2**20, 2**14, 2**18, 2**13
+PARAMETER_BYTES, CHARACTER_BYTES = 2**6, 2**6
+"""What a file takes at most: for itself, and for every number, category, level or class, parameter and character of a name or
+level (some times what any of them took)."""
+MOST_BYTES = 2**29
+"""Of any file of a model, whatever its card says."""
 ENCODER_BYTES, INDICATOR_BYTES = 24_000, 14_000
 """What a category's encoder takes at least, and an indicator of gaps: two thirds of the least that any took. A card cannot make
 a small file cost the time of a large one."""
@@ -52,7 +56,7 @@ def check_rebuilt(path: Path, card: Json) -> Pipeline:
 
 def _model_in(path: Path, card: Json) -> Pipeline:
     earlier, model = card["schema"] != CARD, model_of(card)
-    file = ModelFile.read(path, _most_bytes(card), earlier)
+    file = ModelFile.read(path, most_bytes(card), card["model"]["file_sha256"], earlier)
     _check_sizes(path, file, model)
     model = typed_as(model, file) if earlier else model
     built = pipeline_with(model, np.zeros(model.parameters))
@@ -84,11 +88,25 @@ def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
         raise holds(path, "another number of columns or parameters than its card")
 
 
-def _most_bytes(card: Json) -> int:
-    """Of a file with this card."""
-    texts = len(json.dumps([card["columns"], card["target"]]))
-    columns, size = len(card["columns"]), int(card["model"]["parameters"])
-    return MODEL_BYTES + COLUMN_BYTES * columns + PARAMETER_BYTES * size + CHARACTER_BYTES * texts
+def most_bytes(card: Json) -> int:
+    """Of a file with this card; of one with a card that nobody checks, as of schema 1, what any file has."""
+    try:
+        texts = len(json.dumps([card["columns"], card["target"]]))
+        kinds = [column["kind"] for column in card["columns"]]
+        levels = sum(len(column.get("levels", ())) for column in card["columns"]) + len(card["target"]["classes"] or ())
+        size = int(card["model"]["parameters"])
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return MOST_BYTES
+    columns = sum(NUMBER_BYTES if kind == "number" else CATEGORY_BYTES for kind in kinds)
+    own = MODEL_BYTES + columns + LEVEL_BYTES * levels + PARAMETER_BYTES * size + CHARACTER_BYTES * texts
+    return min(own, MOST_BYTES)
+
+
+def check_size(path: Path, card: Json) -> None:
+    """Refuse a file that is larger than a model with this card, before any of it is read."""
+    most = most_bytes(card)
+    if path.stat().st_size > most:
+        raise DataError(f"'{path}' is larger than a model with this card can be ({most:,} bytes): it is not read.")
 
 
 # Parameters

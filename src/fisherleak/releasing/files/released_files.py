@@ -37,6 +37,7 @@ from fisherleak.releasing.cards.card_fields import (
 )
 from fisherleak.releasing.cards.cards import card_of, two_digits
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
+from fisherleak.releasing.cards.needed_names import needed_settings
 from fisherleak.releasing.cards.signatures import (
     CARD,
     EARLIER,
@@ -51,15 +52,16 @@ from fisherleak.releasing.cards.signatures import (
     too_large,
 )
 from fisherleak.releasing.files.model_files import ModelFile
+from fisherleak.releasing.files.rebuilt_files import check_size
 from fisherleak.releasing.files.verification import whole_model
-from fisherleak.releasing.ledgers import mark, spend
+from fisherleak.releasing.ledgers import mark, marked_part, spend
 from fisherleak.releasing.noise.any_record_noise import shape_of_card
 from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
 from fisherleak.releasing.table_model import TableModel, checked_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced_again, check_balance
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
-from fisherleak.training.pipelines import moved_from_fit, own_parameters
+from fisherleak.training.pipelines import moved_by_noise_alone, moved_from_fit, own_parameters
 from fisherleak.training.trained_model import Settings, Trained, train
 from fisherleak.training.utility import Tradeoff, tradeoff
 
@@ -209,6 +211,7 @@ def save_model(
     key = None if sign is None else signing_key(sign)
     declared = settings.bounds if bounds is None else tuple(bounds.items())
     settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS), bounds=declared)
+    settings = needed_settings(settings, raw)
     trained = train(raw, settings)
     settings = canonical_settings(settings, raw.names, trained)
     if not is_share(settings.held_out):
@@ -233,9 +236,11 @@ def save_model(
     words = [each.words() for each in made.decided]
 
     def card(digest: str) -> Json:
-        marked = None if ledger is None or made.recorded is None else mark(ledger, made.recorded, digest)
-        told = card_of(trained, settings, made.noise, request.eta, request.attributes, digest, shaped, words, marked)
-        return sealed(told, key)
+        told = card_of(trained, settings, made.noise, request.eta, request.attributes, digest, shaped, words)
+        marked = (
+            None if ledger is None or made.recorded is None else mark(ledger, made.recorded, marked_part(told, digest))
+        )
+        return sealed(told if marked is None else told | {"ledger": marked}, key)
 
     return _written(made.model, path, card), tradeoff(trained, [made.noise.scale], DRAWS, settings.seed)
 
@@ -280,6 +285,7 @@ def load_model(path: Path) -> SavedModel:
             "not counted, and cannot be measured end to end. Release again."
         )
     model = card.get("model")
+    check_size(path, card)
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         raise DataError(
             f"'{path}' is not the model that its card describes: it was changed or damaged. Release it again."
@@ -293,6 +299,8 @@ def _check_readable(path: Path) -> None:
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
     if not path.exists():
         raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    if not path.is_file():
+        raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
     try:
         whole = zipfile.is_zipfile(path)
     except OSError as error:
@@ -310,6 +318,8 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     that the model or the table is another. A table that differs by less than the noise hides passes: a checksum of it would
     give every single value away.
     """
+    # before rows are read: that can change a table in place
+    needed = needed_settings(saved.settings, raw, room) if saved.card["schema"] == CARD else saved.settings
     trained = train(raw, saved.settings, room)
     if two_digits(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
@@ -324,19 +334,19 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
         claims = saved.card.get("eta")
         trained = balanced_again(trained, isinstance(claims, dict) and claims.get("limit") is not None)
     check_enough(trained.design)
-    _check_names(saved, trained, raw)
+    _check_names(saved, canonical_settings(needed, raw.names, trained), raw.source)
     _check_distance(saved, trained, raw.source)
     return trained
 
 
-def _check_names(saved: SavedModel, trained: Trained, raw: RawTable) -> None:
+def _check_names(saved: SavedModel, own: Settings, source: str) -> None:
     """Refuse settings that name columns or levels otherwise than a release of this table does."""
-    own, now = canonical_settings(saved.settings, raw.names, trained), saved.card["schema"] == CARD
+    now = saved.card["schema"] == CARD
     for name in saved.card["settings"]:
         found, made = getattr(saved.settings, name), getattr(own, name)
         if found != made and (now or name not in SORTED or len(found) != len(made) or {*found} != {*made}):
             raise InvalidInputError(
-                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {raw.source} writes in "
+                f"The card of '{saved.path.name}' says under 'settings.{name}' what a release of {source} writes in "
                 "another way: it may carry other data. Do not pass it on; release the model again."
             )
 
@@ -348,6 +358,13 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
     away, noise = moved_from_fit(trained, saved.model, saved.noise_on(trained))
+    alone, own = moved_by_noise_alone(trained, saved.model, saved.noise_on(trained))
+    chance = drawn_alike(own, alone) if alone.size else None
+    if alone.size and (by_its_noise(own, alone) == "too far" or (chance is not None and chance < UNLIKELY)):
+        raise InvalidInputError(
+            f"'{saved.path.name}' has coefficients of declared categories that no row of {source} has, and its noise does not "
+            "explain them: they may carry other data. Do not pass it on; release the model again."
+        )
     found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
     if found == "yes" and alike is not None and alike < UNLIKELY:
         raise InvalidInputError(

@@ -24,7 +24,7 @@ from fisherleak.releasing.cards.signatures import (
     unsealed,
     verification_key,
 )
-from fisherleak.releasing.files.rebuilt_files import check_rebuilt
+from fisherleak.releasing.files.rebuilt_files import check_rebuilt, check_size
 from fisherleak.releasing.ledgers import recorded_on
 
 __all__ = [
@@ -92,6 +92,8 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
     """
     if path.is_dir():
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
+    if path.exists() and not path.is_file():
+        raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
     if not path.is_file():
         raise DataError(f"'{path}' does not exist: name the file of a released model.")
     given = None if key is None else verification_key(key)
@@ -115,17 +117,23 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
 def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
     """What stands on a card and was held against nothing."""
     found = [CLAIMS]
-    settings, columns = card.get("settings", {}), card.get("columns", [])
-    own = {settings.get("target"), *(column.get("name") for column in columns)}
-    single = [name for name in ("id", "group", "person") if settings.get(name) not in (None, *own)]
-    lists = [name for name in ("numbers", "categories", "drop", "unite") if not {*settings.get(name, ())} <= own]
-    if lists + single:
-        found.append(OTHER_NAMES.format(", ".join(f"settings.{name}" for name in lists + single)))
+    others = [] if card["schema"] == EARLIER[0] else _other_names(card)  # of schema 1 nothing says what its fields hold
+    if others:
+        found.append(OTHER_NAMES.format(", ".join(others)))
     if "ledger" in card and not by_ledger:
         found.append(LEDGER)
     if not by_key:
         found.append(NO_KEY if "signature" in card else NO_SIGNATURE)
     return tuple(found)
+
+
+def _other_names(card: Json) -> list[str]:
+    """Settings that name columns which the model does not use."""
+    settings = card["settings"]
+    own = {settings["target"], *(column["name"] for column in card["columns"])}
+    single = [name for name in ("id", "group", "person") if settings[name] not in (None, *own)]
+    lists = [name for name in ("numbers", "categories", "drop", "unite") if not {*settings[name]} <= own]
+    return [f"settings.{name}" for name in lists + single]
 
 
 def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
@@ -136,6 +144,10 @@ def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
 
 def _file(path: Path, card: Json) -> tuple[str, bool]:
     model = card.get("model")
+    try:
+        check_size(path, card)
+    except DataError as error:
+        return str(error), False
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
         return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
     return "The model's file is the one that the card describes, by its checksum.", True

@@ -126,16 +126,21 @@ def admitted_noise(
         remedies = (_far_columns(trained, bounds), _enough(trained, limit, columns, bounds, shape))
         raise NoUsefulBoundError(" ".join([str(error), *filter(None, remedies)])) from None
     largest = max(found, key=lambda noise: noise.scale)
-    records = [getattr(noise, "calibrated", None) for noise in found]
-    chances = [math.inf if record is None or record.probability is None else record.probability for record in records]
     told: Calibration | None = getattr(largest, "calibrated", None)
     noise = largest.rescaled(largest.scale * trained.unit)
     if told is None:
         return noise
     own = _in_own_units(trained.design, settings, told.bounds or {})
-    settled = is_settled(trained.design, settings, own)
-    chance = min(1.0, sum(chances)) if settled else 1.0
+    chance = _chance(trained, settings, found, own)
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
+
+
+def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds: Json) -> float:
+    """That replacing one row changes the scale, at most: all limits together, in hundredths; 1 where it can change more."""
+    records = [getattr(noise, "calibrated", None) for noise in found]
+    chances = [1.0 if record is None or record.probability is None else record.probability for record in records]
+    settled = is_settled(trained.design, settings, bounds)
+    return round(min(1.0, sum(chances)), 2) if settled else 1.0
 
 
 def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
@@ -199,7 +204,9 @@ def least_admitted(
         if r is not None and r.eta is not None and r.confidential is not None
     ]
     told: Calibration | None = getattr(max(noises, key=lambda noise: noise.scale), "calibrated", None)
-    own = {} if told is None else told.record() | {"bounds": _in_own_units(trained.design, settings, told.bounds or {})}
+    known = {} if told is None else _in_own_units(trained.design, settings, told.bounds or {})
+    chance = _chance(trained, settings, noises, known)
+    own = {} if told is None else told.record() | {"bounds": known, "probability": chance}
     return max(needed, default=math.nan) * trained.unit, own
 
 
