@@ -151,7 +151,7 @@ def test_attackers_of_a_number_fit_its_scale_anew(model: str, rows: int) -> None
     ends = [("ill", (0.0, 1.0)), ("age", (0.0, 100.0)), *([("dose", (-10.0, 10.0))] if model == "linear" else [])]
     settings = Settings(target="dose", model=model, l2=2.0, held_out=0.0, person="pid", bounds=tuple(ends))
     trained = train(as_raw(table), settings, Room.here())
-    noise = standard_noise(trained, Gaussian(1.0))
+    noise: Any = standard_noise(trained, Gaussian(1.0))
     attacks = attackers._Attacks(trained, *pipeline_of(trained), noise, (), None, 0, 0, False, 1, {})
     known = attacks._known(attackers._aim(trained.design, "ill", 500, 0))
     turn: Any = getattr(noise, "turn")  # noqa: B009

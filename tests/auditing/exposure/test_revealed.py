@@ -123,6 +123,7 @@ def test_a_yes_that_is_not_attacked_is_told_in_the_row_that_is_most_exposed() ->
     model, frame, labels = pipeline_of(result.trained)
     noise = standard_noise(result.trained, fl.Gaussian(0.05))
     attack = fl.attacks.WhiteBox(model, frame, labels, "b", rows=[figures["b"].worst])
+    attack._refits_scale = True  # as the release does
     root = noise.unit_information_root(attack.target.given.size)
     assert root is not None
     mu = max(np.linalg.norm(each.values @ root.T) for each in attack.moves) / noise.scale
