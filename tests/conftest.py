@@ -45,8 +45,8 @@ def steady_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """
     stream = _Stream(request.node.nodeid)
     for name in (
-        "fisherleak.engine.noise.draw_and_round.os",
-        "fisherleak.engine.noise.draw_and_round.secrets",
+        "fisherleak.engine.noise.add_noise_and_round.os",
+        "fisherleak.engine.noise.add_noise_and_round.secrets",
         "fisherleak.protection.noise_scale_grid.secrets",
     ):
         monkeypatch.setattr(name, stream)

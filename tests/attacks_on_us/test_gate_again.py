@@ -17,7 +17,7 @@ import pandas
 
 from fisherleak.auditing.policy import rules
 from fisherleak.cli import main
-from fisherleak.engine.noise.draw_and_round import grid_of, on_grid, released
+from fisherleak.engine.noise.add_noise_and_round import grid_of, on_grid, released
 from fisherleak.protection.release import procedure
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]

@@ -154,11 +154,10 @@ def test_attackers_of_a_number_fit_its_scale_anew(model: str, rows: int) -> None
     noise: Any = standard_noise(trained, Gaussian(1.0))
     attacks = attackers._Attacks(trained, *pipeline_of(trained), noise, (), None, 0, 0, False, 1, {})
     known = attacks._known(attackers._aim(trained.design, "ill", 500, 0))
-    turn: Any = getattr(noise, "turn")  # noqa: B009
     for person in (0, 8, 9, n - 1):
         other = table.assign(ill=np.where(table.pid == person, 1.0 - table.ill, table.ill))
         apart = train(as_raw(other), settings, Room.here())
-        away = turn @ (own_parameters(apart) - own_parameters(trained))
+        away = noise.turn @ (own_parameters(apart) - own_parameters(trained))
         moved = known.moves[int(person >= 9)].values[person]
         assert np.linalg.norm(moved - away) <= 1e-3 * np.linalg.norm(away)
 
@@ -262,3 +261,17 @@ def test_the_command_line_is_run_as_a_module() -> None:
         [sys.executable, "-m", "fisherleak", "--version"], capture_output=True, text=True, check=True
     )
     assert found.stdout.startswith("fisherleak ")
+
+
+def test_a_number_beside_functions_of_itself_is_refused(gate: Gate) -> None:
+    rng = np.random.default_rng(4)
+    age = rng.uniform(20, 80, 300).round(2)
+    table = pandas.DataFrame({"age": age, "inverse": 1000 / age, "bmi": rng.normal(25, 4, 300).clip(10, 45).round(2)})
+    table["dose"] = (20 + 0.1 * age + rng.normal(0, 3, 300)).clip(0, 60).round(2)
+    assert abs(np.corrcoef(table.age, table.inverse)[0, 1]) < 0.98
+    policy = "[columns.age]\nmax_revealed = 0.5\nspread = 18\n"
+    words = ("--noise", "1", "--held-out", "0", "--no-attacks")
+    status, said, _ = gate(table, policy, *words, age="20:80", inverse="12:51", bmi="10:45", dose="0:60")
+    assert status == 2
+    assert "'inverse' is a copy of 'age', or nearly" in said
+    assert gate(table.drop(columns="inverse"), policy, *words, age="20:80", bmi="10:45", dose="0:60")[0] == 0

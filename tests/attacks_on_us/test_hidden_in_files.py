@@ -32,7 +32,7 @@ from fisherleak.auditing.confirmations import GIVEN, SOURCE, Confirmation, confi
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.noise.draw_and_round import grid_below
+from fisherleak.engine.noise.add_noise_and_round import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.noise_scale_grid import STEP

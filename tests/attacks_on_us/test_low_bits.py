@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from fisherleak.engine.noise import grid_of, released
-from fisherleak.engine.noise.draw_and_round import on_grid
+from fisherleak.engine.noise.add_noise_and_round import on_grid
 from fisherleak.models.estimators import parameters
 
 Vector = NDArray[np.float64]

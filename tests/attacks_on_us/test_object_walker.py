@@ -165,7 +165,7 @@ def test_every_way_out_is_attacked() -> None:
     source = Path(fl.__file__).parent
     texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
     found = {name: imports_of(text) for name, text in texts.items()}
-    noise = {f"fisherleak.engine.noise{rest}" for rest in ("", ".draw_and_round")}
+    noise = {f"fisherleak.engine.noise{rest}" for rest in ("", ".add_noise_and_round")}
     adds = {name for name, pairs in found.items() if pairs & {(module, "released") for module in noise}}
     assert adds - {"engine/noise/__init__.py"} == PATHS, "a module adds noise to what leaves and is not in PATHS"
     makers = {("fisherleak.protection.release.procedure", name) for name in ("make_release", "draw_parameters")}

@@ -20,7 +20,7 @@ from fisherleak.attacks.outcome import Outcome, outcome_of
 from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.engine.noise.draw_and_round import generator
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported

@@ -12,7 +12,7 @@ information of the noise at scale 1, the area under its ROC curve is :math:`\Phi
 its false positive rate is alpha.
 
 Where the rows decide the covariance of the noise, the release without the row is another normal distribution,
-:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``engine.reshaped``). How often the best test is right
+:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``remade_covariance``). How often the best test is right
 is known, by the mu of equal accuracy; its curve is simulated.
 """
 
@@ -44,8 +44,8 @@ from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equi
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import has_own_shape
-from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.membership.membership_distance import reshaped_by
 from fisherleak.models import as_table

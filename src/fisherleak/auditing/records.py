@@ -23,7 +23,7 @@ from fisherleak.auditing.exposure.exposure import (
 from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures
 from fisherleak.auditing.exposure.revealed import Share, Yardsticks, largest_exposure, shares_unknown
 from fisherleak.auditing.policy.policy import Policy
-from fisherleak.auditing.policy.ruling import Advice, Rule
+from fisherleak.auditing.policy.rule import Advice, Rule
 from fisherleak.auditing.spotcheck import SpotCheck
 from fisherleak.engine.noise import Noise
 from fisherleak.tables import Design

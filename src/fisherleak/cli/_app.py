@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from fisherleak import __version__
 from fisherleak.cli._common import emit, interruptible
-from fisherleak.cli._flags import Debug
+from fisherleak.cli._options import Debug
 from fisherleak.cli.commands.answers import answers
 from fisherleak.cli.commands.attack import attack
 from fisherleak.cli.commands.audit import audit

@@ -25,7 +25,7 @@ import typer
 
 from fisherleak._support.progress import hidden
 from fisherleak.cli._interrupts import INTERRUPTED, interrupt
-from fisherleak.cli._options import in_options
+from fisherleak.cli._wording import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:

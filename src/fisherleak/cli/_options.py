@@ -1,121 +1,255 @@
-"""Sentences of the library in the terms of the command line.
+"""Options that several commands have, each with its help and its completion.
 
-The library names arguments of Python in backticks; here, and only here, they become options:
-``leave it out with `drop=['age']` `` is ``leave it out with --drop age`` on a terminal.
+Help and completion load this module and the commands: they load the rest of the library when they run.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-import shlex
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
-__all__ = ["OPTIONS", "in_options", "told"]
+import typer
 
-OPTIONS = {
-    **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
-    **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{
-        name: f"--{name}"
-        for name in (
-            "delimiter",
-            "encoding",
-            "out",
-            "overwrite",
-            "attribute",
-            "sign",
-            "key",
-            "public",
-            "levels",
-            "over",
-            "bounds",
-            "ledger",
-            "limit",
-            "shape",
-            "spread",
-            "policy",
-            "of",
-            "released",
-        )
-    },
-    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person", "missing")},
-    "shape_from": "--shape-from",
-    "keep_total": "--keep-total",
-    "quick": "--quick",
-    "numbers": "--number",
-    "categories": "--category",
-    "attributes": "--attribute",
-    "room": "--memory",
-    "address": "--cluster",
-    "data_home": "--data-dir",
-}
-"""From arguments to options."""
-SENTENCES, OWN = {"assumptions", "note", "notes", "warnings"}, {"values"}
-"""Keys of summaries and cards under which sentences lie, and raw values of rows."""
-VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^`'"])*"""
-ARGUMENT = re.compile(rf"`(\w+)(?:=({VALUE}))?`|\b(data_home)(?:=(\w+))?")
+from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, ways
+from fisherleak.training.defaults import DEFAULT_L2
+
+__all__ = [
+    "L2",
+    "Bounds",
+    "Cluster",
+    "Debug",
+    "Form",
+    "Group",
+    "HeldOut",
+    "Id",
+    "Json",
+    "Levels",
+    "Memory",
+    "Missing",
+    "Model",
+    "Overwrite",
+    "Person",
+    "Public",
+    "Quick",
+    "Quiet",
+    "Reading",
+    "Released",
+    "Seed",
+    "Table",
+    "Target",
+    "column",
+    "grouped",
+]
+
+column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
+"""An option that takes a column of the table."""
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bounds",
+        metavar="COLUMN=LOW:HIGH",
+        autocompletion=columns_to_set,
+        help="Numbers that could be in a column: its scale and centre then follow from them, and no row changes these. Without "
+        "bounds they come from the rows. Repeatable.",
+    ),
+]
+Table = Annotated[
+    str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, in gzip or not; - is standard input.")
+]
+Target = Annotated[str | None, column("--target", help="The column that the model predicts.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="KIND",
+        autocompletion=models,
+        help="auto (default), linear, logistic, softmax, poisson or gamma.",
+    ),
+]
+L2 = Annotated[
+    float | None,
+    typer.Option("--l2", metavar="X", help=f"Penalty per row on standardised coefficients (default {DEFAULT_L2:g})."),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        metavar="WHAT",
+        autocompletion=known_to_all,
+        help="What attackers are taken to know beside the release: nothing (default: what scaling learned is counted too), or "
+        "preprocessing (the paper's assumption).",
+    ),
+]
+Numbers = Annotated[list[str] | None, column("--number", help="Take this column as a number. Repeatable.")]
+Categories = Annotated[list[str] | None, column("--category", help="Take this column as a category. Repeatable.")]
+Drop = Annotated[list[str] | None, column("--drop", help="Leave this column out. Repeatable.")]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal",
+        metavar="MARK",
+        autocompletion=marks,
+        help="Decimal mark of numbers written as text: . or , (found by column).",
+    ),
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option("--na", metavar="TEXT", help="Take this text or number as missing, in every column. Repeatable."),
+]
+Unite = Annotated[
+    list[str] | None,
+    column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
+]
+KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--levels",
+        metavar="COLUMN=a,b,c",
+        autocompletion=columns_to_set,
+        help="Levels of a category that are public, whether a row has them or not. A release pools others with fewer than 5 "
+        "rows into '(other)'. Repeatable.",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="WAY",
+        autocompletion=ways,
+        help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows that lack one).",
+    ),
+]
+Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
+Person = Annotated[
+    str | None,
+    column("--person", help="Rows with the same value here are one person's: all etas are then of people."),
+]
+Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
+HeldOut = Annotated[
+    float | None, typer.Option("--held-out", metavar="SHARE", help="Share of rows kept from training, 0 to 0.9.")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", help="Of the split and of simulations (default 0); never of the noise in a release."
+    ),
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
+]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names the columns; where it reads like a row, one must be said.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES|FILE",
+        help="Names of the columns of a CSV file without a header, with commas between them, or a file that holds them.",
+    ),
+]
+Released = Annotated[
+    Path | None,
+    typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on a Dask cluster, without attacks: tcp://HOST:PORT, local or local:WORKERS.",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Read tables that need more than SIZE, such as 4GB, part by part, without attacks (by default more than 60 % of "
+        "what is free); with --cluster local, what its workers share.",
+    ),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
 
 
-RANGE = "(low, high)"
-"""Stands for bounds of a column that are to be filled in."""
+# Options that commands have together
 
 
-def in_options(sentence: str) -> str:
-    """The sentence with options in place of arguments.
+@dataclass(frozen=True)
+class Together:
+    """Options by the names that the parser gives them, with their kinds and defaults."""
 
-    Examples
-    --------
-    >>> in_options("leave it out with `drop=['shoe size']`, or use a larger `max_eta`")
-    "leave it out with --drop 'shoe size', or use a larger --max-eta"
-    """
-    return ARGUMENT.sub(_option, sentence)
+    options: dict[str, tuple[Any, Any]]
 
 
-def told(value: Any) -> Any:
-    """A summary or card with all its sentences in these terms; names and values are the user's own and stay."""
-    if isinstance(value, dict):
-        return {key: _told_under(key, item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{each.name: _told_under(each.name, getattr(value, each.name)) for each in fields(value)}
-        )
-    return type(value)(map(told, value)) if isinstance(value, (list, tuple)) else value
+Form = Annotated[
+    dict[str, Any],
+    Together(
+        {
+            "delimiter": (Delimiter, None),
+            "encoding": (Encoding, None),
+            "header": (Header, None),
+            "columns": (Columns, None),
+        }
+    ),
+]
+"""How a CSV file is written, as ``source_table`` takes it."""
+Reading = Annotated[
+    dict[str, Any],
+    Together(
+        {
+            **{
+                "number": (Numbers, None),
+                "category": (Categories, None),
+                "drop": (Drop, None),
+                "decimal": (Decimal, None),
+            },
+            **{"na": (Na, None), "unite": (Unite, None), "keep_total": (KeepTotal, False)},
+        }
+    ),
+]
+"""How columns are read, as ``settings_from`` takes it."""
 
 
-def _told_under(key: str, value: Any) -> Any:
-    return value if key in OWN else _worded(value) if key in SENTENCES else told(value)
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """A command as the parser sees it: each parameter that stands for several options is all of them, in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, list[str]] = {}
+    seen: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        marked = getattr(hints[name], "__metadata__", ())
+        together = next((each for each in marked if isinstance(each, Together)), None)
+        if together is None:
+            seen.append(parameter.replace(annotation=hints[name]))
+            continue
+        groups[name] = list(together.options)
+        seen += [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for option, (kind, default) in together.options.items()
+        ]
 
+    @functools.wraps(command)
+    def one_by_one(*args: Any, **given: Any) -> int:
+        for name, options in groups.items():
+            given[name] = {option: given.pop(option) for option in options}
+        return command(*args, **given)
 
-def _worded(value: Any) -> Any:
-    if isinstance(value, str):
-        return in_options(value)
-    return type(value)(map(_worded, value)) if isinstance(value, (list, tuple)) else told(value)
-
-
-def _option(found: re.Match[str]) -> str:
-    name, value = found[1] or found[3], found[2] or found[4]
-    if name not in OPTIONS:
-        return found[0]
-    return OPTIONS[name] if value is None else " ".join(_given(OPTIONS[name], value))
-
-
-def _given(option: str, value: str) -> list[str]:
-    """An option with its value, once for each item of a list."""
-    ranged = RANGE in value
-    try:
-        known = ast.literal_eval(value.replace(RANGE, "0"))
-    except (ValueError, SyntaxError):
-        return [option, value]  # a word that stands for a value
-    if isinstance(known, bool):
-        return [option if known else f"--no-{option.removeprefix('--')}"]
-    if ranged:
-        return [word for name in known for word in (option, f"{_quoted(str(name))}=LOW:HIGH")]
-    items = known if isinstance(known, (list, tuple)) else [known]
-    return [word for item in items for word in (option, _quoted(str(item)))]
-
-
-def _quoted(text: str) -> str:
-    """As a shell takes it; with escapes where it cannot be printed."""
-    return shlex.quote(text) if text.isprintable() else repr(text)
+    vars(one_by_one)["__signature__"] = inspect.Signature(seen, return_annotation=int)
+    one_by_one.__annotations__ = {each.name: each.annotation for each in seen} | {"return": int}
+    return one_by_one

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, share
 from fisherleak.cli import _layout as layout
 from fisherleak.cli._common import emit, printable, say
-from fisherleak.cli._options import in_options
+from fisherleak.cli._wording import in_options
 
 if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record

@@ -17,7 +17,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.fit.training_rows import check_training

@@ -1,4 +1,4 @@
-r"""Fitted linear models of scikit-learn, translated into the risk of ``erm``.
+r"""Fitted linear models of scikit-learn, translated into the risk of ``engine.fit``.
 
 Ours is :math:`\sum_i \omega_i \ell_i + n\lambda|w|^2/2`; scikit-learn's differ by a factor and by what alpha and C multiply:
 

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 from fisherleak import InvalidInputError
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.exposure.membership_of_rows import told_at
+from fisherleak.auditing.policy import policy as policy_module
 from fisherleak.auditing.policy.applied_rules import apply_policy
 from fisherleak.auditing.policy.policy import policy_of
 from fisherleak.auditing.policy.rules import judge
@@ -141,3 +142,12 @@ def test_what_is_not_a_number_fails(table: Any) -> None:
 
 def nan_moments() -> Moments:
     return Moments(2, float("nan"), float("nan"), float("nan"), float("nan"))
+
+
+@pytest.mark.parametrize("section", ["rows", "groups", "membership", "attacks", "utility", "require"])
+def test_a_rule_that_no_function_judges_is_refused(table: Any, monkeypatch: pytest.MonkeyPatch, section: str) -> None:
+    """Whoever adds a key to a section and nothing else would have a gate that passes by it."""
+    monkeypatch.setitem(policy_module.SECTIONS, section, {**policy_module.SECTIONS[section], "toy": policy_module.ANY})
+    given = policy_of({**LIMITS, section: {**LIMITS.get(section, {}), "toy": 1.0}})
+    with pytest.raises(InvalidInputError, match=f"The rule {section}.toy of the policy"):
+        audit(table, SETTINGS, policy=given, noise=300.0, **FAST)

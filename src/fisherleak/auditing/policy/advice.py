@@ -21,7 +21,7 @@ from fisherleak.auditing.exposure.revealed import (
     shares_unknown,
     spreads_in_units,
 )
-from fisherleak.auditing.policy.ruling import Advice
+from fisherleak.auditing.policy.rule import Advice
 from fisherleak.auditing.records import Audit, NoiseChoice, Plan
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained, calibrated_scale

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from fisherleak._support.grids import GAP
 from fisherleak.auditing.policy.sampled_rows import SampledRows, all_rows
@@ -83,22 +84,30 @@ def _copied_columns(design: Design, rows: SampledRows) -> tuple[str, str] | None
 
 
 def _correlated(design: Design, rows: SampledRows) -> tuple[str, str] | None:
-    """Two columns of numbers, or one and the target, that nearly are linear functions of each other where both are there."""
+    """Two columns of numbers, or one and the target, that nearly tell each other: in a straight line, or by their order."""
     numbers = [feature for feature in design.features if feature.kind == "number"]
     names = [design.target.name, *(feature.name for feature in numbers)]
     most = max(100, int(MOST_PRODUCTS / len(names) ** 2))
     some = some_rows(rows.y.size, most, None)
     z = np.column_stack([rows.y[some], *(rows.X[some, feature.columns[0]] for feature in numbers)])
-    there = (z != GAP).astype(np.float64)
+    there = z != GAP
+    ranks = rankdata(np.where(there, z, np.nan), axis=0, nan_policy="omit")
+    for values in (z, np.where(there, ranks, 0.0)):
+        first, second = np.nonzero(np.triu(_correlations(values, there.astype(np.float64)), 1) >= CORRELATED)
+        if first.size:
+            return names[first[0]], names[second[0]]
+    return None
+
+
+def _correlations(z: Vector, there: Vector) -> Vector:
+    """Of columns, without their signs, over the rows where both are there."""
     z = there * (z - (there * z).sum(axis=0) / np.maximum(there.sum(axis=0), 1.0))
     # over the rows where both are there: counts, sums of one, sums of its squares
     shared, sums, squares = there.T @ there, z.T @ there, (z**2).T @ there
     count = np.maximum(shared, 1.0)
     variance = squares - sums**2 / count
     apart = (shared >= FEWEST_SHARED) & (variance > 0) & (variance.T > 0)
-    r = np.abs(z.T @ z - sums * sums.T / count) / np.sqrt(np.where(apart, variance * variance.T, np.inf))
-    first, second = np.nonzero(np.triu(r, 1) >= CORRELATED)
-    return (names[first[0]], names[second[0]]) if first.size else None
+    return np.asarray(np.abs(z.T @ z - sums * sums.T / count) / np.sqrt(np.where(apart, variance * variance.T, np.inf)))
 
 
 def _told_columns(design: Design, rows: SampledRows) -> tuple[str, str] | None:

@@ -19,8 +19,8 @@ from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, pre
 from fisherleak.auditing.exposure.revealed import rms_of_values
 from fisherleak.auditing.policy.advice import FROM_ROWS, rounded_up
 from fisherleak.auditing.policy.applied_rules import AppliedRules, yardsticks_at
+from fisherleak.auditing.policy.rule import Advice, Rule
 from fisherleak.auditing.policy.rules import judge, without_release
-from fisherleak.auditing.policy.ruling import Advice, Rule
 from fisherleak.auditing.records import Audit, NoiseChoice, Plan
 from fisherleak.engine.changes.removal import EXACT
 from fisherleak.engine.noise import Noise

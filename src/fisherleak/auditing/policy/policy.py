@@ -11,8 +11,8 @@
     [require]         target, public, model, group, person, na, held_out, released, bounds, attacks, attributes
 
 Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
-refused: a rule that is read past would be thought to have passed. ``audit.applied_rules`` decides which columns each rule is
-about, ``audit.rules`` checks an audit against them.
+refused: a rule that is read past would be thought to have passed. ``applied_rules`` decides which columns each rule is
+about, ``rules`` checks an audit against them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, nearest
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["EVERY", "MEASURED_BY", "Policy", "policy_of", "read_policy"]
+__all__ = ["EVERY", "MEASURED_BY", "SECTIONS", "Policy", "policy_of", "read_policy"]
 
 EVERY = "*"
 MEASURED_BY = ("spread", "kind")

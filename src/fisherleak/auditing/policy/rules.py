@@ -20,9 +20,10 @@ from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import gate_of
 from fisherleak.auditing.exposure.revealed import exposure_at, label_spread, share_of, shares_unknown
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.policy import Policy
-from fisherleak.auditing.policy.ruling import Rule
+from fisherleak.auditing.policy.policy import SECTIONS, Policy
+from fisherleak.auditing.policy.rule import Rule
 from fisherleak.auditing.records import Audit
+from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 from fisherleak.training.people import varying
 
@@ -41,13 +42,15 @@ UNCONFIRMED_REMEDY = (
     "Gaussian noise can be confirmed on 18 parameters or more that rows decide. A smaller model must be released by someone "
     "who answers for the data, under a policy without this rule."
 )
+OF_VALUES = ("columns", "label")
+"""Sections whose rules are about several columns each."""
 NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
 
 
 def judge(applied: AppliedRules, audit: Audit) -> tuple[Rule, ...]:
-    """Every rule of the policy."""
+    """Every rule of the policy. One that no function below judges is refused: read past, it would seem to have passed."""
     policy = applied.policy
-    return (
+    found = (
         *_rows(policy, audit),
         *_values(applied, audit),
         *_groups(policy, audit),
@@ -56,10 +59,21 @@ def judge(applied: AppliedRules, audit: Audit) -> tuple[Rule, ...]:
         *_utility(policy, audit),
         *_require(policy, audit),
     )
+    judged = {rule.name for rule in found}
+    asked = (f"{name}.{key}" for name in SECTIONS if name not in OF_VALUES for key in policy.section(name))
+    for rule in asked:
+        if rule not in judged:
+            raise InvalidInputError(f"The rule {rule} of the policy '{policy.source}' cannot be checked. Leave it out.")
+    return found
+
+
+def _known(policy: Policy, section: str, *keys: str) -> list[tuple[str, Any]]:
+    """What a section of the policy has under keys that its function judges."""
+    return [(key, limit) for key, limit in policy.section(section).items() if key in keys]
 
 
 def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    for key, limit in policy.section("rows").items():
+    for key, limit in _known(policy, "rows", "max_eta"):
         (row, top), *_ = audit.rows.digest.top
         value = top / audit.unit_scale
         count = gate_of(audit.rows, audit.unit_scale, limit).count
@@ -149,7 +163,7 @@ def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> t
 
 
 def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    given = policy.section("groups")
+    given = dict(_known(policy, "groups", "max_eta_joint", "max_eta_mean", "max_ratio"))
     if given and not audit.groups:
         for key, limit in given.items():
             yield Rule(f"groups.{key}", limit, None, False, "Rows were not grouped: name a column with `group`.")
@@ -181,7 +195,7 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
 
 
 def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    for key, limit in policy.section("membership").items():
+    for key, limit in _known(policy, "membership", "max_right"):
         presence = audit.presence
         if not presence.measured:
             yield Rule(f"membership.{key}", limit, None, False, presence.note)
@@ -207,7 +221,7 @@ def _attacks(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
     label = audit.design.target.name  # predicted by design, and limited in a section of its own
     others = [o.attribute for o, _ in audit.attacked.outcomes if o.attribute != label]
     columns = tuple(dict.fromkeys((*applied.guessable, *others)))
-    for key, limit in applied.policy.section("attacks").items():
+    for key, limit in _known(applied.policy, "attacks", "max_accuracy", "max_gain"):
         name = f"attacks.{key}"
         left_out = [why for column in columns if (why := _not_attacked(audit, column))]
         if left_out:
@@ -305,7 +319,7 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
     better = cost.metric.higher_is_better
     point = min(cost.points, key=lambda p: abs(p.scale - audit.noise.scale))
     sign = 1.0 if better else -1.0
-    for key, limit in policy.section("utility").items():
+    for key, limit in _known(policy, "utility", "min", "max", "max_loss"):
         name = f"utility.{key}"
         if key == "max_loss":
             value = sign * (cost.without_noise - point.utility)
@@ -336,7 +350,7 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
-    for key, limit in policy.section("require").items():
+    for key, limit in _known(policy, "require", *found):
         value, holds = found[key]
         name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
         if key == "bounds":

@@ -9,7 +9,7 @@ import typer
 
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import answered
 from fisherleak.cli._print import say_reading, show_answers, show_reading
 from fisherleak.errors import InvalidInputError

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._layout import paragraph
-from fisherleak.cli._options import in_options, told
 from fisherleak.cli._print import say_reading, show_attacks, show_reading
+from fisherleak.cli._wording import in_options, told
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["attack"]

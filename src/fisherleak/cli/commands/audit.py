@@ -12,10 +12,10 @@ import typer
 
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import columns_to_set
-from fisherleak.cli._options import OPTIONS, told
 from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
+from fisherleak.cli._wording import OPTIONS, told
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DRAWS
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._layout import paragraph
 from fisherleak.cli._print import show_ledger
 from fisherleak.errors import InvalidInputError

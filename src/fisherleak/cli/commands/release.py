@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import shapes, whose_etas
-from fisherleak.cli._options import told
 from fisherleak.cli._print import say_reading, show_reading, show_release
+from fisherleak.cli._wording import told
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DEFAULT_L2
 

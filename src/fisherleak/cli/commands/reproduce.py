@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
+from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import items as known_items
 from fisherleak.errors import FisherleakError
 from fisherleak.reproduce import NAMES

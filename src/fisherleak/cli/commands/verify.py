@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _flags as flags
 from fisherleak.cli import _layout as layout
-from fisherleak.cli._options import in_options
+from fisherleak.cli import _options as flags
+from fisherleak.cli._wording import in_options
 
 __all__ = ["verify"]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, is_numpy, like, namespace
 from fisherleak.engine.changes.changed_rows import EPSILON, ChangedRows, Rows, members
 from fisherleak.engine.changes.starting_fit import MovingScales, StartingFit
-from fisherleak.engine.fit.curvature import REFUSE_ABOVE
+from fisherleak.engine.fit.factored_hessian import REFUSE_ABOVE
 from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.losses.loss import ReducedLoss

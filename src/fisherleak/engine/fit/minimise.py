@@ -22,7 +22,7 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive, column_names, default_names
 from fisherleak._support.notebook import panel
 from fisherleak.engine.fit.class_labels import codes_of, labelled_rows, number_rows
-from fisherleak.engine.fit.curvature import Factor, factorise, gram, warn_if_near_singular
+from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.fit.newton import factor_at, newton, started
 from fisherleak.engine.fit.risk import Point, Risk, with_constant
 from fisherleak.engine.fit.separation import refuse_separated_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fisherleak._support.arrays import Array, is_lazy, namespace
-from fisherleak.engine.fit.curvature import Factor, factorise
+from fisherleak.engine.fit.factored_hessian import Factor, factorise
 from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.engine.fit.separation import growing, refuse_separated_group, refuse_separated_rows
 from fisherleak.errors import FisherleakError, NotConvergedError, SingularHessianError

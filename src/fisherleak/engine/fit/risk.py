@@ -21,7 +21,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.fit.curvature import Factor, Wide, gram
+from fisherleak.engine.fit.factored_hessian import Factor, Wide, gram
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
 from fisherleak.engine.losses.multi_output import own_class

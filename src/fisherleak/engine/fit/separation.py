@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fisherleak._support.arrays import Array, host
-from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.errors import SeparableClassesError
 

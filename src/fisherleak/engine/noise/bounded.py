@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json
+from fisherleak.engine.noise.add_noise_and_round import OneDraw
 from fisherleak.engine.noise.calibrated import Calibration
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
-from fisherleak.engine.noise.draw_and_round import OneDraw
 
 __all__ = ["Bounded"]
 

@@ -13,7 +13,7 @@ term, :math:`\tfrac12 \mathrm{tr}((S^{-1} \partial_t S)^2)`, is
 .. math:: \tfrac12 \mathrm{tr}((B L)^2) \;[M = G], \qquad \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = C], \qquad
           \le \tfrac18 \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = G \# N],
 
-the last as in ``least_loss_for_anyone``. It grows with A and C, and means of matrices grow with them: with
+the last as in ``least_loss_for_any_record``. It grows with A and C, and means of matrices grow with them: with
 :math:`\lambda \le 1 \le \mu` the eigenvalues of :math:`I + K U^T G^{-1} U`, for M = G # N
 :math:`M(t)^{-1} \preceq \lambda^{-1/2} M^{-1}` and :math:`M(t) \preceq \mu^{1/2} M`.
 

@@ -175,7 +175,7 @@ def _root(covariance: Matrix) -> tuple[Matrix, Matrix]:
 def _rule(
     leakage: Leakage, units: SingleRows, target: float, shape: Any, attributes: Any, label: bool | None
 ) -> tuple[Gaussian, Matrix, Moving]:
-    """The noise, its covariance at a limit of one in the coordinates of ``limited``, and how it moves."""
+    """The noise, its covariance at a limit of one in the coordinates of ``limit_terms``, and how it moves."""
     U = raw_map(units.jacobian.fit)
     if isinstance(shape, str) and shape == "least-loss":
         found = least_loss(units, TIGHT)

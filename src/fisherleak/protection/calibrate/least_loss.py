@@ -1,6 +1,6 @@
 r"""Noise that costs the least loss among all that keep a limit, with a certificate.
 
-In the coordinates of ``limited``, at a limit of one (other limits only scale the noise), the problem and its dual are
+In the coordinates of ``limit_terms``, at a limit of one (other limits only scale the noise), the problem and its dual are
 
 .. math:: \min_\Sigma \mathrm{tr}\,\Sigma \;\; \text{s.t.} \;\; \lambda_{max}(K_i^T \Sigma^{-1} K_i) \le 1 \;\forall i,
           \qquad \max_{P} \; g^2, \quad g = \mathrm{tr}\, M^{1/2}, \; M = \sum_i K_i P_i K_i^T, \; \sum_i \mathrm{tr} P_i = 1 .
@@ -82,7 +82,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class LeastLoss:
-    """Noise that keeps a limit of one, in the coordinates of ``limited``.
+    """Noise that keeps a limit of one, in the coordinates of ``limit_terms``.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ def check_other_rows(leakage: Leakage, public: Leakage, name: str = "shape") -> 
 
 
 def _released(leakage: Leakage, covariance: Any) -> Any:
-    """A covariance in the coordinates of ``limited``, the identity for None, over the released parameters."""
+    """A covariance in the coordinates of ``limit_terms``, the identity for None, over the released parameters."""
     fit = leakage.fits[0]
     U = raw_map(fit)
     return covering(U @ U.T if covariance is None else U @ covariance @ U.T, fit)

@@ -1,8 +1,9 @@
 """A scale that nobody can move: calibrated to the worst row that could be there, not to the worst one that is.
 
-What ``calibrate(over="admissible")`` does, step by step: the rows that could be there (``declared``), a certified bound on the
-eta that any of them would have in place of any present one (``quantities``, ``certificate``), a value from below (``ascent``),
-how far one replaced row moves the bound (``pivot``), and a public grid with a random offset (``grid``).
+What ``calibrate(over="admissible")`` does, step by step: the rows that could be there (``declared_bounds``), a certified bound
+on the eta that any of them would have in place of any present one (``bound_quantities``, ``certificate``), a value from below
+(``worst_row_search``), how far one replaced row moves the bound (``scale_sensitivity``), and a public grid with a random
+offset (``noise_scale_grid``).
 """
 
 from __future__ import annotations

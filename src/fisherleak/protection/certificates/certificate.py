@@ -54,7 +54,7 @@ SLOPES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 40.01, 0.125)])
 
 @dataclass(frozen=True)
 class Extent:
-    """How far any exchange goes, at most: what ``pivot`` needs."""
+    """How far any exchange goes, at most: what ``scale_sensitivity`` needs."""
 
     move: float = 0.0
     """Of the parameters: |c.(w' - w)| <= move |B^1/2 c|."""

@@ -1,7 +1,7 @@
 r"""A certified bound on eta of any admissible row in place of any present one, for models of several classes (softmax).
 
 Row i leaves and (x, y) takes its place. With M the noise's view of the parameters and :math:`B_-` the inverse Hessian at the
-new minimum, which lies between a part k of C and C (``several_moves``),
+new minimum, which lies between a part k of C and C (``softmax_path``),
 
 .. math::
 

@@ -10,8 +10,8 @@ With :math:`K = G^{-1}`, :math:`u = K x`, :math:`h = x^T u` and c what a value d
 A label moves no shape. Of single values it is exact; of a row, its root is at most
 :math:`\omega (\|K\| h + |u|^2)^{1/2} + \max |c| (\tfrac12 \|K \circ K\|)^{1/2}`.
 
-For noise of least loss for anyone, :math:`S = G^{-1} M G^{-1}` (``least_loss_for_anyone``), F is the bound given there, with
-:math:`|c_a| (S_{aa} M^{-1}_{aa} + K_{aa}^2 / 8)^{1/2}` beside its root: not below.
+For noise of least loss for anyone, :math:`S = G^{-1} M G^{-1}` (``least_loss_for_any_record``), F is the bound given there,
+with :math:`|c_a| (S_{aa} M^{-1}_{aa} + K_{aa}^2 / 8)^{1/2}` beside its root: not below.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ the logistic loss it is four times a bound on the Hessian. Labels and parameters
 
 With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
 h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
-multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``own_metric`` bounds it in one,
-which is lower. *Second*: for a move e of the features it is
+multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``hessian_metric`` bounds it in
+one, which is lower. *Second*: for a move e of the features it is
 :math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
 folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
 with s. The label has none.
@@ -87,7 +87,7 @@ def admissible_own_shape(
 ) -> tuple[Gaussian, Calibration]:
     """The noise, on a public grid, with which both terms of every admissible row stay at or below a limit.
 
-    ``shape`` is "hessian", or "least-loss" for that of ``least_loss_for_anyone``.
+    ``shape`` is "hessian", or "least-loss" for that of ``least_loss_for_any_record``.
     """
     fit = leakage.fits[0]
     if fit.loss.several or fit.loss.traits is None:

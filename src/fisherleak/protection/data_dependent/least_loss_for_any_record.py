@@ -119,7 +119,7 @@ class Between:
         return float(swapped.kappa**0.25 * (1.0 + swapped.coming + swapped.leaving))
 
     def _largest(self, points: Points, q: Quantities, swapped: _Exchanged, E: Vector) -> float:
-        """The second term over the squared weight, for rows that change nothing else: closed forms first, as ``own_metric``."""
+        """The second term over the squared weight, for rows that change nothing else: closed forms first."""
         s, m, b = (root @ E for root in (self.by_s, self.by_m, self.by_b))
         above = 2.0 * ((_norm(s) * swapped.x_m) ** 2 + (_norm(m) * swapped.x_s) ** 2) + 0.5 * (q.root * _norm(b)) ** 2
         if points.rest or points.radius or not E.size:

@@ -1,7 +1,7 @@
 r"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
 
 Candidate k of a public grid has the score :math:`U_k + c_k`: its held-out loss without noise (``bounded_score``), and the price
-of its noise, what the loss of noisy copies is above that, on a public grid (``grid``). It is drawn with
+of its noise, what the loss of noisy copies is above that, on a public grid (``noise_scale_grid``). It is drawn with
 
 .. math:: p_k \propto \exp(-(U_k + c_k) / b) .
 
@@ -14,8 +14,8 @@ since prices on a grid do not move with small changes, given the grid's offset: 
 data, and told. No table is at an edge of the grid but with probability zero. (Offsets that nobody is told would average over
 the edges, and the law of the draw would move with exact prices.) By the chain rule a release of the choice and of a model that
 follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
-:math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_reach``'s: for the rows present,
-or for any admissible row in place of any; b is rounded up on the same grid. A candidate whose noise rests on a bound
+:math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_sensitivity``'s: for the rows
+present, or for any admissible row in place of any; b is rounded up on the same grid. A candidate whose noise rests on a bound
 near one that is refused, as too loose, is left out too, and the offset decides how near. How often an exchanged row changes any
 of these is not bounded.
 """
@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json, Sums
 from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
-from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table

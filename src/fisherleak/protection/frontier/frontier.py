@@ -21,8 +21,8 @@ from fisherleak._support.checks import check_flag, check_part, check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.progress import track
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
-from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice, drawn_choice
 from fisherleak.protection.frontier.frontier_candidates import (

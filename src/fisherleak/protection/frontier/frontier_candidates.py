@@ -17,8 +17,8 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
-from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator

@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from fisherleak._support.checks import check_flag
 from fisherleak._support.namespaces import Estimator, Json, Seed, TableLike, VectorLike
+from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
-from fisherleak.engine.noise.draw_and_round import generator
 from fisherleak.errors import InvalidInputError
 from fisherleak.models.wrapper import Wrapper
 from fisherleak.protection.frontier.counted_choice import SHARE

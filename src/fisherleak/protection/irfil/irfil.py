@@ -1,4 +1,4 @@
-"""IRFIL as a scikit-learn meta-estimator, thin over ``reweight``."""
+"""IRFIL as a scikit-learn meta-estimator, thin over ``irfil_iteration``."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def squares_beside(
     units: Mapping[str, float],
     about: Json | None,
 ) -> Vector:
-    """(n,) sums of squares of the etas that are not part of the composition of ``entries``."""
+    """(n,) sums of squares of the etas that are not part of the composition of ``ledger_entries``."""
     found = np.zeros(rows.n)
     for entry in carried:
         found += _squares_in(entry, rows, known, np.arange(rows.n), units, about)

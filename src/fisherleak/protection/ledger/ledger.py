@@ -1,9 +1,10 @@
 r"""A ledger of what has been spent: every release about a table, in one file, composed exactly when it is asked.
 
 Fisher information adds up (paper, section 3.1), so what all releases and answers so far tell about a row is
-:math:`\sum_k J_k^T J_k`. The file keeps each release's share of that sum without any row (``entries``); a table, whose rows are
-matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had. Of releases
-that were carried over from another ledger only etas of whole rows are known, whose squares add up (``carried_totals``).
+:math:`\sum_k J_k^T J_k`. The file keeps each release's share of that sum without any row (``ledger_entries``); a table, whose
+rows are matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had.
+Of releases that were carried over from another ledger only etas of whole rows are known, whose squares add up
+(``carried_totals``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.fit.curvature import Factor
+from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding

@@ -16,8 +16,8 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Frame
-from fisherleak.engine.noise.draw_and_round import check_fine, generator, grid_below, to_significant_bits
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own

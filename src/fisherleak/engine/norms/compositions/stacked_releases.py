@@ -5,9 +5,9 @@ For one example of a release, with :math:`u = Bx`,
 .. math:: J v = a\,(w \cdot v)\, u + r\, B E v + c\, v_{label}\, u, \qquad w = E^T \theta .
 
 Where few values count, :math:`J_i` is written out and the small matrix :math:`J_i^T J_i` decomposed; elsewhere its products
-with vectors are all that is needed (``lanczos``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m product
-a step and release but the first, in whose eigenbasis all are written; with maps that differ from row to row, two n x p x p
-products.
+with vectors are all that is needed (``eigenvalues.largest``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m
+product a step and release but the first, in whose eigenbasis all are written; with maps that differ from row to row, two n x p
+x p products.
 """
 
 from __future__ import annotations

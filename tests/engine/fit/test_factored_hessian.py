@@ -7,7 +7,7 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.engine.fit import risk as risk_module
-from fisherleak.engine.fit.curvature import Wide, factorise
+from fisherleak.engine.fit.factored_hessian import Wide, factorise
 
 
 @pytest.mark.parametrize("intercept", [False, True])

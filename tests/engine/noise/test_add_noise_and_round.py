@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
 
-from fisherleak.engine.noise.draw_and_round import SystemGenerator, signs_and_uniforms
+from fisherleak.engine.noise.add_noise_and_round import SystemGenerator, signs_and_uniforms
 
 COUNT = 200_000
 
@@ -45,7 +45,7 @@ def test_numbers_follow_their_law(law: Any) -> None:
 )
 def test_the_ends_are_finite(monkeypatch: pytest.MonkeyPatch, high: int, low: int, normal: float, size: float) -> None:
     data = np.array([high, low], dtype=np.uint64).tobytes()
-    monkeypatch.setattr("fisherleak.engine.noise.draw_and_round.os.urandom", lambda count: data)
+    monkeypatch.setattr("fisherleak.engine.noise.add_noise_and_round.os.urandom", lambda count: data)
     rng = SystemGenerator()
     assert abs(rng.standard_normal()) == pytest.approx(normal, abs=0.05)
     assert abs(rng.laplace()) == pytest.approx(size, abs=0.1)

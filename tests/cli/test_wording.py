@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 import fisherleak as fl
 from fisherleak.auditing.records import Plan
-from fisherleak.cli._options import OPTIONS, in_options, told
+from fisherleak.cli._wording import OPTIONS, in_options, told
 from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.trained_model import Settings
 
