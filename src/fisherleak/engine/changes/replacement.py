@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.progress import track
-from fisherleak.engine.changes.changed_rows import NOBODY, Rows, filled_up, members, put_rows
+from fisherleak.engine.changes.changed_rows import NOBODY, Rows, filled_up, members
 from fisherleak.engine.changes.solver import solved
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.losses import Loss
@@ -137,22 +137,26 @@ def _moved(
     """Moves of rows (b, k) as they are centred, how far each may be off, and how many were fitted again."""
     xp = namespace(shared.inverse)
     changes = shared.replaced(rows, changed, labels, scaled)
-    values = xp.zeros((rows.shape[0], shared.theta.shape[0]), dtype=xp.float64, device=device(shared.X))
-    error = values[:, 0]
-    real = host(xp.nonzero(changes.real)[0])
-    if not real.size:
-        return values, error, 0
+    real = changes.real  # stays where the rows are, however many they are
+    count = int(xp.sum(xp.astype(real, xp.int64)))
+    if not count:
+        values = xp.zeros((rows.shape[0], shared.theta.shape[0]), dtype=xp.float64, device=device(shared.X))
+        return values, values[:, 0], 0
+    places = xp.nonzero(real)[0]
 
     def refused(place: int, error: FisherleakError) -> None:
-        row = int(members(rows[int(real[place]), :])[0])
+        row = int(members(rows[int(places[place]), :])[0])
         remedy = "" if sets else " Or leave the row out with rows=."
         raise type(error)(
             f"With {what} in {shared.called(row)} there is no model to compare with: {error}{remedy}"
         ) from None
 
-    changes = changes if real.size == rows.shape[0] else changes.take(like(real, rows, xp))
-    moves, off, count = solved(shared, changes, refused)
-    return put_rows(values, real, moves), put_rows(error, real, off), count
+    if count == rows.shape[0]:
+        return solved(shared, changes, refused)
+    moves, off, again = solved(shared, changes.take(places), refused)
+    source = xp.clip(xp.cumulative_sum(xp.astype(real, xp.int64)) - 1, 0, None)
+    values = xp.where(real[:, None], xp.take(moves, source, axis=0), 0.0)
+    return values, xp.where(real, xp.take(off, source), 0.0), again
 
 
 def _refuse_lost_labels(

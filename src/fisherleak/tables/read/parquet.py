@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.tables.read.arrow_columns import schema_without_halves, without_halves
 
 __all__ = ["Opened", "ParquetPart", "checksum", "parquet_files", "parquet_parts"]
 
@@ -45,6 +44,8 @@ class ParquetPart:
         """These columns as an Arrow table."""
         with Opened(self.url) as file:
             table = file.read_row_groups(list(self.groups), columns=list(names)).select(list(names))
+        from fisherleak.tables.read.arrow_columns import without_halves  # names of columns are completed without NumPy
+
         table = without_halves(table)
         for name, kind in self.kinds:
             if name in names:
@@ -175,6 +176,8 @@ def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
                     parts.append(ParquetPart(url, tuple(groups), tuple(sizes), first, start + first, sum(sizes)))
                 first += sum(sizes)
                 groups, sizes, bytes_so_far = [], [], 0
+        from fisherleak.tables.read.arrow_columns import schema_without_halves
+
         return schema_without_halves(file.schema_arrow), parts
 
 
