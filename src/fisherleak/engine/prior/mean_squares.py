@@ -254,6 +254,10 @@ def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: Movin
         if not cells:
             break
         i, j = np.array(cells).T
+        # as many as the work allows, those with the largest shares first
+        most = max(1, int(left // (NODES * len(squares) * refits.paths.loss.outputs)))
+        chosen = np.argsort(-squares[i, j] * scale[j] ** 2, kind="stable")[:most]
+        i, j = i[chosen], j[chosen]
         means, work = refits.means(i, j)
         left -= work
         squares[i, j] = np.where(np.isnan(means), squares[i, j], means)

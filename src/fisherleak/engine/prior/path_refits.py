@@ -26,8 +26,10 @@ from fisherleak.engine.prior.moving_noise import MovingNoise
 __all__ = ["PathPlaces", "Paths", "refitted_squares"]
 
 Vector = NDArray[np.float64]
-VALUES = 2**21
+VALUES = 2**18
 """Scores that are held at a time."""
+MOST_SQUARES = 2**21
+"""Products of pairs of columns that are held, where the Hessians are made."""
 MOST_STEPS = 40
 MOST_PRODUCTS = 200
 FURTHEST = 3.0
@@ -111,6 +113,11 @@ class Paths:
     @cached_property
     def penalty(self) -> Vector:
         return np.asarray(host(self.risk.penalty))
+
+    @property
+    def makes_hessians(self) -> bool:
+        """Whether there are few parameters, and few products of columns."""
+        return self.theta.size <= FEW[self.loss.outputs > 1] and self.x.size * self.x.shape[1] <= MOST_SQUARES
 
     @cached_property
     def squares(self) -> Vector:
@@ -281,7 +288,7 @@ class _Curved:
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
-        if right.shape[1] <= FEW[self.moved.paths.loss.outputs > 1]:
+        if self.moved.paths.makes_hessians:
             with contextlib.suppress(np.linalg.LinAlgError):  # one that is singular stops all of them
                 direct: Vector = np.asarray(
                     np.linalg.solve(self.hessians, right[:, :, None])[:, :, 0], dtype=np.float64
