@@ -32,7 +32,7 @@ def figures(result: Audit) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("where", ["csv", *(pytest.param(w, marks=pytest.mark.long) for w in ("frame", "parquet"))])
-@pytest.mark.parametrize("room", [None, Room(1)], ids=["in memory", "in parts"])
+@pytest.mark.parametrize("room", [None, pytest.param(Room(1), marks=pytest.mark.long)], ids=["in memory", "in parts"])
 def test_a_table_can_be_audited_twice(
     people: Any, tmp_path: Path, where: str, room: Room | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

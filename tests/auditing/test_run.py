@@ -156,6 +156,7 @@ def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
     np.testing.assert_allclose(results[1].eta.compute(), results[0].eta, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
     """A spread of exactly 1.25 is a tie in two digits; a vague name that restarts in every file is no identifier's."""
     rng = np.random.default_rng(8)

@@ -13,6 +13,7 @@ from scipy.stats import norm
 import fisherleak as fl
 from fisherleak import InvalidInputError
 from fisherleak.auditing import Settings, audit
+from fisherleak.auditing.exposure import revealed
 from fisherleak.auditing.exposure.revealed import (
     exposure_at,
     prior_spreads,
@@ -234,3 +235,10 @@ def test_a_release_for_any_record_within_the_bounds_can_pass_a_rule_on_shares(sh
         assert [rule.name for rule in rules] == [f"columns.{name}.max_revealed" for name in ("age", "weight", "dose")]
         assert [rule.passed for rule in rules] == [passes] * 3
         assert all(rule.value is not None and 1e-4 < rule.value < 0.5 for rule in rules)
+
+
+def test_of_very_large_tables_no_share_is_stated(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revealed, "MOST_VALUES", 100)
+    result = audit(people[["age", "weight", "income"]], Settings("income"), noise=300.0, draws=2, attacks=False)
+    assert "too large for a mean over a belief" in str(revealed.shares_unknown(result.trained))
+    assert all(each["revealed"] is None for each in summarise(result)["attributes"])

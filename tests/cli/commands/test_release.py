@@ -198,7 +198,7 @@ def coded(path: Path, n: int = 90) -> pandas.DataFrame:
 @pytest.mark.parametrize(
     ("target", "model"),
     [
-        ("y", "linear"),
+        pytest.param("y", "linear", marks=pytest.mark.long),
         pytest.param("count", "poisson", marks=pytest.mark.long),
         pytest.param("group", "logistic", marks=pytest.mark.long),
     ],

@@ -61,6 +61,8 @@ LARGEST = 1e150
 """In place of a root mean square that has no bound: all of such a value may be revealed."""
 UNBOUNDED = 1e100
 """Exposures past this come from such a value: no noise hides it."""
+MOST_VALUES = 2**22
+"""Numbers of a table whose shares take a minute or two."""
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
@@ -196,6 +198,8 @@ def shares_unknown(trained: Trained) -> str | None:
     if people is not None and int(np.max(people.sizes)) > 1:
         return SEVERAL_ROWS
     numbers = sum(feature.has_share for feature in trained.design.features)
+    if numbers * trained.design.n > MOST_VALUES // (2 if trained.design.lazy else 1):
+        return "the table is too large for a mean over a belief for each value: limit max_eta or min_error, or audit fewer rows"
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
         return "the table is too large for refits of every value with several classes: limit max_eta or min_error"
     return share_unknown(measurement(trained.leak).information, trained.leak.noise)

@@ -246,9 +246,9 @@ def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: Movin
         wanted = [_most(squares[:, j], exact[:, j]) for j in asked]
         cells = [(int(i), int(j)) for j, rows in zip(asked, wanted, strict=True) for i in rows]
         if not cells:
-            rest = np.where(exact | np.isnan(squares), -1.0, squares * scale**2)
-            if not jacobian.several and np.count_nonzero(rest > 0) * NODES * len(squares) > left:
+            if not jacobian.several and np.count_nonzero(~exact & (squares > 0)) * NODES * len(squares) > left:
                 break  # a few more of many means would change nothing that is shown
+            rest = np.where(exact | np.isnan(squares), -1.0, squares * scale**2)
             order = np.argsort(-rest, axis=None)[: 64 * BATCH]
             cells = [(int(k) // rest.shape[1], int(k) % rest.shape[1]) for k in order if rest.flat[k] > 0]
         if not cells:
@@ -271,12 +271,14 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     if not np.isinf(squares[:, asked]).any() or not np.isfinite(shared.slope):
         return
-    X, y, weights = (None if each is None else np.asarray(host(each)) for each in jacobian.arrays)
+    # those that are open, as many as fit: each takes refits of all rows
+    rows = np.flatnonzero(np.isinf(squares[:, asked]).any(axis=1))[: max(1, HELD // asked.size)]
+    X, y, weights = (None if each is None else np.asarray(host(each))[rows] for each in jacobian.arrays)
     assert X is not None
     assert y is not None
     cells, start, _ = cell_maker(jacobian, beliefs, asked)(X, y, weights)
     moving = moving_maker(jacobian, beliefs, asked, refits.paths.noise)(X, weights)
-    i, k = np.nonzero(np.isinf(squares[:, asked]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
+    i, k = np.nonzero(np.isinf(squares[np.ix_(rows, asked)]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
     where = np.broadcast_to(places, (i.size, places.size))
     moving = None if moving is None else (moving[0], moving[1].take((i, k), start.shape))
@@ -286,13 +288,13 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
     found = np.where(np.isnan(found), np.inf, found)
     open_ = np.isinf(found)
     order = np.argsort(open_.sum(axis=1), kind="stable")
-    chosen = order[np.cumsum(open_[order].sum(axis=1)) * len(y) <= WORK]
+    chosen = order[np.cumsum(open_[order].sum(axis=1)) * len(squares) <= WORK]
     of, node = np.nonzero(open_[chosen])
     of = chosen[of]
     if of.size:
-        found[of, node] = refitted_squares(refits.paths, refits.places(i[of], asked[k[of]], places[node]))
+        found[of, node] = refitted_squares(refits.paths, refits.places(rows[i[of]], asked[k[of]], places[node]))
     total = found @ weight
-    squares[i, asked[k]] = np.where(np.isnan(total), np.inf, total)
+    squares[rows[i], asked[k]] = np.where(np.isnan(total), np.inf, total)
 
 
 def _most(squares: Vector, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
