@@ -214,13 +214,13 @@ Reading = Annotated[
     dict[str, Any],
     Together(
         {
-            **{
-                "number": (Numbers, None),
-                "category": (Categories, None),
-                "drop": (Drop, None),
-                "decimal": (Decimal, None),
-            },
-            **{"na": (Na, None), "unite": (Unite, None), "keep_total": (KeepTotal, False)},
+            "number": (Numbers, None),
+            "category": (Categories, None),
+            "drop": (Drop, None),
+            "decimal": (Decimal, None),
+            "na": (Na, None),
+            "unite": (Unite, None),
+            "keep_total": (KeepTotal, False),
         }
     ),
 ]

@@ -36,7 +36,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
 from fisherleak.leakage.membership.membership_distance import membership_of, presence_kind, refuse_lazy_groups
 from fisherleak.leakage.membership.recognised import RowsFrame, acting_in, certain
-from fisherleak.leakage.shares import rms_etas
+from fisherleak.leakage.shares import rms_etas, share_of
 from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
 
@@ -396,7 +396,7 @@ class Leakage:
             exposure = rms[:, places] * own[places]
         else:
             exposure = xp.take(rms, like(places, rms, xp), axis=1) * like(own[places], rms, xp)
-        return 1.0 - 1.0 / (1.0 + exposure**2)
+        return share_of(exposure)
 
     # presence
 

@@ -25,9 +25,20 @@ from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 
-__all__ = ["rms_etas", "share_unknown", "squared_etas"]
+__all__ = ["rms_etas", "share_of", "share_unknown", "squared_etas"]
 
 Vector = NDArray[np.float64]
+
+
+def share_of(exposure: Any) -> Any:
+    """The share of a value revealed at an exposure: the root mean square of eta over the belief, times its spread.
+
+    Examples
+    --------
+    >>> share_of(0.0), share_of(1.0), share_of(3.0)
+    (0.0, 0.5, 0.9)
+    """
+    return 1.0 - 1.0 / (1.0 + exposure * exposure)
 
 
 def share_unknown(information: Information, noise: Any) -> str | None:

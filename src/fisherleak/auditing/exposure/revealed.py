@@ -30,7 +30,7 @@ from fisherleak.engine.jacobian.perturbation import absent_in
 from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.shares import share_unknown, squared_etas
+from fisherleak.leakage.shares import share_of, share_unknown, squared_etas
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
@@ -76,17 +76,6 @@ SEVERAL_ROWS = (
     "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
 )
 Vector = NDArray[np.float64]
-
-
-def share_of(exposure: float) -> float:
-    """The share of a value revealed at an exposure: the root mean square of eta over the belief, times its spread.
-
-    Examples
-    --------
-    >>> share_of(0.0), share_of(1.0), share_of(3.0)
-    (0.0, 0.5, 0.9)
-    """
-    return 1.0 - 1.0 / (1.0 + exposure * exposure)
 
 
 def exposure_at(share: float) -> float:

@@ -70,9 +70,8 @@ def card_of(
     digest: str,
     shaped: tuple[str, str | None] = (ISOTROPIC, None),
     chosen: Sequence[str] = (),
-    recorded: Json | None = None,
 ) -> Json:
-    """The card; ``chosen`` says how what was not given was chosen, ``recorded`` where on a ledger the release is."""
+    """The card; ``chosen`` says how what was not given was chosen."""
     design, target = trained.design, trained.design.target
     size = trained.parameters
     # in the model's order: the order in which they were named says nothing
@@ -102,7 +101,6 @@ def card_of(
         "shape": {"name": shaped[0], "from": shaped[1]},
         "assumptions": [],
         "versions": {name: version.partition("+")[0] for name, version in versions().items()},
-        **({} if recorded is None else {"ledger": recorded}),
     }
     done: dict[str, Any] = plain(card)
     done["assumptions"] = [*sentences_of(done), *chosen]
